@@ -1,0 +1,104 @@
+//! Identity files: created once, readable by their owner only, never overwritten.
+
+use crate::identity::{IdentityError, NodeKey};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Why there is no identity.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyfileError {
+    /// The file holds something else.
+    #[error(
+        "{path} is not an identity file (64 hexadecimal digits): restore it from a backup, or move it away to start as a new peer"
+    )]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file could not be read or created.
+    #[error("identity file {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No new identity could be made.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+/// Reads the identity at `path`, or creates one there if nothing exists.
+pub fn load_or_create(path: &Path) -> Result<NodeKey, KeyfileError> {
+    match fs::read_to_string(path) {
+        Ok(text) => parse(&text).ok_or_else(|| KeyfileError::Malformed { path: path.to_owned() }),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => create(path),
+        Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+            Err(KeyfileError::Malformed { path: path.to_owned() })
+        }
+        Err(source) => Err(KeyfileError::Io { path: path.to_owned(), source }),
+    }
+}
+
+fn parse(text: &str) -> Option<NodeKey> {
+    let mut secret = [0; 32];
+    hex::decode_to_slice(text.trim(), &mut secret).ok()?;
+    Some(NodeKey::from_secret(secret))
+}
+
+fn create(path: &Path) -> Result<NodeKey, KeyfileError> {
+    let key = NodeKey::generate()?;
+    write_new(path, &key).map_err(|source| KeyfileError::Io { path: path.to_owned(), source })?;
+    Ok(key)
+}
+
+/// Writes beside the target and links it into place, so that no crash leaves half an identity and no race overwrites one.
+fn write_new(path: &Path, key: &NodeKey) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let draft = path.with_extension(format!("draft-{}", std::process::id()));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options.open(&draft).and_then(|mut file| {
+        writeln!(file, "{}", hex::encode(key.secret()))?;
+        file.sync_all()?;
+        // A hard link fails when the name is taken; a rename would replace it.
+        fs::hard_link(&draft, path)
+    });
+    let removed = fs::remove_file(&draft);
+    written.and(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn created_once_then_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/identity");
+        let key = load_or_create(&path).unwrap();
+        assert_eq!(load_or_create(&path).unwrap().public(), key.public());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft is left behind");
+    }
+
+    #[test]
+    fn a_damaged_file_is_never_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("identity");
+        fs::write(&path, "half an ident").unwrap();
+        assert!(matches!(load_or_create(&path), Err(KeyfileError::Malformed { .. })));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "half an ident");
+        assert!(write_new(&path, &NodeKey::from_secret([1; 32])).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "half an ident");
+    }
+}

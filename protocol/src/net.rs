@@ -1,0 +1,43 @@
+//! The network of Echo, and the only code of the house that knows libp2p.
+//!
+//! A process has one [`Host`]: an identity, its listening sockets, and one task that owns the swarm. Everything else
+//! of Echo talks to that task through the clonable handle and hears from it through [`HostEvents`]. This module moves
+//! bytes; what they mean is said by the other modules of the crate.
+//!
+//! | way | for | begin at |
+//! |---|---|---|
+//! | request and response | control: leases, submissions, heartbeats | [`Host::request`] |
+//! | gossip | announcements of snapshots, validated before they are forwarded | [`Host::publish`] |
+//! | streams | chunks and trajectories, with back-pressure | [`Host::open_stream`], [`read_frame`] |
+//! | the DHT | finding peers by identity and by key | [`Host::find_peer`], [`Host::providers`] |
+//!
+//! Transports are QUIC first and TCP with Noise and yamux second. Every queue and message has a limit: those of the
+//! wire stand in [`names`] and [`frame`], those of connections in [`limits`], those of the host in [`host`].
+
+mod address_book;
+mod addresses;
+mod behaviour;
+mod control_codec;
+pub mod frame;
+pub mod host;
+pub mod limits;
+pub mod names;
+pub mod peer;
+pub mod snapshots;
+pub mod streams;
+mod swarm;
+
+pub use addresses::dialable;
+pub use control_codec::{MAX_CONTROL_REQUEST, MAX_CONTROL_RESPONSE};
+pub use frame::{FrameError, read_frame, write_frame};
+pub use host::{DhtMode, GossipVerdict, Host, HostConfig, HostEvent, HostEvents, NetError, Reply};
+pub use libp2p::multiaddr::Protocol as AddrProtocol;
+pub use libp2p::{Multiaddr, PeerId, Stream};
+pub use limits::ConnectionLimits;
+pub use streams::IncomingStreams;
+
+/// The peer id that belongs to a raw Ed25519 secret.
+#[must_use]
+pub fn peer_id_of(secret: [u8; 32]) -> PeerId {
+    swarm::keypair(secret).public().to_peer_id()
+}

@@ -1,0 +1,188 @@
+//! Length-prefixed frames over a stream of bytes.
+//!
+//! A frame is its body's length as an unsigned 32-bit big-endian number, then the body. The reader names the longest
+//! body that it takes; a longer one is refused when its four bytes of length have been read.
+
+use std::io;
+
+use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+/// Bytes of the length in front of every body.
+pub const FRAME_HEADER: usize = 4;
+
+/// The buffer of a body grows by at most this many bytes ahead of what has arrived.
+pub const FRAME_STEP: usize = 64 * 1024;
+
+/// Why a frame could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The length is above the cap. Nothing was allocated, and the stream is useless from here on.
+    #[error("a frame of {len} bytes is longer than the {cap} bytes allowed here; close the stream")]
+    TooLarge {
+        /// The length that the frame says, in bytes.
+        len: u64,
+        /// The longest body allowed, in bytes.
+        cap: usize,
+    },
+    /// The stream ended inside a frame.
+    #[error("the stream ended after {got} of a frame's {want} bytes; the sender went away")]
+    Truncated {
+        /// Bytes that arrived of the part being read.
+        got: usize,
+        /// Bytes that this part has.
+        want: usize,
+    },
+    /// The stream failed.
+    #[error("the stream failed within a frame: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Reads one frame of at most `cap` bytes. `None` when the stream ended cleanly, between two frames.
+///
+/// The buffer grows only as bytes arrive, so a sender who lies about the length reserves no memory.
+///
+/// # Errors
+/// [`FrameError`]; after any of them the stream must be closed.
+pub async fn read_frame<S>(stream: &mut S, cap: usize) -> Result<Option<Vec<u8>>, FrameError>
+where
+    S: AsyncRead + Unpin,
+{
+    let mut header = [0u8; FRAME_HEADER];
+    let mut got = 0;
+    while got < FRAME_HEADER {
+        match stream.read(&mut header[got..]).await? {
+            0 if got == 0 => return Ok(None),
+            0 => return Err(FrameError::Truncated { got, want: FRAME_HEADER }),
+            n => got += n,
+        }
+    }
+    let announced = u32::from_be_bytes(header);
+    let len = match usize::try_from(announced) {
+        Ok(len) if len <= cap => len,
+        _ => return Err(FrameError::TooLarge { len: announced.into(), cap }),
+    };
+    let mut body = Vec::new();
+    let mut filled = 0;
+    while filled < len {
+        if filled == body.len() {
+            body.resize(len.min(filled + FRAME_STEP), 0);
+        }
+        match stream.read(&mut body[filled..]).await? {
+            0 => return Err(FrameError::Truncated { got: filled, want: len }),
+            n => filled += n,
+        }
+    }
+    Ok(Some(body))
+}
+
+/// Writes `body` as one frame and flushes it.
+///
+/// # Errors
+/// [`FrameError::TooLarge`] before anything is written, if `body` is longer than `cap` (or than 4 GiB);
+/// [`FrameError::Io`] if the stream fails.
+pub async fn write_frame<S>(stream: &mut S, body: &[u8], cap: usize) -> Result<(), FrameError>
+where
+    S: AsyncWrite + Unpin,
+{
+    let len = match u32::try_from(body.len()) {
+        Ok(len) if body.len() <= cap => len,
+        _ => return Err(FrameError::TooLarge { len: body.len() as u64, cap }),
+    };
+    stream.write_all(&len.to_be_bytes()).await?;
+    stream.write_all(body).await?;
+    stream.flush().await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use futures::executor::block_on;
+    use futures::io::Cursor;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Gives `bytes` and records the largest buffer that the reader offered.
+    struct Watched {
+        bytes: Cursor<Vec<u8>>,
+        largest: usize,
+    }
+
+    impl Watched {
+        fn new(bytes: Vec<u8>) -> Self {
+            Self { bytes: Cursor::new(bytes), largest: 0 }
+        }
+    }
+
+    impl AsyncRead for Watched {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut [u8],
+        ) -> Poll<io::Result<usize>> {
+            self.largest = self.largest.max(buf.len());
+            Pin::new(&mut self.bytes).poll_read(cx, buf)
+        }
+    }
+
+    #[test]
+    fn a_gigabyte_prefix_is_refused_before_any_buffer_exists() {
+        let mut stream = Watched::new(0x4000_0000u32.to_be_bytes().to_vec());
+        let error = block_on(read_frame(&mut stream, 1024)).unwrap_err();
+        assert!(matches!(error, FrameError::TooLarge { len: 0x4000_0000, cap: 1024 }), "{error}");
+        assert_eq!(stream.largest, FRAME_HEADER);
+    }
+
+    #[test]
+    fn a_lying_length_reserves_no_more_than_a_step() {
+        let mut bytes = 0x4000_0000u32.to_be_bytes().to_vec();
+        bytes.extend([7; 100]);
+        let mut stream = Watched::new(bytes);
+        let error = block_on(read_frame(&mut stream, usize::MAX)).unwrap_err();
+        assert!(matches!(error, FrameError::Truncated { got: 100, want: 0x4000_0000 }), "{error}");
+        assert_eq!(stream.largest, FRAME_STEP);
+    }
+
+    #[test]
+    fn the_end_is_clean_only_between_frames() {
+        let read = |bytes: &[u8]| block_on(read_frame(&mut Cursor::new(bytes.to_vec()), 16));
+        assert!(read(&[]).unwrap().is_none());
+        assert!(matches!(read(&[0, 0]), Err(FrameError::Truncated { got: 2, want: 4 })));
+        assert!(matches!(read(&[0, 0, 0, 3, 1]), Err(FrameError::Truncated { got: 1, want: 3 })));
+        assert_eq!(read(&[0, 0, 0, 0]).unwrap().unwrap(), Vec::<u8>::new());
+    }
+
+    #[test]
+    fn the_writer_keeps_to_the_cap_too() {
+        let mut out = Cursor::new(Vec::new());
+        let error = block_on(write_frame(&mut out, &[0; 17], 16)).unwrap_err();
+        assert!(matches!(error, FrameError::TooLarge { len: 17, cap: 16 }));
+        assert!(out.into_inner().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_back_as_they_were(bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200_000), 0..4)) {
+            let mut wire = Cursor::new(Vec::new());
+            for body in &bodies {
+                block_on(write_frame(&mut wire, body, 200_000)).unwrap();
+            }
+            wire.set_position(0);
+            for body in &bodies {
+                prop_assert_eq!(block_on(read_frame(&mut wire, 200_000)).unwrap(), Some(body.clone()));
+            }
+            prop_assert!(block_on(read_frame(&mut wire, 200_000)).unwrap().is_none());
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), cap in 0usize..400) {
+            let mut wire = Cursor::new(bytes);
+            while let Ok(Some(body)) = block_on(read_frame(&mut wire, cap)) {
+                prop_assert!(body.len() <= cap);
+            }
+        }
+    }
+}

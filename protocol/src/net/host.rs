@@ -1,0 +1,303 @@
+//! The handle to a running network host.
+//!
+//! One tokio task, the driver, owns the swarm. A [`Host`] sends it commands over a bounded channel and waits for the
+//! answers; what peers do arrives in [`HostEvents`], over a bounded channel too. The driver never waits for either
+//! side: when the events are not read fast enough, requests are dropped (the requester sees a failure), gossip is
+//! ignored (not forwarded, nobody is blamed), and connections and disconnections are told later.
+
+mod announcer;
+mod command;
+mod config;
+mod driver;
+mod error;
+mod event;
+mod listen;
+
+use std::time::Duration;
+
+use libp2p::{Multiaddr, PeerId, Stream, StreamProtocol};
+use libp2p_stream::Control;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+pub use config::{DhtMode, HostConfig};
+pub use error::NetError;
+pub use event::{GossipVerdict, HostEvent, HostEvents, Reply};
+
+use super::control_codec::MAX_CONTROL_REQUEST;
+use super::streams::{IncomingStreams, accept_into_queue, open};
+use super::swarm::build_swarm;
+use command::Command;
+use driver::Driver;
+
+/// Commands that may wait for the driver. A caller beyond waits for its turn.
+pub const COMMAND_QUEUE: usize = 256;
+/// Events that may wait for their reader.
+pub const EVENT_QUEUE: usize = 1024;
+/// Gossip topics of a host.
+pub const MAX_TOPICS: usize = 64;
+/// The longest gossip message, in bytes.
+pub const MAX_GOSSIP_MESSAGE: usize = 1024 * 1024;
+/// Gossip messages that may wait for their verdict. What comes beyond is ignored.
+pub const MAX_PENDING_VERDICTS: usize = 64;
+/// A gossip message without a verdict for this long is ignored.
+pub const VERDICT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest that a request may take. A longer timeout given to [`Host::request`] counts as this one.
+pub const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Own requests that may wait for their response.
+pub const MAX_PENDING_REQUESTS: usize = 4096;
+/// Requests of others that may wait for our reply. What comes beyond is dropped.
+pub const MAX_PENDING_REPLIES: usize = 1024;
+/// Callers that may wait for a dial.
+pub const MAX_PENDING_DIALS: usize = 1024;
+/// Addresses that one call of [`Host::dial`] may bring. The rest is ignored.
+pub const MAX_DIAL_ADDRESSES: usize = 8;
+/// Queries to the DHT that may run at once.
+pub const MAX_PENDING_QUERIES: usize = 256;
+/// A provider query ends when it has found this many.
+pub const MAX_PROVIDERS_FOUND: usize = 256;
+/// The longest key in the DHT, in bytes: room for a 64-byte hash.
+pub const MAX_DHT_KEY: usize = 64;
+/// Peers that may be blocked. The one blocked longest ago is let in again to make room.
+pub const MAX_BLOCKED: usize = 4096;
+/// DHT calls wait this long for the first peer in the routing table: a peer that was just dialled gets there when it
+/// has identified itself.
+pub const DHT_READY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A running host. Clones are handles to the same host, which stops when the last of them is dropped.
+#[derive(Clone)]
+pub struct Host {
+    peer: PeerId,
+    commands: mpsc::Sender<Command>,
+    listening: watch::Receiver<Vec<Multiaddr>>,
+    routable: watch::Receiver<bool>,
+    streams: Control,
+    runtime: Handle,
+}
+
+impl Host {
+    /// Builds the swarm, binds every address of `config.listen`, and starts the driver on the current tokio runtime.
+    ///
+    /// # Errors
+    /// [`NetError::AddressInUse`], [`NetError::Listen`] or [`NetError::ListenTimeout`] for an address that cannot be
+    /// bound, [`NetError::TooManyTopics`], and [`NetError::Build`] where the system lacks something.
+    pub async fn start(config: HostConfig) -> Result<(Self, HostEvents), NetError> {
+        let swarm = build_swarm(&config)?;
+        let (command_sender, command_receiver) = mpsc::channel(COMMAND_QUEUE);
+        let (event_sender, event_receiver) = mpsc::channel(EVENT_QUEUE);
+        let (listening_sender, listening) = watch::channel(Vec::new());
+        let (routable_sender, routable) = watch::channel(false);
+        let host = Self {
+            peer: *swarm.local_peer_id(),
+            commands: command_sender,
+            listening,
+            routable,
+            streams: swarm.behaviour().streams.new_control(),
+            runtime: Handle::current(),
+        };
+        let mut driver =
+            Driver::new(swarm, command_receiver, event_sender, listening_sender, routable_sender);
+        driver.listen(config.listen).await?;
+        driver.add_external(config.external);
+        host.runtime.spawn(driver.run());
+        Ok((host, HostEvents::new(event_receiver)))
+    }
+
+    /// Who we are.
+    #[must_use]
+    pub fn peer_id(&self) -> PeerId {
+        self.peer
+    }
+
+    /// The addresses on which we listen, with their actual ports.
+    #[must_use]
+    pub fn listen_addrs(&self) -> Vec<Multiaddr> {
+        self.listening.borrow().clone()
+    }
+
+    /// Connects to a peer through `addrs` and whatever else is known of it. Returns when connected: at once if we
+    /// are already, with the dial under way if there is one. Addresses that are not [`dialable`](super::dialable)
+    /// are ignored.
+    ///
+    /// # Errors
+    /// [`NetError::Dial`] with the cause for every address, [`NetError::Blocked`], [`NetError::Busy`],
+    /// [`NetError::Stopped`].
+    pub async fn dial(&self, peer: PeerId, addrs: Vec<Multiaddr>) -> Result<(), NetError> {
+        self.ask(|reply| Command::Dial { peer, addrs, reply }).await?
+    }
+
+    /// Remembers an address of a peer for later dials. False, and nothing is kept, if it is not
+    /// [`dialable`](super::dialable).
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`].
+    pub async fn add_address(&self, peer: PeerId, addr: Multiaddr) -> Result<bool, NetError> {
+        self.ask(|reply| Command::AddAddress { peer, addr, reply }).await
+    }
+
+    /// The addresses known of a peer, the most promising first, without `/p2p/…` at their ends. Empty after shutdown.
+    pub async fn known_addresses(&self, peer: PeerId) -> Vec<Multiaddr> {
+        self.ask(|reply| Command::KnownAddresses { peer, reply }).await.unwrap_or_default()
+    }
+
+    /// The peers to which we are connected, in order. Empty after shutdown.
+    pub async fn connected_peers(&self) -> Vec<PeerId> {
+        self.ask(|reply| Command::ConnectedPeers { reply }).await.unwrap_or_default()
+    }
+
+    /// Closes every connection with a peer. Its next one is welcome.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`].
+    pub async fn disconnect(&self, peer: PeerId) -> Result<(), NetError> {
+        self.ask(|reply| Command::Disconnect { peer, reply }).await
+    }
+
+    /// Closes every connection with a peer, and refuses and makes none until [`Host::unblock`]. At most
+    /// [`MAX_BLOCKED`] peers are blocked.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`].
+    pub async fn block(&self, peer: PeerId) -> Result<(), NetError> {
+        self.ask(|reply| Command::Block { peer, reply }).await
+    }
+
+    /// Lets a blocked peer in again.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`].
+    pub async fn unblock(&self, peer: PeerId) -> Result<(), NetError> {
+        self.ask(|reply| Command::Unblock { peer, reply }).await
+    }
+
+    /// Sends a control request of at most [`MAX_CONTROL_REQUEST`] bytes and waits for the response, for at most
+    /// `timeout` (capped at [`MAX_REQUEST_TIMEOUT`]). Dials the peer first if need be and an address is known.
+    ///
+    /// # Errors
+    /// [`NetError::RequestTooLarge`] before anything is sent; [`NetError::NoAnswer`] when the peer dropped the
+    /// request; the other request variants of [`NetError`] say what they mean.
+    pub async fn request(&self, peer: PeerId, body: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, NetError> {
+        if body.len() > MAX_CONTROL_REQUEST {
+            return Err(NetError::RequestTooLarge { len: body.len(), cap: MAX_CONTROL_REQUEST });
+        }
+        let after = timeout.min(MAX_REQUEST_TIMEOUT);
+        tokio::time::timeout(after, self.ask(|reply| Command::Request { peer, body, reply }))
+            .await
+            .unwrap_or(Err(NetError::RequestTimeout { peer, after }))?
+    }
+
+    /// Publishes a message on one of the topics of our configuration, to a few of the peers that subscribe to it,
+    /// who forward it once they have validated it.
+    ///
+    /// # Errors
+    /// [`NetError::NoSubscribers`] when no connected peer is known to subscribe: nothing was sent, try again later.
+    /// [`NetError::AlreadyPublished`] when the same bytes went over this topic within the last two minutes, from us
+    /// or from others. [`NetError::UnknownTopic`], [`NetError::GossipTooLarge`], [`NetError::GossipBackedUp`].
+    pub async fn publish(&self, topic: &str, data: Vec<u8>) -> Result<(), NetError> {
+        let topic = topic.to_owned();
+        self.ask(|reply| Command::Publish { topic, data, reply }).await?
+    }
+
+    /// Looks a peer up in the DHT and returns its addresses, together with those known already. Empty if nobody
+    /// knows it. Peers in DHT client mode are found only as long as somebody remembers them.
+    ///
+    /// # Errors
+    /// [`NetError::NoDhtPeers`] when no DHT server is known after [`DHT_READY_TIMEOUT`].
+    pub async fn find_peer(&self, peer: PeerId) -> Result<Vec<Multiaddr>, NetError> {
+        self.dht_ready().await?;
+        self.ask(|reply| Command::FindPeer { peer, reply }).await?
+    }
+
+    /// Announces in the DHT that we provide `key`, and again every few minutes for as long as the host runs.
+    ///
+    /// # Errors
+    /// [`NetError::NoDhtPeers`], [`NetError::DhtKeyTooLong`], [`NetError::DhtTimeout`], [`NetError::DhtFull`].
+    pub async fn provide(&self, key: Vec<u8>) -> Result<(), NetError> {
+        check_key(&key)?;
+        self.dht_ready().await?;
+        self.ask(|reply| Command::Provide { key, reply }).await?
+    }
+
+    /// The peers (without ourselves, in order) that provide `key`, as many as were found before the query ended.
+    ///
+    /// # Errors
+    /// [`NetError::NoDhtPeers`], [`NetError::DhtKeyTooLong`].
+    pub async fn providers(&self, key: Vec<u8>) -> Result<Vec<PeerId>, NetError> {
+        check_key(&key)?;
+        self.dht_ready().await?;
+        self.ask(|reply| Command::Providers { key, reply }).await?
+    }
+
+    /// Fills the routing table. Done by itself every two minutes and when a new peer comes in.
+    ///
+    /// # Errors
+    /// [`NetError::NoDhtPeers`], [`NetError::DhtTimeout`].
+    pub async fn bootstrap_dht(&self) -> Result<(), NetError> {
+        self.dht_ready().await?;
+        self.ask(|reply| Command::BootstrapDht { reply }).await?
+    }
+
+    /// Opens a stream under `protocol` (one of [`names`](super::names)), dialling the peer first if need be, and
+    /// returns it when the acceptor has taken it into its queue.
+    ///
+    /// # Errors
+    /// [`NetError::StreamRefused`] when the acceptor's queue is full, [`NetError::StreamUnsupported`] when the peer
+    /// does not accept this protocol, [`NetError::StreamTimeout`], [`NetError::StreamFailed`], and those of
+    /// [`Host::dial`].
+    pub async fn open_stream(&self, peer: PeerId, protocol: &'static str) -> Result<Stream, NetError> {
+        stream_protocol(protocol)?;
+        // libp2p-stream would dial by itself, but an opener whose dial is refused locally would wait for ever.
+        self.dial(peer, Vec::new()).await?;
+        open(&self.streams, peer, protocol).await
+    }
+
+    /// Accepts the streams that peers open under `protocol`, until the returned value is dropped.
+    ///
+    /// # Errors
+    /// [`NetError::AcceptTaken`] while an earlier acceptor of this protocol lives, [`NetError::BadProtocolName`].
+    pub fn accept(&self, protocol: &'static str) -> Result<IncomingStreams, NetError> {
+        let name = stream_protocol(protocol)?;
+        let inbound = self.streams.clone().accept(name);
+        let inbound = inbound.map_err(|_| NetError::AcceptTaken { protocol })?;
+        let (incoming, task) = accept_into_queue(inbound);
+        self.runtime.spawn(task);
+        Ok(incoming)
+    }
+
+    /// Closes every connection and socket, and returns when that is done. Other handles then get
+    /// [`NetError::Stopped`].
+    pub async fn shutdown(&self) {
+        // Already stopped is as good.
+        self.ask(|reply| Command::Shutdown { reply }).await.unwrap_or(());
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, NetError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(command(reply)).await.map_err(|_| NetError::Stopped)?;
+        answer.await.map_err(|_| NetError::Stopped)
+    }
+
+    async fn dht_ready(&self) -> Result<(), NetError> {
+        let mut routable = self.routable.clone();
+        match timeout(DHT_READY_TIMEOUT, routable.wait_for(|routable| *routable)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(NetError::Stopped),
+            Err(_) => Err(NetError::NoDhtPeers),
+        }
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<(), NetError> {
+    if key.len() > MAX_DHT_KEY {
+        return Err(NetError::DhtKeyTooLong { len: key.len(), cap: MAX_DHT_KEY });
+    }
+    Ok(())
+}
+
+fn stream_protocol(name: &'static str) -> Result<StreamProtocol, NetError> {
+    StreamProtocol::try_from_owned(name.to_owned()).map_err(|_| NetError::BadProtocolName { protocol: name })
+}
+
+#[cfg(test)]
+mod tests;

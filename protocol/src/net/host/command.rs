@@ -1,0 +1,27 @@
+//! What a [`Host`](super::Host) asks of its driver.
+
+use libp2p::{Multiaddr, PeerId};
+use tokio::sync::oneshot;
+
+use super::error::NetError;
+
+type Answer<T> = oneshot::Sender<T>;
+pub(super) type Outcome<T> = oneshot::Sender<Result<T, NetError>>;
+
+/// One call of a method of [`Host`](super::Host), with the place where its answer goes.
+pub(super) enum Command {
+    Dial { peer: PeerId, addrs: Vec<Multiaddr>, reply: Outcome<()> },
+    AddAddress { peer: PeerId, addr: Multiaddr, reply: Answer<bool> },
+    KnownAddresses { peer: PeerId, reply: Answer<Vec<Multiaddr>> },
+    ConnectedPeers { reply: Answer<Vec<PeerId>> },
+    Disconnect { peer: PeerId, reply: Answer<()> },
+    Block { peer: PeerId, reply: Answer<()> },
+    Unblock { peer: PeerId, reply: Answer<()> },
+    Request { peer: PeerId, body: Vec<u8>, reply: Outcome<Vec<u8>> },
+    Publish { topic: String, data: Vec<u8>, reply: Outcome<()> },
+    FindPeer { peer: PeerId, reply: Outcome<Vec<Multiaddr>> },
+    Provide { key: Vec<u8>, reply: Outcome<()> },
+    Providers { key: Vec<u8>, reply: Outcome<Vec<PeerId>> },
+    BootstrapDht { reply: Outcome<()> },
+    Shutdown { reply: Answer<()> },
+}

@@ -1,0 +1,49 @@
+//! What a host is started with.
+
+use std::fmt;
+
+use libp2p::Multiaddr;
+
+use crate::net::ConnectionLimits;
+
+/// How a host takes part in the DHT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DhtMode {
+    /// Answers queries and is listed: for hosts that others can reach.
+    Server,
+    /// Only asks: for hosts behind NAT, which would fill routing tables with addresses that nobody can dial.
+    Client,
+}
+
+/// What a host is started with.
+#[derive(Clone)]
+pub struct HostConfig {
+    /// The Ed25519 secret that is this host's identity.
+    pub secret: [u8; 32],
+    /// Addresses to listen on. Port 0 lets the system choose. Empty for a host that only dials.
+    pub listen: Vec<Multiaddr>,
+    /// How the host takes part in the DHT.
+    pub mode: DhtMode,
+    /// Program and version, shown to peers.
+    pub agent: String,
+    /// Gossip topics to take part in, at most [`MAX_TOPICS`](super::MAX_TOPICS). No others are let in.
+    pub topics: Vec<String>,
+    /// How many connections to keep.
+    pub limits: ConnectionLimits,
+    /// Addresses at which others reach us, where they differ from those listened on (a forwarded port).
+    pub external: Vec<Multiaddr>,
+}
+
+impl fmt::Debug for HostConfig {
+    /// Everything but the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostConfig")
+            .field("listen", &self.listen)
+            .field("mode", &self.mode)
+            .field("agent", &self.agent)
+            .field("topics", &self.topics)
+            .field("limits", &self.limits)
+            .field("external", &self.external)
+            .finish_non_exhaustive()
+    }
+}

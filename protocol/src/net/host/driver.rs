@@ -1,0 +1,244 @@
+//! The task that owns the swarm.
+//!
+//! It does one thing at a time and never waits for anything but the next thing to do. The files below it each add
+//! one concern to [`Driver`]: connections, dials, control messages, gossip, and the DHT.
+
+mod connections;
+mod control;
+mod dht;
+mod dialling;
+mod gossip;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use libp2p::core::transport::ListenerId;
+use libp2p::kad::QueryId;
+use libp2p::request_response::OutboundRequestId;
+use libp2p::swarm::{ConnectionId, SwarmEvent};
+use libp2p::{Multiaddr, PeerId, Swarm, ping};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::announcer::Announcer;
+use super::command::{Command, Outcome};
+use super::error::NetError;
+use super::event::HostEvent;
+use super::listen::{LISTEN_TIMEOUT, probe};
+use crate::net::address_book::AddressBook;
+use crate::net::addresses::dialable;
+use crate::net::behaviour::{EchoBehaviour, EchoBehaviourEvent};
+
+/// Connections have this long to say goodbye when the host stops.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// The swarm and what is under way in it. Every table has its limit in [`host`](super).
+pub(super) struct Driver {
+    swarm: Swarm<EchoBehaviour>,
+    commands: mpsc::Receiver<Command>,
+    announcer: Announcer,
+    book: AddressBook,
+    /// The remote address of every open connection.
+    links: BTreeMap<ConnectionId, Multiaddr>,
+    /// Blocked peers, the one blocked longest ago in front.
+    blocked: VecDeque<PeerId>,
+    /// Dials for which somebody waits.
+    dials: BTreeMap<PeerId, dialling::Dial>,
+    /// Own requests, by the id under which libp2p answers.
+    requests: BTreeMap<OutboundRequestId, Outcome<Vec<u8>>>,
+    /// Requests of others for whose reply we wait.
+    replies: FuturesUnordered<BoxFuture<'static, control::Replied>>,
+    /// Gossip messages for whose verdict we wait.
+    verdicts: FuturesUnordered<BoxFuture<'static, gossip::Judged>>,
+    /// DHT queries for which somebody waits.
+    queries: HashMap<QueryId, dht::Query>,
+    /// Tells the handles on which addresses we listen.
+    listening: watch::Sender<Vec<Multiaddr>>,
+    /// Tells the handles that the routing table has had a peer.
+    routable: watch::Sender<bool>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        swarm: Swarm<EchoBehaviour>,
+        commands: mpsc::Receiver<Command>,
+        events: mpsc::Sender<HostEvent>,
+        listening: watch::Sender<Vec<Multiaddr>>,
+        routable: watch::Sender<bool>,
+    ) -> Self {
+        Self {
+            swarm,
+            commands,
+            announcer: Announcer::new(events),
+            book: AddressBook::default(),
+            links: BTreeMap::new(),
+            blocked: VecDeque::new(),
+            dials: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            replies: FuturesUnordered::new(),
+            verdicts: FuturesUnordered::new(),
+            queries: HashMap::new(),
+            listening,
+            routable,
+        }
+    }
+
+    /// Binds all addresses, and returns when each is bound.
+    pub(super) async fn listen(&mut self, addrs: Vec<Multiaddr>) -> Result<(), NetError> {
+        let deadline = Instant::now() + LISTEN_TIMEOUT;
+        let mut unbound: Vec<(ListenerId, Multiaddr)> = Vec::new();
+        for addr in addrs {
+            probe(&addr)?;
+            let listener = self.swarm.listen_on(addr.clone());
+            let listener = listener
+                .map_err(|error| NetError::Listen { addr: addr.clone(), cause: error.to_string() })?;
+            unbound.push((listener, addr));
+        }
+        while let Some((_, waiting)) = unbound.first() {
+            let Ok(event) = timeout_at(deadline, self.swarm.select_next_some()).await else {
+                return Err(NetError::ListenTimeout { addr: waiting.clone(), after: LISTEN_TIMEOUT });
+            };
+            match &event {
+                SwarmEvent::NewListenAddr { listener_id, .. } => unbound.retain(|(id, _)| id != listener_id),
+                SwarmEvent::ListenerClosed { listener_id, reason, .. } => {
+                    if let Some((_, addr)) = unbound.iter().find(|(id, _)| id == listener_id) {
+                        let cause = match reason {
+                            Ok(()) => "the listener closed at once".to_owned(),
+                            Err(error) => error.to_string(),
+                        };
+                        return Err(NetError::Listen { addr: addr.clone(), cause });
+                    }
+                }
+                _ => {}
+            }
+            self.on_swarm_event(event);
+        }
+        Ok(())
+    }
+
+    /// Tells peers of addresses that we cannot see ourselves.
+    pub(super) fn add_external(&mut self, addrs: Vec<Multiaddr>) {
+        for addr in addrs.into_iter().filter(dialable) {
+            self.swarm.add_external_address(addr);
+        }
+    }
+
+    /// Runs until shutdown is asked for or the last handle is gone.
+    pub(super) async fn run(mut self) {
+        let asked = loop {
+            tokio::select! {
+                event = self.swarm.select_next_some() => self.on_swarm_event(event),
+                command = self.commands.recv() => match command {
+                    Some(Command::Shutdown { reply }) => break Some(reply),
+                    Some(command) => self.on_command(command),
+                    None => break None,
+                },
+                Some(replied) = self.replies.next(), if !self.replies.is_empty() => self.send_reply(replied),
+                Some(judged) = self.verdicts.next(), if !self.verdicts.is_empty() => self.apply_verdict(judged),
+                () = self.announcer.catch_up(), if self.announcer.is_behind() => {}
+            }
+        };
+        self.say_goodbye().await;
+        drop(self);
+        if let Some(reply) = asked {
+            answer(reply, ());
+        }
+    }
+
+    async fn say_goodbye(&mut self) {
+        let peers: Vec<PeerId> = self.swarm.connected_peers().copied().collect();
+        for peer in peers {
+            // Not connected any more is as good.
+            self.swarm.disconnect_peer_id(peer).unwrap_or(());
+        }
+        let deadline = Instant::now() + GOODBYE;
+        while self.swarm.connected_peers().next().is_some() {
+            if timeout_at(deadline, self.swarm.select_next_some()).await.is_err() {
+                tracing::debug!("some connections did not close in time");
+                return;
+            }
+        }
+    }
+
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Dial { peer, addrs, reply } => self.dial(peer, addrs, reply),
+            Command::AddAddress { peer, addr, reply } => answer(reply, self.give_address(peer, addr)),
+            Command::KnownAddresses { peer, reply } => answer(reply, self.book.addresses(&peer)),
+            Command::ConnectedPeers { reply } => answer(reply, self.connected_peers()),
+            Command::Disconnect { peer, reply } => {
+                // Not connected is as good.
+                self.swarm.disconnect_peer_id(peer).unwrap_or(());
+                answer(reply, ());
+            }
+            Command::Block { peer, reply } => {
+                self.block(peer);
+                answer(reply, ());
+            }
+            Command::Unblock { peer, reply } => {
+                self.unblock(peer);
+                answer(reply, ());
+            }
+            Command::Request { peer, body, reply } => self.request(peer, body, reply),
+            Command::Publish { topic, data, reply } => answer(reply, self.publish(topic, data)),
+            Command::FindPeer { peer, reply } => self.find_peer(peer, reply),
+            Command::Provide { key, reply } => self.provide(key, reply),
+            Command::Providers { key, reply } => self.providers(key, reply),
+            Command::BootstrapDht { reply } => self.bootstrap_dht(reply),
+            Command::Shutdown { reply } => answer(reply, ()),
+        }
+    }
+
+    fn on_swarm_event(&mut self, event: SwarmEvent<EchoBehaviourEvent>) {
+        match event {
+            SwarmEvent::Behaviour(EchoBehaviourEvent::Control(event)) => self.on_control(event),
+            SwarmEvent::Behaviour(EchoBehaviourEvent::Gossip(event)) => self.on_gossip(event),
+            SwarmEvent::Behaviour(EchoBehaviourEvent::Kad(event)) => self.on_kad(event),
+            SwarmEvent::Behaviour(EchoBehaviourEvent::Identify(event)) => self.on_identify(event),
+            SwarmEvent::Behaviour(EchoBehaviourEvent::Ping(event)) => self.on_ping(event),
+            SwarmEvent::ConnectionEstablished {
+                peer_id, connection_id, endpoint, num_established, ..
+            } => {
+                self.on_connected(peer_id, connection_id, &endpoint, num_established.get());
+            }
+            SwarmEvent::ConnectionClosed { peer_id, connection_id, cause, num_established, .. } => {
+                self.on_closed(peer_id, connection_id, cause, num_established);
+            }
+            SwarmEvent::OutgoingConnectionError { connection_id, peer_id: Some(peer), error } => {
+                self.dial_failed(peer, connection_id, &error);
+            }
+            SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {
+                self.listening.send_replace(self.swarm.listeners().cloned().collect());
+            }
+            SwarmEvent::ListenerClosed { addresses, reason, .. } => {
+                tracing::warn!(?addresses, ?reason, "a listener closed");
+                self.listening.send_replace(self.swarm.listeners().cloned().collect());
+            }
+            SwarmEvent::ListenerError { error, .. } => tracing::warn!(%error, "a listener failed"),
+            SwarmEvent::IncomingConnectionError { error, .. } => {
+                tracing::debug!(%error, "an incoming connection failed");
+            }
+            _ => {}
+        }
+    }
+
+    fn on_ping(&mut self, event: ping::Event) {
+        match event.result {
+            Ok(_) | Err(ping::Failure::Unsupported) => {}
+            Err(failure) => {
+                tracing::debug!(peer = %event.peer, %failure, "closing a dead connection");
+                self.swarm.close_connection(event.connection);
+            }
+        }
+    }
+}
+
+/// Answers a caller, who may have given up waiting.
+fn answer<T>(caller: oneshot::Sender<T>, value: T) {
+    if caller.send(value).is_err() {
+        tracing::trace!("a caller did not wait for its answer");
+    }
+}

@@ -1,0 +1,118 @@
+//! Who is connected, who may not be, and what peers say of themselves.
+
+use libp2p::core::ConnectedPoint;
+use libp2p::swarm::{ConnectionError, ConnectionId};
+use libp2p::{Multiaddr, PeerId, identify};
+
+use super::Driver;
+use crate::net::addresses::{believable, dialable, without_peer};
+use crate::net::host::MAX_BLOCKED;
+use crate::net::names;
+
+impl Driver {
+    pub(super) fn connected_peers(&self) -> Vec<PeerId> {
+        let mut peers: Vec<PeerId> = self.swarm.connected_peers().copied().collect();
+        peers.sort_unstable();
+        peers
+    }
+
+    pub(super) fn give_address(&mut self, peer: PeerId, addr: Multiaddr) -> bool {
+        let good = dialable(&addr);
+        if good {
+            self.book.give(peer, addr);
+        }
+        good
+    }
+
+    pub(super) fn block(&mut self, peer: PeerId) {
+        if self.swarm.behaviour_mut().blocked.block_peer(peer) {
+            self.blocked.push_back(peer);
+        }
+        if self.blocked.len() > MAX_BLOCKED
+            && let Some(oldest) = self.blocked.pop_front()
+        {
+            self.swarm.behaviour_mut().blocked.unblock_peer(oldest);
+        }
+        self.swarm.behaviour_mut().kad.remove_peer(&peer);
+    }
+
+    pub(super) fn unblock(&mut self, peer: PeerId) {
+        self.blocked.retain(|blocked| *blocked != peer);
+        self.swarm.behaviour_mut().blocked.unblock_peer(peer);
+    }
+
+    pub(super) fn is_blocked(&self, peer: &PeerId) -> bool {
+        self.swarm.behaviour().blocked.blocked_peers().contains(peer)
+    }
+
+    /// `connections` with this peer there are now, this one included.
+    pub(super) fn on_connected(
+        &mut self,
+        peer: PeerId,
+        id: ConnectionId,
+        endpoint: &ConnectedPoint,
+        connections: u32,
+    ) {
+        let addr = endpoint.get_remote_address().clone();
+        if endpoint.is_dialer() {
+            self.book.worked(peer, addr.clone());
+        }
+        self.links.insert(id, addr.clone());
+        if connections == 1 {
+            self.announcer.connected(peer, addr);
+        }
+        self.dial_succeeded(peer);
+    }
+
+    /// `connections` with this peer are left.
+    pub(super) fn on_closed(
+        &mut self,
+        peer: PeerId,
+        id: ConnectionId,
+        cause: Option<ConnectionError>,
+        connections: u32,
+    ) {
+        self.links.remove(&id);
+        if let Some(cause) = cause {
+            tracing::debug!(%peer, %cause, "a connection broke");
+        }
+        if connections == 0 {
+            self.announcer.disconnected(peer);
+        }
+    }
+
+    /// Keeps the addresses that a peer says of itself, and lists it in the DHT if it serves there.
+    pub(super) fn on_identify(&mut self, event: identify::Event) {
+        let identify::Event::Received { connection_id, peer_id: peer, info } = event else { return };
+        let Some(via) = self.links.get(&connection_id) else { return };
+        if info.protocol_version != names::IDENTIFY {
+            tracing::debug!(%peer, network = info.protocol_version, "a peer of another network");
+            return;
+        }
+        let believed: Vec<Multiaddr> =
+            info.listen_addrs.into_iter().filter(|addr| believable(addr, via)).collect();
+        self.book.say(peer, believed);
+        if info.protocols.iter().any(|protocol| protocol.as_ref() == names::KAD) {
+            self.list_in_dht(peer);
+        }
+    }
+
+    /// Makes the routing table's addresses of a peer those of the book, so that they cannot pile up there.
+    fn list_in_dht(&mut self, peer: PeerId) {
+        let kept = self.book.addresses(&peer);
+        let kad = &mut self.swarm.behaviour_mut().kad;
+        for addr in &kept {
+            kad.add_address(&peer, addr.clone());
+        }
+        let mut stale: Vec<Multiaddr> = Vec::new();
+        if let Some(bucket) = kad.kbucket(peer) {
+            for entry in bucket.iter().filter(|entry| *entry.node.key.preimage() == peer) {
+                let listed = entry.node.value.iter().cloned();
+                stale.extend(listed.filter(|addr| !kept.contains(&without_peer(addr.clone()))));
+            }
+        }
+        for addr in stale {
+            kad.remove_address(&peer, &addr);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Questions to the DHT, and what we store for others.
+
+use std::collections::BTreeSet;
+
+use libp2p::kad::store::RecordStore as _;
+use libp2p::kad::{
+    Event, GetClosestPeersError, GetProvidersOk, InboundRequest, ProviderRecord, QueryId, QueryResult,
+    RecordKey,
+};
+use libp2p::{Multiaddr, PeerId};
+
+use super::{Driver, Outcome, answer};
+use crate::net::address_book::MAX_ADDRESSES_PER_SOURCE;
+use crate::net::addresses::{believable, dialable, without_peer};
+use crate::net::host::{MAX_DHT_KEY, MAX_PENDING_QUERIES, MAX_PROVIDERS_FOUND, NetError};
+
+/// A query for which somebody waits.
+pub(super) enum Query {
+    FindPeer { peer: PeerId, reply: Outcome<Vec<Multiaddr>> },
+    Provide { reply: Outcome<()> },
+    Providers { found: BTreeSet<PeerId>, reply: Outcome<Vec<PeerId>> },
+    Bootstrap { reply: Outcome<()> },
+}
+
+impl Driver {
+    pub(super) fn find_peer(&mut self, peer: PeerId, reply: Outcome<Vec<Multiaddr>>) {
+        if self.queries.len() >= MAX_PENDING_QUERIES {
+            return answer(reply, Err(busy()));
+        }
+        let id = self.swarm.behaviour_mut().kad.get_closest_peers(peer);
+        self.queries.insert(id, Query::FindPeer { peer, reply });
+    }
+
+    pub(super) fn provide(&mut self, key: Vec<u8>, reply: Outcome<()>) {
+        if self.queries.len() >= MAX_PENDING_QUERIES {
+            return answer(reply, Err(busy()));
+        }
+        match self.swarm.behaviour_mut().kad.start_providing(RecordKey::from(key)) {
+            Ok(id) => {
+                self.queries.insert(id, Query::Provide { reply });
+            }
+            Err(error) => answer(reply, Err(NetError::DhtFull { cause: error.to_string() })),
+        }
+    }
+
+    pub(super) fn providers(&mut self, key: Vec<u8>, reply: Outcome<Vec<PeerId>>) {
+        if self.queries.len() >= MAX_PENDING_QUERIES {
+            return answer(reply, Err(busy()));
+        }
+        let id = self.swarm.behaviour_mut().kad.get_providers(RecordKey::from(key));
+        self.queries.insert(id, Query::Providers { found: BTreeSet::new(), reply });
+    }
+
+    pub(super) fn bootstrap_dht(&mut self, reply: Outcome<()>) {
+        if self.queries.len() >= MAX_PENDING_QUERIES {
+            return answer(reply, Err(busy()));
+        }
+        match self.swarm.behaviour_mut().kad.bootstrap() {
+            Ok(id) => {
+                self.queries.insert(id, Query::Bootstrap { reply });
+            }
+            Err(_) => answer(reply, Err(NetError::NoDhtPeers)),
+        }
+    }
+
+    pub(super) fn on_kad(&mut self, event: Event) {
+        match event {
+            Event::OutboundQueryProgressed { id, result, step, .. } => {
+                self.on_progress(id, result, step.last)
+            }
+            Event::InboundRequest { request: InboundRequest::AddProvider { record: Some(record) } } => {
+                self.store_provider(record);
+            }
+            Event::RoutingUpdated { .. } => {
+                self.routable.send_replace(true);
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps a provider that announced itself; libp2p has checked that it speaks for itself, and the store caps keys
+    /// and providers.
+    ///
+    /// A provider is passed on only with an address. A DHT client announces none, as it has none confirmed, so it is
+    /// listed with those that it told through identify, or else with the one that its connection comes from.
+    fn store_provider(&mut self, mut record: ProviderRecord) {
+        let provider = record.provider;
+        let Some(via) = self.announcer.address_of(&provider) else { return };
+        if record.key.as_ref().len() > MAX_DHT_KEY {
+            return;
+        }
+        record.addresses.retain(|addr| believable(addr, via));
+        if record.addresses.is_empty() {
+            record.addresses = self.book.addresses(&provider);
+        }
+        if record.addresses.is_empty() && dialable(via) {
+            record.addresses.push(via.clone());
+        }
+        record.addresses.truncate(MAX_ADDRESSES_PER_SOURCE);
+        if let Err(error) = self.swarm.behaviour_mut().kad.store_mut().add_provider(record) {
+            tracing::debug!(%error, "a provider was not stored");
+        }
+    }
+
+    /// A query went on. Queries that the DHT runs for itself are not in our table.
+    fn on_progress(&mut self, id: QueryId, result: QueryResult, last: bool) {
+        let Some(query) = self.queries.remove(&id) else { return };
+        match (query, result) {
+            (Query::FindPeer { peer, reply }, QueryResult::GetClosestPeers(result)) => {
+                let closest = match result {
+                    Ok(found) => found.peers,
+                    Err(GetClosestPeersError::Timeout { peers, .. }) => peers,
+                };
+                let mut addrs = self.book.addresses(&peer);
+                for info in closest.into_iter().filter(|info| info.peer_id == peer) {
+                    for addr in info.addrs.into_iter().filter(dialable).map(without_peer) {
+                        if !addrs.contains(&addr) {
+                            addrs.push(addr);
+                        }
+                    }
+                }
+                answer(reply, Ok(addrs));
+            }
+            (Query::Provide { reply }, QueryResult::StartProviding(result)) => {
+                let timeout = NetError::DhtTimeout { what: "announce a provider" };
+                answer(reply, result.map(|_| ()).map_err(|_| timeout));
+            }
+            (Query::Providers { mut found, reply }, QueryResult::GetProviders(result)) => {
+                if let Ok(GetProvidersOk::FoundProviders { providers, .. }) = result {
+                    let own = *self.swarm.local_peer_id();
+                    found.extend(providers.into_iter().filter(|provider| *provider != own));
+                }
+                if found.len() >= MAX_PROVIDERS_FOUND
+                    && let Some(mut query) = self.swarm.behaviour_mut().kad.query_mut(&id)
+                {
+                    query.finish();
+                }
+                if last || found.len() >= MAX_PROVIDERS_FOUND {
+                    answer(reply, Ok(found.into_iter().take(MAX_PROVIDERS_FOUND).collect()));
+                } else {
+                    self.queries.insert(id, Query::Providers { found, reply });
+                }
+            }
+            (Query::Bootstrap { reply }, QueryResult::Bootstrap(result)) => match result {
+                Err(_) => answer(reply, Err(NetError::DhtTimeout { what: "fill the routing table" })),
+                Ok(_) if last => answer(reply, Ok(())),
+                Ok(_) => {
+                    self.queries.insert(id, Query::Bootstrap { reply });
+                }
+            },
+            // A query's progress is of the query's kind; anything else leaves it waiting for its own.
+            (query, _) => {
+                self.queries.insert(id, query);
+            }
+        }
+    }
+}
+
+fn busy() -> NetError {
+    NetError::Busy { what: "DHT queries", cap: MAX_PENDING_QUERIES }
+}

@@ -1,0 +1,136 @@
+//! Dials and those who wait for them.
+
+use std::error::Error;
+
+use libp2p::core::transport::TransportError;
+use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
+use libp2p::swarm::{ConnectionId, DialError};
+use libp2p::{Multiaddr, PeerId};
+
+use super::{Driver, Outcome, answer};
+use crate::net::host::{MAX_DIAL_ADDRESSES, MAX_PENDING_DIALS, NetError};
+
+/// A dial for which somebody waits.
+#[derive(Default)]
+pub(super) struct Dial {
+    /// Our own dial; `None` while we wait for one that a part of the swarm started by itself.
+    under_way: Option<ConnectionId>,
+    tried: Vec<Multiaddr>,
+    causes: Vec<String>,
+    waiting: Vec<Outcome<()>>,
+}
+
+impl Driver {
+    pub(super) fn dial(&mut self, peer: PeerId, addrs: Vec<Multiaddr>, reply: Outcome<()>) {
+        for addr in addrs.into_iter().take(MAX_DIAL_ADDRESSES) {
+            self.give_address(peer, addr);
+        }
+        if peer == *self.swarm.local_peer_id() {
+            return answer(
+                reply,
+                Err(NetError::Dial { peer, causes: "that is our own identity".to_owned() }),
+            );
+        }
+        if self.is_blocked(&peer) {
+            return answer(reply, Err(NetError::Blocked { peer }));
+        }
+        if self.swarm.is_connected(&peer) {
+            return answer(reply, Ok(()));
+        }
+        let waiting: usize = self.dials.values().map(|dial| dial.waiting.len()).sum();
+        if waiting >= MAX_PENDING_DIALS {
+            return answer(reply, Err(NetError::Busy { what: "dials", cap: MAX_PENDING_DIALS }));
+        }
+        let joins = self.dials.contains_key(&peer);
+        self.dials.entry(peer).or_default().waiting.push(reply);
+        if !joins {
+            self.dial_untried(peer);
+        }
+    }
+
+    pub(super) fn dial_succeeded(&mut self, peer: PeerId) {
+        for caller in self.dials.remove(&peer).unwrap_or_default().waiting {
+            answer(caller, Ok(()));
+        }
+    }
+
+    /// A dial failed, ours or one that a part of the swarm started. Goes on if that was not all we know.
+    pub(super) fn dial_failed(&mut self, peer: PeerId, id: ConnectionId, error: &DialError) {
+        let Some(dial) = self.dials.get_mut(&peer) else { return };
+        if dial.under_way.is_some_and(|own| own != id) {
+            return;
+        }
+        dial.causes.push(describe(error));
+        if self.book.addresses(&peer).iter().any(|addr| !dial.tried.contains(addr)) {
+            self.dial_untried(peer);
+        } else {
+            self.give_up(peer);
+        }
+    }
+
+    fn dial_untried(&mut self, peer: PeerId) {
+        let Some(dial) = self.dials.get_mut(&peer) else { return };
+        let mut addrs = self.book.addresses(&peer);
+        addrs.retain(|addr| !dial.tried.contains(addr));
+        let options = DialOpts::peer_id(peer)
+            .condition(PeerCondition::DisconnectedAndNotDialing)
+            .addresses(addrs.clone())
+            .extend_addresses_through_behaviour()
+            .build();
+        dial.under_way = Some(options.connection_id());
+        match self.swarm.dial(options) {
+            Ok(()) => dial.tried.extend(addrs),
+            // A part of the swarm dials this peer just now: its outcome may be ours.
+            Err(DialError::DialPeerConditionFalse(_)) => dial.under_way = None,
+            Err(error) => {
+                dial.causes.push(describe(&error));
+                self.give_up(peer);
+            }
+        }
+    }
+
+    fn give_up(&mut self, peer: PeerId) {
+        let dial = self.dials.remove(&peer).unwrap_or_default();
+        let causes = dial.causes.join("; ");
+        for caller in dial.waiting {
+            answer(caller, Err(NetError::Dial { peer, causes: causes.clone() }));
+        }
+    }
+}
+
+fn describe(error: &DialError) -> String {
+    match error {
+        DialError::NoAddresses => "no address of it is known; look it up or give one".to_owned(),
+        DialError::LocalPeerId { .. } => "that is our own identity".to_owned(),
+        DialError::Aborted => "the attempt was aborted".to_owned(),
+        DialError::DialPeerConditionFalse(_) => "another attempt is under way".to_owned(),
+        DialError::WrongPeerId { obtained, address } => {
+            format!("{address}: somebody else answers there, {obtained}")
+        }
+        DialError::Denied { cause } => format!("denied here: {}", chain(cause)),
+        DialError::Transport(failures) => {
+            let causes: Vec<String> = failures
+                .iter()
+                .map(|(addr, failure)| match failure {
+                    TransportError::MultiaddrNotSupported(_) => format!("{addr}: no transport for it"),
+                    TransportError::Other(error) => format!("{addr}: {}", chain(error)),
+                })
+                .collect();
+            causes.join("; ")
+        }
+    }
+}
+
+/// An error and its sources, each said once.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    text
+}

@@ -1,0 +1,63 @@
+//! Gossip: what we publish, and what waits for a verdict.
+
+use futures::FutureExt as _;
+use libp2p::PeerId;
+use libp2p::gossipsub::{Event, IdentTopic, MessageAcceptance, MessageId, PublishError};
+use tokio::time::timeout;
+
+use super::Driver;
+use crate::net::host::{
+    GossipVerdict, HostEvent, MAX_GOSSIP_MESSAGE, MAX_PENDING_VERDICTS, NetError, VERDICT_TIMEOUT,
+};
+
+/// A message, the neighbour it came from, and what to do with it.
+pub(super) type Judged = (MessageId, PeerId, MessageAcceptance);
+
+impl Driver {
+    pub(super) fn publish(&mut self, topic: String, data: Vec<u8>) -> Result<(), NetError> {
+        let hash = IdentTopic::new(&topic).hash();
+        let gossip = &mut self.swarm.behaviour_mut().gossip;
+        let len = data.len();
+        let cap = MAX_GOSSIP_MESSAGE;
+        if len > cap {
+            return Err(NetError::GossipTooLarge { len, cap });
+        }
+        if !gossip.topics().any(|known| *known == hash) {
+            return Err(NetError::UnknownTopic { topic });
+        }
+        match gossip.publish(hash, data) {
+            Ok(_) => Ok(()),
+            Err(PublishError::NoPeersSubscribedToTopic) => Err(NetError::NoSubscribers { topic }),
+            Err(PublishError::Duplicate) => Err(NetError::AlreadyPublished { topic }),
+            Err(PublishError::MessageTooLarge) => Err(NetError::GossipTooLarge { len, cap }),
+            Err(PublishError::AllQueuesFull(_)) => Err(NetError::GossipBackedUp { topic }),
+            Err(error @ (PublishError::SigningError(_) | PublishError::TransformFailed(_))) => {
+                Err(NetError::GossipFailed { topic, cause: error.to_string() })
+            }
+        }
+    }
+
+    pub(super) fn on_gossip(&mut self, event: Event) {
+        let Event::Message { propagation_source: source, message_id, message } = event else { return };
+        let (verdict, waiting) = GossipVerdict::new();
+        let topic = message.topic.into_string();
+        let event = HostEvent::Gossip { source, topic, data: message.data, verdict };
+        if self.verdicts.len() >= MAX_PENDING_VERDICTS || !self.announcer.offer(event) {
+            tracing::debug!(%source, "a gossip message was ignored: too many wait");
+            self.apply_verdict((message_id, source, MessageAcceptance::Ignore));
+            return;
+        }
+        let judged = async move {
+            let verdict = timeout(VERDICT_TIMEOUT, waiting).await;
+            (message_id, source, verdict.ok().and_then(Result::ok).unwrap_or(MessageAcceptance::Ignore))
+        };
+        self.verdicts.push(judged.boxed());
+    }
+
+    pub(super) fn apply_verdict(&mut self, (message, source, acceptance): Judged) {
+        let gossip = &mut self.swarm.behaviour_mut().gossip;
+        if !gossip.report_message_validation_result(&message, &source, acceptance) {
+            tracing::debug!(%source, "a gossip message was forgotten before its verdict");
+        }
+    }
+}

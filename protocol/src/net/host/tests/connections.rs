@@ -1,0 +1,186 @@
+use super::*;
+use crate::net::names;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dial_to_nobody_says_what_was_tried() {
+    let (a, _events) = start(&[TCP, QUIC]).await;
+    let (peer, nobody) = (PeerId::random(), port_free_address());
+    let error = a.dial(peer, vec![nobody.clone()]).await.unwrap_err().to_string();
+    assert!(error.contains(&nobody.to_string()) && error.contains("refused"), "{error}");
+
+    let error = a.dial(PeerId::random(), vec![]).await.unwrap_err().to_string();
+    assert!(error.contains("no address"), "{error}");
+    let error = a.dial(PeerId::random(), vec!["/ip4/0.0.0.0/tcp/0".parse().unwrap()]).await.unwrap_err();
+    assert!(error.to_string().contains("no address"), "{error}");
+
+    let (b, _events) = start(&[TCP]).await;
+    let error = a.dial(PeerId::random(), b.listen_addrs()).await.unwrap_err().to_string();
+    assert!(error.contains(&b.peer_id().to_string()), "{error}");
+    let error = a.dial(a.peer_id(), a.listen_addrs()).await.unwrap_err().to_string();
+    assert!(error.contains("our own identity"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_in_use_is_called_so() {
+    for listen in [QUIC, TCP] {
+        let (host, _events) = start(&[listen]).await;
+        let addr = host.listen_addrs().pop().unwrap();
+        let mut second = config(&[]);
+        second.listen = vec![addr.clone()];
+        match Host::start(second).await {
+            Err(NetError::AddressInUse { addr: named }) => assert_eq!(named, addr),
+            other => panic!("{:?}", other.map(|_| ())),
+        }
+    }
+    let mut wrong = config(&[]);
+    wrong.listen = vec!["/dns4/localhost/tcp/0".parse().unwrap()];
+    assert!(matches!(Host::start(wrong).await, Err(NetError::Listen { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dials_join_and_the_peer_says_where_it_lives() {
+    let (a, mut a_events) = start(&[QUIC, TCP]).await;
+    let b = start_echo(&[QUIC, TCP]).await;
+    let dials = (0..10).map(|_| a.dial(b.peer_id(), b.listen_addrs()));
+    for outcome in futures::future::join_all(dials).await {
+        outcome.unwrap();
+    }
+    assert_eq!(a.connected_peers().await, [b.peer_id()]);
+    let peer = next_of(&mut a_events, |event| match event {
+        HostEvent::Connected { peer, .. } => Some(peer),
+        _ => None,
+    })
+    .await;
+    assert_eq!(peer, b.peer_id());
+    // B never dialled, and learns A's addresses from A.
+    eventually("identify tells", || async {
+        let known = b.known_addresses(a.peer_id()).await;
+        a.listen_addrs().iter().all(|addr| known.contains(addr)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_that_dial_each_other_at_once_stay_connected() {
+    for listen in [QUIC, TCP] {
+        let (a, b) = (start_echo(&[listen]).await, start_echo(&[listen]).await);
+        let mut incoming = b.accept(names::CHUNKS).unwrap();
+        let (there, back) =
+            tokio::join!(a.dial(b.peer_id(), b.listen_addrs()), b.dial(a.peer_id(), a.listen_addrs()),);
+        there.unwrap();
+        back.unwrap();
+        for n in 0..20u8 {
+            assert_eq!(a.request(b.peer_id(), vec![n, 0], PATIENCE).await.unwrap(), [0, n]);
+            assert_eq!(b.request(a.peer_id(), vec![n, 0], PATIENCE).await.unwrap(), [0, n]);
+            a.open_stream(b.peer_id(), names::CHUNKS).await.unwrap();
+            incoming.next().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_peer_with_its_old_identity_reconnects() {
+    for listen in [QUIC, TCP] {
+        let (a, mut a_events) = start(&[listen]).await;
+        let mut same = config(&[listen]);
+        let (b, _b_events) = Host::start(same.clone()).await.unwrap();
+        let old = b.peer_id();
+        // It comes back at its old address, as a volunteer with a forwarded port does.
+        same.listen = b.listen_addrs();
+        connect(&a, &b).await;
+        b.shutdown().await;
+        assert!(matches!(b.dial(a.peer_id(), a.listen_addrs()).await, Err(NetError::Stopped)));
+        next_of(&mut a_events, |event| match event {
+            HostEvent::Disconnected { peer } => (peer == old).then_some(()),
+            _ => None,
+        })
+        .await;
+
+        let (b, mut b_events) =
+            eventually("the port is free", || async { Host::start(same.clone()).await.ok() }).await;
+        assert_eq!(b.peer_id(), old);
+        tokio::spawn(async move {
+            while let Some(event) = b_events.recv().await {
+                if let HostEvent::Request { body, reply, .. } = event {
+                    reply.send(body).unwrap();
+                }
+            }
+        });
+        // A remembers where it lived.
+        a.dial(old, vec![]).await.unwrap();
+        assert_eq!(a.request(old, vec![8], PATIENCE).await.unwrap(), [8]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocked_peer_is_out_until_it_is_let_in() {
+    let (a, mut a_events) = start(&[QUIC]).await;
+    let b = start_echo(&[QUIC]).await;
+    connect(&a, &b).await;
+    a.block(b.peer_id()).await.unwrap();
+    next_of(&mut a_events, |event| match event {
+        HostEvent::Disconnected { peer } => (peer == b.peer_id()).then_some(()),
+        _ => None,
+    })
+    .await;
+    assert!(matches!(a.dial(b.peer_id(), b.listen_addrs()).await, Err(NetError::Blocked { .. })));
+    let refused = a.request(b.peer_id(), vec![1], PATIENCE).await;
+    assert!(matches!(refused, Err(NetError::Blocked { .. })));
+    // B's handshake may succeed before A refuses, but nothing works over it.
+    eventually("B knows that the first connection is gone", || async {
+        b.connected_peers().await.is_empty().then_some(())
+    })
+    .await;
+    let asked = match b.dial(a.peer_id(), a.listen_addrs()).await {
+        Ok(()) => b.request(a.peer_id(), vec![1], PATIENCE).await.map(|_| ()),
+        refused => refused,
+    };
+    asked.unwrap_err();
+    assert!(a.connected_peers().await.is_empty());
+
+    a.unblock(b.peer_id()).await.unwrap();
+    connect(&a, &b).await;
+    assert_eq!(a.request(b.peer_id(), vec![1, 2], PATIENCE).await.unwrap(), [2, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beyond_the_limit_nobody_is_let_in() {
+    let mut small = config(&[QUIC]);
+    small.limits.incoming = 2;
+    let (a, _events) = Host::start(small).await.unwrap();
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let other = start_echo(&[]).await;
+        connect(&other, &a).await;
+        others.push(other);
+    }
+    eventually("both are in", || async { (a.connected_peers().await.len() == 2).then_some(()) }).await;
+    let late = start_echo(&[]).await;
+    let asked = match late.dial(a.peer_id(), a.listen_addrs()).await {
+        Ok(()) => late.request(a.peer_id(), vec![1], PATIENCE).await.map(|_| ()),
+        refused => refused,
+    };
+    asked.unwrap_err();
+    assert_eq!(a.connected_peers().await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_nonsense_is_not_kept() {
+    let (a, _events) = start(&[]).await;
+    let peer = PeerId::random();
+    assert!(!a.add_address(peer, "/ip4/0.0.0.0/tcp/1".parse().unwrap()).await.unwrap());
+    assert!(a.known_addresses(peer).await.is_empty());
+    let good: Multiaddr = "/ip4/127.0.0.1/tcp/1".parse().unwrap();
+    assert!(a.add_address(peer, good.clone().with_p2p(peer).unwrap()).await.unwrap());
+    assert_eq!(a.known_addresses(peer).await, [good]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_handle_stops_the_host() {
+    let (a, mut events) = start(&[QUIC]).await;
+    let clone = a.clone();
+    drop(a);
+    assert!(clone.connected_peers().await.is_empty());
+    drop(clone);
+    assert!(timeout(PATIENCE, events.recv()).await.unwrap().is_none());
+}

@@ -1,0 +1,58 @@
+use super::*;
+
+/// Who provides `key`, once somebody does.
+async fn first_providers(host: &Host, key: &[u8]) -> Vec<PeerId> {
+    eventually("a provider is found", || async {
+        let found = host.providers(key.to_vec()).await.unwrap();
+        (!found.is_empty()).then_some(found)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_find_each_other_through_the_bootstrap_node() {
+    let (boot, _boot_events) = start(&[QUIC, TCP]).await;
+    let (a, b) = (start_echo(&[QUIC, TCP]).await, start_echo(&[QUIC, TCP]).await);
+    connect(&a, &boot).await;
+    connect(&b, &boot).await;
+    assert!(a.known_addresses(b.peer_id()).await.is_empty());
+
+    // By identity.
+    let addrs = eventually("B is found", || async {
+        let found = a.find_peer(b.peer_id()).await.unwrap();
+        (!found.is_empty()).then_some(found)
+    })
+    .await;
+    assert!(b.listen_addrs().iter().any(|addr| addrs.contains(addr)), "{addrs:?}");
+    a.dial(b.peer_id(), addrs).await.unwrap();
+    assert_eq!(a.request(b.peer_id(), vec![1, 2], PATIENCE).await.unwrap(), [2, 1]);
+
+    // By key.
+    b.provide(b"a run".to_vec()).await.unwrap();
+    assert_eq!(first_providers(&a, b"a run").await, [b.peer_id()]);
+    assert!(a.providers(b"another run".to_vec()).await.unwrap().is_empty());
+    b.bootstrap_dht().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_found_by_the_key_that_it_provides() {
+    let (boot, _boot_events) = start(&[QUIC]).await;
+    let mut private = config(&[QUIC]);
+    private.mode = DhtMode::Client;
+    let (client, _client_events) = Host::start(private).await.unwrap();
+    connect(&client, &boot).await;
+    client.provide(b"relay".to_vec()).await.unwrap();
+    // A comes later, so it can know of the client only through the bootstrap node.
+    let (a, _a_events) = start(&[QUIC]).await;
+    connect(&a, &boot).await;
+    assert_eq!(first_providers(&a, b"relay").await, [client.peer_id()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_dht_does_not_take_is_refused_with_its_reason() {
+    let (alone, _events) = start(&[QUIC]).await;
+    let long = vec![0; MAX_DHT_KEY + 1];
+    assert!(matches!(alone.provide(long.clone()).await, Err(NetError::DhtKeyTooLong { .. })));
+    assert!(matches!(alone.providers(long).await, Err(NetError::DhtKeyTooLong { .. })));
+    assert!(matches!(alone.find_peer(PeerId::random()).await, Err(NetError::NoDhtPeers)));
+}

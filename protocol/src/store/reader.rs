@@ -1,0 +1,76 @@
+//! Reading files and tensors back out of chunks.
+
+use super::{ChunkStore, StoreError};
+use crate::content::{ChunkIndex, ContentId};
+use crate::manifest::{Manifest, TensorEntry};
+use std::ops::Range;
+
+/// Reads a complete snapshot, one entry at a time; memory holds the entry and one chunk.
+#[derive(Debug)]
+pub struct SnapshotReader<'a> {
+    store: &'a ChunkStore,
+    manifest: &'a Manifest,
+    /// The chunk read last: neighbours in the snapshot share it.
+    last: Option<(ChunkIndex, Vec<u8>)>,
+}
+
+/// A chunk that stands in the way of reading a snapshot.
+#[derive(Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct ReadError {
+    /// Which chunk.
+    pub index: ChunkIndex,
+    /// What is wrong with it.
+    pub source: StoreError,
+}
+
+impl<'a> SnapshotReader<'a> {
+    /// A reader of the snapshot that `manifest`, already validated, describes.
+    pub fn new(store: &'a ChunkStore, manifest: &'a Manifest) -> Self {
+        Self { store, manifest, last: None }
+    }
+
+    /// The companion files with their content.
+    pub fn files(&mut self) -> Result<Vec<(String, Vec<u8>)>, ReadError> {
+        let files = &self.manifest.files;
+        files.iter().map(|f| Ok((f.name.clone(), self.bytes(f.offset..f.offset + f.length)?))).collect()
+    }
+
+    /// One tensor's bytes, row-major and little-endian.
+    pub fn tensor(&mut self, entry: &TensorEntry) -> Result<Vec<u8>, ReadError> {
+        let length = entry.length().expect("a validated manifest's lengths do not overflow");
+        self.bytes(entry.offset..entry.offset + length)
+    }
+
+    fn bytes(&mut self, range: Range<u64>) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut at = range.start;
+        while at < range.end {
+            let index = ChunkIndex((at / u64::from(self.manifest.chunk_bytes)) as u32);
+            let chunk = self.manifest.chunk_range(index);
+            let end = range.end.min(chunk.end);
+            let held = self.chunk(index)?;
+            bytes.extend_from_slice(&held[(at - chunk.start) as usize..(end - chunk.start) as usize]);
+            at = end;
+        }
+        Ok(bytes)
+    }
+
+    fn chunk(&mut self, index: ChunkIndex) -> Result<&[u8], ReadError> {
+        if self.last.as_ref().is_none_or(|(held, _)| *held != index) {
+            let id = self.manifest.chunk_id(index).unwrap_or(ContentId::from_bytes([0; 32]));
+            let read = self.store.read(&id);
+            let bytes = read.and_then(|bytes| {
+                let range = self.manifest.chunk_range(index);
+                // A chunk of the right name and the wrong length: the manifest lies about one of its chunks.
+                if bytes.len() as u64 == range.end - range.start {
+                    Ok(bytes)
+                } else {
+                    Err(StoreError::Mismatch { id })
+                }
+            });
+            self.last = Some((index, bytes.map_err(|source| ReadError { index, source })?));
+        }
+        Ok(self.last.as_ref().map_or(&[], |(_, bytes)| bytes))
+    }
+}

@@ -1,0 +1,90 @@
+use super::*;
+use crate::manifest::TensorType;
+use crate::version::PolicyVersion;
+use tempfile::TempDir;
+
+const CHUNK: u32 = 16 << 10;
+
+fn store() -> (TempDir, ChunkStore) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(dir.path()).unwrap();
+    (dir, store)
+}
+
+fn items(fill: u8) -> Vec<SnapshotItem> {
+    let tensor = |name: &str, elements: usize, salt: u8| SnapshotItem::Tensor {
+        name: name.into(),
+        dtype: TensorType::F32,
+        shape: vec![elements as u64],
+        bytes: (0..elements * 4).map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8 ^ salt).collect(),
+    };
+    let file = SnapshotItem::File { name: "tokenizer.json".into(), bytes: vec![7; 3 * CHUNK as usize + 5] };
+    vec![file, tensor("a", 5_000, fill), tensor("b", 1, fill), tensor("c", 9_000, fill)]
+}
+
+fn written(store: &ChunkStore, version: u64, fill: u8) -> Manifest {
+    let run = crate::manifest::tests::manifest(1, 1).run;
+    write_snapshot(store, run, PolicyVersion(version), CHUNK, items(fill)).unwrap()
+}
+
+#[test]
+fn a_snapshot_comes_back_as_it_was() {
+    let (_dir, store) = store();
+    let manifest = written(&store, 1, 0);
+    let mut reader = SnapshotReader::new(&store, &manifest);
+    for item in items(0) {
+        match item {
+            SnapshotItem::File { name, bytes } => assert_eq!(reader.files().unwrap(), [(name, bytes)]),
+            SnapshotItem::Tensor { name, bytes, .. } => {
+                let entry = manifest.tensors.iter().find(|t| t.name == name).unwrap();
+                assert_eq!(reader.tensor(entry).unwrap(), bytes);
+            }
+        }
+    }
+    assert_eq!(store.present(&manifest).len() as usize, manifest.chunks.len());
+}
+
+#[test]
+fn unchanged_chunks_keep_their_names_and_survive_collection() {
+    let (_dir, store) = store();
+    let (old, new) = (written(&store, 1, 0), written(&store, 2, 1));
+    assert_eq!(old.chunks[..3], new.chunks[..3], "the tokenizer's chunks are shared");
+    assert_ne!(old.chunks[4], new.chunks[4]);
+    // The file's three full chunks are equal to each other, so they are one file on disk.
+    let distinct: BTreeSet<_> = old.chunks.iter().chain(&new.chunks).collect();
+    let gone = store.retain([&new]).unwrap();
+    assert_eq!(distinct.len() - gone, new.chunks.iter().collect::<BTreeSet<_>>().len());
+    assert_eq!(store.present(&new).len() as usize, new.chunks.len());
+}
+
+#[test]
+fn damage_is_found_deleted_and_named() {
+    let (_dir, store) = store();
+    let manifest = written(&store, 1, 0);
+    let index = ChunkIndex(4);
+    let path = store.path(&manifest.chunks[4]);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let mut reader = SnapshotReader::new(&store, &manifest);
+    let error = manifest.tensors.iter().find_map(|t| reader.tensor(t).err()).unwrap();
+    assert_eq!(error.index, index);
+    assert!(matches!(error.source, StoreError::Damaged { .. }));
+    assert!(!store.present(&manifest).contains(index) && !path.exists());
+    // Damage that nobody has read yet does not keep the true bytes out.
+    written(&store, 1, 0);
+    fs::write(&path, b"torn by a power loss").unwrap();
+    written(&store, 1, 0);
+    assert!(store.read(&manifest.chunks[4]).is_ok());
+}
+
+#[test]
+fn bytes_that_do_not_match_their_name_are_not_kept() {
+    let (dir, store) = store();
+    let id = ContentId::of(b"right");
+    assert!(matches!(store.write(&id, b"wrong"), Err(StoreError::Mismatch { .. })));
+    assert!(matches!(store.read(&id), Err(StoreError::Missing { .. })));
+    fs::write(dir.path().join("drafts/7"), b"half").unwrap();
+    ChunkStore::open(dir.path()).unwrap();
+    assert_eq!(fs::read_dir(dir.path().join("drafts")).unwrap().count(), 0);
+}

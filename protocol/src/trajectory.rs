@@ -1,0 +1,224 @@
+//! Trajectories τ = (x, y, r, v, Ω) and the groups they travel in.
+//!
+//! x, the prompt, is not sent: it follows from the group's order number ([`crate::order`]), so a node cannot choose it. The G
+//! trajectories of an order are one signed message, because the group is the unit of advantage and is accepted whole or not at all.
+
+use crate::charter::RunId;
+use crate::identity::PublicKey;
+use crate::lease::LeaseId;
+use crate::order::OrderCounter;
+use crate::signed::Signable;
+use crate::version::PolicyVersion;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Most response tokens in all trajectories of a group together.
+pub const MAX_GROUP_TOKENS: u64 = 1 << 19;
+/// Longest encoded group, in bytes: [`MAX_GROUP_TOKENS`] of 5 bytes for the id and 5 for the log-prob, and Ω.
+pub const MAX_GROUP_BYTES: usize = 8 << 20;
+/// Most entries of one Ω.
+pub const MAX_OMEGA_ENTRIES: usize = 16;
+/// Longest key or text of an entry of Ω, in bytes.
+pub const MAX_OMEGA_TEXT: usize = 128;
+
+/// Consecutive tokens that one version produced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionSpan {
+    /// The version.
+    pub version: PolicyVersion,
+    /// How many tokens; at least 1.
+    pub tokens: u32,
+}
+
+/// A value of Ω.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MetaValue {
+    /// A truth value.
+    Flag(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A real number.
+    Number(f64),
+    /// A short text.
+    Text(String),
+}
+
+/// Ω: what a task says about an episode beside its reward.
+pub type Omega = BTreeMap<String, MetaValue>;
+
+/// One response to an order's prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trajectory {
+    /// y: token ids, with the end token when the policy produced it.
+    pub response: Vec<u32>,
+    /// Log-probability of each token of `response` under the distribution that it was sampled from.
+    pub logprobs: Vec<f32>,
+    /// v: which version produced each token, in order; the spans' lengths add up to the response's.
+    pub versions: Vec<VersionSpan>,
+    /// r, in [0, 1].
+    pub reward: f32,
+    /// Whether the policy ended the response itself; otherwise it was cut at the longest length.
+    pub stopped: bool,
+    /// Ω.
+    pub omega: Omega,
+}
+
+/// The G trajectories of one order, signed by the node that made them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrajectoryGroup {
+    /// The run.
+    pub run: RunId,
+    /// The lease under which the work was done.
+    pub lease: LeaseId,
+    /// The order.
+    pub counter: OrderCounter,
+    /// Who did the work, and signs.
+    pub node: PublicKey,
+    /// Sample i of the order at position i.
+    pub trajectories: Vec<Trajectory>,
+}
+
+impl Signable for TrajectoryGroup {
+    const CONTEXT: &'static str = "echo trajectory group 1";
+    const MAX_BYTES: usize = MAX_GROUP_BYTES;
+}
+
+/// What is wrong with the form of a trajectory, before anything is recomputed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SchemaError {
+    /// A length that contradicts another, or exceeds its limit.
+    #[error("{what}: {found}, expected {expected}")]
+    Length {
+        /// Which length.
+        what: &'static str,
+        /// What was found.
+        found: u64,
+        /// What is required.
+        expected: String,
+    },
+    /// A log-probability that is no log-probability, or a reward outside [0, 1].
+    #[error("{what} {found} at position {position}")]
+    Value {
+        /// Which value.
+        what: &'static str,
+        /// The value.
+        found: f32,
+        /// Its position.
+        position: usize,
+    },
+    /// Versions that go backwards within one response.
+    #[error("policy versions decrease within a response")]
+    VersionsDecrease,
+}
+
+/// The numbers of a charter that a trajectory's form depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// G.
+    pub group_size: u32,
+    /// Longest response, in tokens.
+    pub max_new_tokens: u32,
+    /// Ids at or above this are no tokens.
+    pub vocabulary: u32,
+}
+
+impl TrajectoryGroup {
+    /// Checks lengths, ranges and the order of versions against the run's form.
+    pub fn check_form(&self, form: &Form) -> Result<(), SchemaError> {
+        length("trajectories in the group", self.trajectories.len(), form.group_size as usize)?;
+        self.trajectories.iter().try_for_each(|t| t.check_form(form))
+    }
+
+    /// The oldest version that produced any token.
+    pub fn oldest_version(&self) -> Option<PolicyVersion> {
+        self.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version).min()
+    }
+
+    /// The newest version that produced any token.
+    pub fn newest_version(&self) -> Option<PolicyVersion> {
+        self.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version).max()
+    }
+}
+
+impl Trajectory {
+    fn check_form(&self, form: &Form) -> Result<(), SchemaError> {
+        let tokens = self.response.len();
+        if tokens == 0 || tokens > form.max_new_tokens as usize {
+            let expected = format!("1 to {}", form.max_new_tokens);
+            return Err(SchemaError::Length { what: "response tokens", found: tokens as u64, expected });
+        }
+        length("log-probs", self.logprobs.len(), tokens)?;
+        if let Some(position) = self.response.iter().position(|&id| id >= form.vocabulary) {
+            let found = self.response[position] as f32;
+            return Err(SchemaError::Value { what: "token id beyond the vocabulary", found, position });
+        }
+        if let Some(position) = self.logprobs.iter().position(|p| !p.is_finite() || *p > 1e-4) {
+            return Err(SchemaError::Value {
+                what: "impossible log-prob",
+                found: self.logprobs[position],
+                position,
+            });
+        }
+        if !(0.0..=1.0).contains(&self.reward) {
+            return Err(SchemaError::Value {
+                what: "reward outside [0, 1]",
+                found: self.reward,
+                position: 0,
+            });
+        }
+        let spanned: u64 = self.versions.iter().map(|span| u64::from(span.tokens)).sum();
+        length("tokens covered by versions", spanned as usize, tokens)?;
+        if self.versions.iter().any(|span| span.tokens == 0) {
+            return Err(SchemaError::Length {
+                what: "tokens of a version span",
+                found: 0,
+                expected: "at least 1".into(),
+            });
+        }
+        if self.versions.windows(2).any(|pair| pair[0].version >= pair[1].version) {
+            return Err(SchemaError::VersionsDecrease);
+        }
+        let texts = self.omega.iter().flat_map(|(key, value)| {
+            let text = if let MetaValue::Text(text) = value { text.len() } else { 0 };
+            [key.len(), text]
+        });
+        let longest = texts.max().unwrap_or(0);
+        if self.omega.len() > MAX_OMEGA_ENTRIES || longest > MAX_OMEGA_TEXT {
+            let found = self.omega.len().max(longest) as u64;
+            return Err(SchemaError::Length {
+                what: "metadata",
+                found,
+                expected: "16 entries of 128 bytes".into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The version of every token, in order.
+    pub fn token_versions(&self) -> impl Iterator<Item = PolicyVersion> + '_ {
+        self.versions.iter().flat_map(|span| std::iter::repeat_n(span.version, span.tokens as usize))
+    }
+}
+
+/// Joins per-token versions into spans.
+pub fn spans(versions: impl IntoIterator<Item = PolicyVersion>) -> Vec<VersionSpan> {
+    let mut spans: Vec<VersionSpan> = Vec::new();
+    for version in versions {
+        match spans.last_mut() {
+            Some(last) if last.version == version => last.tokens += 1,
+            _ => spans.push(VersionSpan { version, tokens: 1 }),
+        }
+    }
+    spans
+}
+
+fn length(what: &'static str, found: usize, expected: usize) -> Result<(), SchemaError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(SchemaError::Length { what, found: found as u64, expected: expected.to_string() })
+}
+
+#[cfg(test)]
+mod tests;

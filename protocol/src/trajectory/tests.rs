@@ -1,0 +1,77 @@
+use super::*;
+use crate::identity::NodeKey;
+use crate::signed::Signed;
+
+const FORM: Form = Form { group_size: 2, max_new_tokens: 4, vocabulary: 10 };
+
+fn trajectory() -> Trajectory {
+    Trajectory {
+        response: vec![1, 2, 3],
+        logprobs: vec![-0.5, -0.25, 0.0],
+        versions: spans([2, 2, 4].map(PolicyVersion)),
+        reward: 1.0,
+        stopped: true,
+        omega: Omega::from([
+            ("moves".into(), MetaValue::Integer(3)),
+            ("note".into(), MetaValue::Text("ok".into())),
+        ]),
+    }
+}
+
+fn group() -> TrajectoryGroup {
+    let key = NodeKey::from_secret([9; 32]);
+    let charter = Signed::sign(&crate::charter::tests::charter(&key), &key).unwrap();
+    TrajectoryGroup {
+        run: RunId::of(&charter),
+        lease: LeaseId(1),
+        counter: OrderCounter(7),
+        node: key.public(),
+        trajectories: vec![trajectory(), trajectory()],
+    }
+}
+
+#[test]
+fn travels_and_keeps_its_versions() {
+    let key = NodeKey::from_secret([9; 32]);
+    let signed = Signed::sign(&group(), &key).unwrap();
+    let opened =
+        Signed::<TrajectoryGroup>::from_bytes(&signed.to_bytes()).unwrap().open_from(&key.public()).unwrap();
+    assert_eq!(opened, group());
+    assert_eq!(opened.trajectories[0].token_versions().map(|v| v.0).collect::<Vec<_>>(), [2, 2, 4]);
+    assert_eq!(
+        (opened.oldest_version(), opened.newest_version()),
+        (Some(PolicyVersion(2)), Some(PolicyVersion(4)))
+    );
+    assert_eq!(opened.check_form(&FORM), Ok(()));
+}
+
+#[test]
+fn every_contradiction_is_found() {
+    let broken: [fn(&mut Trajectory); 11] = [
+        |t| t.response.clear(),
+        |t| t.response.push(1),
+        |t| t.response[0] = 10,
+        |t| t.logprobs[1] = f32::NAN,
+        |t| t.logprobs[1] = 0.5,
+        |t| t.logprobs[1] = f32::NEG_INFINITY,
+        |t| t.reward = 1.5,
+        |t| t.reward = f32::NAN,
+        |t| t.versions[0].tokens = 9,
+        |t| t.versions.reverse(),
+        |t| t.omega = (0..17).map(|i| (i.to_string(), MetaValue::Flag(true))).collect(),
+    ];
+    for (case, breaking) in broken.into_iter().enumerate() {
+        let mut group = group();
+        breaking(&mut group.trajectories[1]);
+        assert!(group.check_form(&FORM).is_err(), "case {case} passed");
+    }
+    let mut short = group();
+    short.trajectories.pop();
+    assert!(short.check_form(&FORM).is_err());
+}
+
+#[test]
+fn the_largest_allowed_group_fits_its_limit() {
+    // 5 bytes is the longest CBOR form of a u32 and of an f32.
+    assert!(MAX_GROUP_TOKENS * 10 + 512 * u64::from(crate::charter::MAX_GROUP_SIZE) < MAX_GROUP_BYTES as u64);
+}
