@@ -1,0 +1,22 @@
+//! Generation: policies that produce responses, token by token, with exact log-probabilities.
+//!
+//! [`Backend`] is the seam between what a generation does and how a model is computed. Every backend keeps one
+//! key-value cache per sequence and takes, in one call, new tokens for any number of sequences of any length.
+
+pub mod backend;
+pub mod cache;
+pub mod cpu;
+pub mod generation;
+pub mod policy;
+pub mod score;
+pub mod threads;
+
+pub use backend::{Backend, Feed, Logits, Want};
+pub use cpu::CpuBackend;
+pub use generation::{Completion, Generation, SampleRequest};
+pub use policy::Policy;
+pub use score::score;
+pub use threads::set_threads;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! A complete, immutable version of the model.
+
+use super::{Backend, CpuBackend};
+use crate::config::ModelConfig;
+use crate::error::EngineError;
+use crate::weights::Weights;
+
+/// A policy version, loaded and ready to generate. Shared as `Arc<Policy>`; a newer version is a new value.
+pub struct Policy<B = CpuBackend> {
+    version: u64,
+    backend: B,
+}
+
+impl Policy<CpuBackend> {
+    /// Loads `weights` into the CPU backend as policy version `version`.
+    ///
+    /// # Errors
+    /// When the weights do not fit the configuration.
+    pub fn load(version: u64, config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
+        Ok(Self::new(version, CpuBackend::load(config, weights)?))
+    }
+}
+
+impl<B: Backend> Policy<B> {
+    /// A policy over a backend that is loaded already.
+    pub fn new(version: u64, backend: B) -> Self {
+        Self { version, backend }
+    }
+
+    /// Number of learner updates these weights have seen.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The model's shape.
+    pub fn config(&self) -> &ModelConfig {
+        self.backend.config()
+    }
+
+    /// The device's model.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+}

@@ -1,0 +1,212 @@
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
+
+use super::*;
+use crate::decoder::{Decoder, tests::families};
+use crate::error::EngineError;
+use crate::logprob;
+use crate::sampler::SamplingParams;
+use crate::weights::Weights;
+
+fn policies(version: u64) -> Vec<Arc<Policy>> {
+    families()
+        .iter()
+        .map(|(config, weights)| Arc::new(Policy::load(version, config, weights).unwrap()))
+        .collect()
+}
+
+fn request(prompt: &[u32], samples: u32, max_new_tokens: u32) -> SampleRequest {
+    SampleRequest {
+        prompt: prompt.to_vec(),
+        seed: [prompt.len() as u8; 32],
+        samples,
+        stop_ids: vec![3],
+        params: SamplingParams::unbiased(max_new_tokens),
+    }
+}
+
+fn requests() -> Vec<SampleRequest> {
+    vec![request(&[1, 2, 4], 5, 12), request(&[9], 3, 20), request(&[0, 5, 6, 7, 8, 9, 10], 2, 6)]
+}
+
+#[test]
+fn generated_logprobs_are_those_of_the_training_forward() {
+    for (config, weights) in families() {
+        let decoder = Decoder::trainable(&config, &weights, &Device::Cpu).unwrap();
+        let policy = Arc::new(Policy::load(1, &config, &weights).unwrap());
+        let results = Generation::start(policy, requests()).unwrap().run().unwrap();
+        for (request, completions) in requests().iter().zip(&results) {
+            assert_eq!(completions.len(), request.samples as usize);
+            for completion in completions {
+                let ids = [request.prompt.as_slice(), &completion.tokens].concat();
+                let input = Tensor::new(ids.as_slice(), &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+                let logits = decoder.logits(&decoder.forward(&input).unwrap()).unwrap();
+                let targets = logprob::next_tokens(&input).unwrap();
+                let logprobs = logprob::token_logprobs(&logits, &targets).unwrap();
+                let logprobs: Vec<f32> = logprobs.squeeze(0).unwrap().to_vec1().unwrap();
+                for (mine, theirs) in completion.logprobs.iter().zip(&logprobs[request.prompt.len() - 1..]) {
+                    assert!((mine - theirs).abs() < 1e-4, "{:?}: {mine} {theirs}", config.family);
+                }
+                assert_eq!(completion.logprobs, completion.raw_logprobs);
+            }
+        }
+    }
+}
+
+#[test]
+fn scoring_gives_the_generated_numbers_bit_for_bit() {
+    for policy in policies(1) {
+        let results = Generation::start(Arc::clone(&policy), requests()).unwrap().run().unwrap();
+        for (request, completions) in requests().iter().zip(&results) {
+            for completion in completions {
+                let sequence = [request.prompt.as_slice(), &completion.tokens].concat();
+                let scores = score(&policy, &[sequence]).unwrap().remove(0);
+                assert_eq!(scores[request.prompt.len() - 1..], completion.raw_logprobs);
+            }
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_batching() {
+    for policy in policies(1) {
+        let together = Generation::start(Arc::clone(&policy), requests()).unwrap().run().unwrap();
+        let in_turn = Generation::start(Arc::clone(&policy), requests()).unwrap().with_cache_budget(0).run();
+        assert_eq!(together, in_turn.unwrap());
+        for (index, request) in requests().into_iter().enumerate() {
+            let alone = Generation::start(Arc::clone(&policy), vec![request]).unwrap().run().unwrap();
+            assert_eq!(alone[0], together[index]);
+        }
+    }
+}
+
+#[test]
+fn responses_end_at_stop_ids_or_at_their_length() {
+    let policy = policies(7).remove(0);
+    let results = Generation::start(policy, vec![request(&[1, 2], 64, 10)]).unwrap().run().unwrap();
+    let (stopped, full): (Vec<_>, Vec<_>) = results[0].iter().partition(|c| c.stopped);
+    assert!(!stopped.is_empty() && !full.is_empty());
+    for completion in &stopped {
+        assert_eq!(completion.tokens.iter().position(|t| *t == 3), Some(completion.tokens.len() - 1));
+    }
+    for completion in &full {
+        assert!(completion.tokens.len() == 10 && !completion.tokens.contains(&3));
+    }
+    for completion in &results[0] {
+        assert_eq!(completion.versions, vec![7; completion.tokens.len()]);
+        assert_eq!(completion.logprobs.len(), completion.tokens.len());
+    }
+    assert!(results[0].iter().any(|c| c.tokens != results[0][0].tokens));
+}
+
+#[test]
+fn a_swap_in_mid_flight_continues_under_the_new_version() {
+    for (config, weights) in families() {
+        let old = Arc::new(Policy::load(4, &config, &weights).unwrap());
+        let new = Arc::new(Policy::load(5, &config, &Weights::random(&config, 77)).unwrap());
+        let mut generation = Generation::start(Arc::clone(&old), requests()).unwrap();
+        for _ in 0..3 {
+            assert!(!generation.step().unwrap());
+        }
+        generation.swap(Arc::clone(&new)).unwrap();
+        let results = generation.run().unwrap();
+        let mut continued = 0;
+        for (request, completions) in requests().iter().zip(&results) {
+            for completion in completions {
+                let sequence = [request.prompt.as_slice(), &completion.tokens].concat();
+                let under =
+                    |policy: &Policy| score(policy, std::slice::from_ref(&sequence)).unwrap().remove(0);
+                let (old, new) = (under(&old), under(&new));
+                for (t, (version, logprob)) in
+                    completion.versions.iter().zip(&completion.raw_logprobs).enumerate()
+                {
+                    assert_eq!(*version, if t < 3 { 4 } else { 5 });
+                    let expected = if t < 3 { &old } else { &new };
+                    assert_eq!(*logprob, expected[request.prompt.len() - 1 + t]);
+                    continued += usize::from(t >= 3);
+                }
+            }
+        }
+        assert!(continued > 10);
+    }
+}
+
+#[test]
+fn a_swap_to_the_same_weights_changes_nothing_but_the_version() {
+    let (config, weights) = families().remove(1);
+    let policy = |version| Arc::new(Policy::load(version, &config, &weights).unwrap());
+    let plain = Generation::start(policy(1), requests()).unwrap().run().unwrap();
+    let mut swapped = Generation::start(policy(1), requests()).unwrap();
+    let mut version = 2;
+    while !swapped.step().unwrap() {
+        swapped.swap(policy(version)).unwrap();
+        version += 1;
+    }
+    for (a, b) in plain.iter().flatten().zip(swapped.into_completions().iter().flatten()) {
+        assert_eq!((&a.tokens, &a.raw_logprobs), (&b.tokens, &b.raw_logprobs));
+    }
+}
+
+#[test]
+fn long_prompts_are_prefilled_in_pieces() {
+    let (mut config, _) = families().remove(0);
+    config.max_position_embeddings = 2048;
+    let policy = Arc::new(Policy::load(1, &config, &Weights::random(&config, 1)).unwrap());
+    let prompt: Vec<u32> = (0..1300).map(|i| i * 5 % 13).collect();
+    let both = vec![request(&prompt, 2, 4), request(&prompt[..700], 1, 4)];
+    let results = Generation::start(Arc::clone(&policy), both).unwrap().run().unwrap();
+    let sequence = [prompt.as_slice(), &results[0][1].tokens].concat();
+    let scores = score(&policy, &[sequence]).unwrap().remove(0);
+    assert_eq!(scores[prompt.len() - 1..], results[0][1].raw_logprobs);
+}
+
+#[test]
+fn an_aborted_generation_gives_what_it_has() {
+    let policy = policies(1).remove(0);
+    let mut generation = Generation::start(policy, vec![request(&[1], 2, 9)]).unwrap();
+    generation.step().unwrap();
+    assert!(generation.into_completions()[0].iter().all(|c| c.tokens.len() == 1 && c.versions.len() == 1));
+}
+
+#[test]
+fn bad_requests_and_broken_weights_are_errors() {
+    let policy = policies(1).remove(0);
+    let refused = |change: &dyn Fn(&mut SampleRequest)| {
+        let mut bad = request(&[1, 2], 2, 4);
+        change(&mut bad);
+        Generation::start(Arc::clone(&policy), vec![bad]).err().expect("refused")
+    };
+    assert!(matches!(refused(&|r| r.prompt.clear()), EngineError::EmptyPrompt { .. }));
+    assert!(matches!(refused(&|r| r.prompt[0] = 13), EngineError::Token { .. }));
+    assert!(matches!(refused(&|r| r.params.max_new_tokens = u32::MAX), EngineError::TooLong { .. }));
+    assert!(matches!(refused(&|r| r.samples = 1 << 20), EngineError::Limit { .. }));
+    assert!(matches!(refused(&|r| r.params.top_p = 0.0), EngineError::Parameter { .. }));
+    assert!(score(&policy, &[vec![]]).is_err());
+    assert!(score(&policy, &[vec![1, 99]]).is_err());
+
+    let (config, _) = families().remove(0);
+    let mut broken = config.clone();
+    broken.initializer_range = 1e38;
+    let broken = Policy::load(2, &config, &Weights::random(&broken, 1)).unwrap();
+    let mut generation = Generation::start(Arc::clone(&policy), requests()).unwrap();
+    generation.swap(Arc::new(broken)).unwrap();
+    assert!(matches!(generation.step(), Err(EngineError::Logits { .. })));
+
+    let (other, weights) = families().remove(2);
+    let other = Arc::new(Policy::load(3, &other, &weights).unwrap());
+    assert!(matches!(generation.swap(other), Err(EngineError::OtherConfig { version: 3 })));
+    generation.swap(policy).unwrap();
+    generation.run().unwrap();
+}
+
+#[test]
+fn a_forward_that_is_refused_changes_nothing() {
+    let policy = policies(1).remove(0);
+    let backend = policy.backend();
+    let mut cache = backend.new_cache();
+    for tokens in [&[][..], &[1, 13], &[1; 65], &[1; 600]] {
+        assert!(backend.forward(&mut [Feed { tokens, cache: &mut cache }], Want::Last).is_err());
+        assert_eq!(backend.cached_tokens(&cache), 0);
+    }
+}

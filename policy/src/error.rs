@@ -1,0 +1,281 @@
+//! What can go wrong in this crate: one enum per family of operations.
+
+use std::path::PathBuf;
+
+/// A model configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The text is not a JSON object of the expected form.
+    #[error("config.json is not valid JSON: {0}; give the file as Hugging Face wrote it")]
+    Json(#[from] serde_json::Error),
+    /// The file could not be read.
+    #[error("cannot read {path}: {source}; check that the file exists and is readable")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The text is longer than any real configuration.
+    #[error(
+        "config.json has {bytes} bytes, more than the {limit} allowed; this is not a model configuration"
+    )]
+    TooLarge {
+        /// Its length.
+        bytes: u64,
+        /// [`crate::config::MAX_CONFIG_BYTES`].
+        limit: u64,
+    },
+    /// A field that has no default is absent, or has the wrong type.
+    #[error("config.json: field `{field}` is missing or has the wrong type; it must be {wanted}")]
+    Field {
+        /// Name of the field.
+        field: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// A size is zero or beyond its limit.
+    #[error("config.json: `{field}` is {value}; it must be between 1 and {limit}")]
+    Size {
+        /// Name of the field.
+        field: &'static str,
+        /// The value found.
+        value: u64,
+        /// The named limit of [`crate::config`].
+        limit: u64,
+    },
+    /// The sizes contradict each other.
+    #[error("config.json: {0}")]
+    Inconsistent(String),
+    /// A feature that this decoder does not implement.
+    #[error(
+        "config.json: {feature} is not supported; use a model of the Qwen3, Qwen2/2.5 or Llama-3 family without it"
+    )]
+    Unsupported {
+        /// What was asked for.
+        feature: String,
+    },
+}
+
+/// Weights that could not be read, or that do not fit their configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum WeightsError {
+    /// A file could not be read.
+    #[error("cannot read {path}: {source}; check that the model directory is complete")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A safetensors file or shard index is malformed.
+    #[error("{path} is malformed: {reason}; fetch the file again")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A tensor that the configuration calls for is absent.
+    #[error("tensor `{name}` is missing; the weights belong to another configuration or are incomplete")]
+    Missing {
+        /// Its Hugging Face name.
+        name: String,
+    },
+    /// A tensor that the configuration does not know.
+    #[error("tensor `{name}` is not part of this configuration; the weights belong to another one")]
+    Unexpected {
+        /// Its name, shortened.
+        name: String,
+    },
+    /// The same tensor was given twice.
+    #[error("tensor `{name}` is given twice; each tensor must appear once")]
+    Duplicate {
+        /// Its Hugging Face name.
+        name: String,
+    },
+    /// A tensor has another shape than the configuration says.
+    #[error(
+        "tensor `{name}` has shape {found:?}, the configuration says {expected:?}; the two do not belong together"
+    )]
+    Shape {
+        /// Its Hugging Face name.
+        name: String,
+        /// Shape found.
+        found: Vec<usize>,
+        /// Shape that the configuration says.
+        expected: Vec<usize>,
+    },
+    /// The bytes of a tensor do not add up to its shape.
+    #[error(
+        "tensor `{name}` has {found} bytes, its shape and dtype need {expected}; the data is cut or padded"
+    )]
+    Length {
+        /// Its Hugging Face name.
+        name: String,
+        /// Bytes found.
+        found: usize,
+        /// Bytes needed.
+        expected: usize,
+    },
+    /// An element type other than f32, bf16 and f16.
+    #[error("tensor `{name}` is stored as {dtype}; convert the model to f32, bf16 or f16")]
+    Dtype {
+        /// Name of the tensor.
+        name: String,
+        /// Type found.
+        dtype: String,
+    },
+    /// candle could not build a tensor.
+    #[error("cannot build a tensor on the device: {0}")]
+    Candle(#[from] candle_core::Error),
+}
+
+/// A failure of the training forward.
+#[derive(Debug, thiserror::Error)]
+pub enum DecoderError {
+    /// The parameters given are not those of the configuration.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// The input is longer than the model's positions.
+    #[error("sequences of {found} tokens; the model has {limit} positions: shorten the batch")]
+    TooLong {
+        /// Tokens per sequence.
+        found: usize,
+        /// `max_position_embeddings`.
+        limit: usize,
+    },
+    /// candle reported an error (shape, device or memory).
+    #[error("tensor operation failed: {0}")]
+    Candle(#[from] candle_core::Error),
+}
+
+/// A failure of generation, sampling or scoring.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A token id outside of the vocabulary.
+    #[error(
+        "token {token} is outside of the vocabulary of {vocab}; the tokenizer and the model do not belong together"
+    )]
+    Token {
+        /// The id.
+        token: u32,
+        /// Size of the vocabulary.
+        vocab: usize,
+    },
+    /// A prompt or sequence without tokens.
+    #[error("request {request}: the prompt is empty; give at least one token")]
+    EmptyPrompt {
+        /// Index of the request.
+        request: usize,
+    },
+    /// Prompt and response do not fit into the model's positions.
+    #[error(
+        "{tokens} tokens do not fit into the {limit} positions of the model; shorten the prompt or max_new_tokens"
+    )]
+    TooLong {
+        /// Tokens needed.
+        tokens: usize,
+        /// `max_position_embeddings`.
+        limit: usize,
+    },
+    /// A request beyond one of the engine's limits.
+    #[error("`{what}` is {value}, the limit is {limit}; split the work")]
+    Limit {
+        /// Which quantity.
+        what: &'static str,
+        /// The value asked for.
+        value: usize,
+        /// The named limit.
+        limit: usize,
+    },
+    /// Sampling parameters out of range.
+    #[error("sampling parameter `{name}` is {value}; it must be {wanted}")]
+    Parameter {
+        /// Its name.
+        name: &'static str,
+        /// The value given.
+        value: f64,
+        /// The allowed range.
+        wanted: &'static str,
+    },
+    /// The model's output cannot be sampled from.
+    #[error("the logits contain {found}; the policy's weights are broken: install another version")]
+    Logits {
+        /// What was found.
+        found: &'static str,
+    },
+    /// The new policy has another shape than the one in use.
+    #[error(
+        "policy version {version} has another configuration than the one in flight; start a new generation"
+    )]
+    OtherConfig {
+        /// Version of the new policy.
+        version: u64,
+    },
+    /// The cache handed in is not of this backend and configuration.
+    #[error("the key-value cache belongs to another model; start with an empty cache")]
+    ForeignCache,
+    /// The thread pool exists already with another size.
+    #[error(
+        "the thread pool already has {existing} threads, {wanted} were asked for; call set_threads before anything is computed"
+    )]
+    Threads {
+        /// Size of the pool.
+        existing: usize,
+        /// Size asked for.
+        wanted: usize,
+    },
+    /// The weights could not be loaded into the backend.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+}
+
+/// A model directory that could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// A file or directory could not be written or moved into place.
+    #[error("cannot write {path}: {source}; check free space and permissions")]
+    Write {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Something is already at the target.
+    #[error("{path} exists already; choose another directory or remove it")]
+    Exists {
+        /// The target directory.
+        path: PathBuf,
+    },
+    /// The target has no parent or no name.
+    #[error("{path} is not a directory that can be created; give a path with a name")]
+    Target {
+        /// The target directory.
+        path: PathBuf,
+    },
+    /// The tensors could not be serialized.
+    #[error("cannot serialize the weights: {0}")]
+    Serialize(String),
+}
+
+/// A directory of reference vectors that could not be opened at all.
+#[derive(Debug, thiserror::Error)]
+pub enum VectorError {
+    /// The directory could not be listed, or a file not be read.
+    #[error("cannot read {path}: {source}; give a directory of model directories")]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file has the wrong form.
+    #[error("{path} is malformed: {reason}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}

@@ -1,0 +1,25 @@
+//! The language model of Echo: weights, tokenizer, training forward, generation engine and sampling.
+//!
+//! One model has two forwards over the same [`weights::Weights`]:
+//!
+//! - [`decoder::Decoder`] trains: candle variables, automatic gradients, padded batches. With [`logprob`] it gives the learner
+//!   differentiable log-probs and entropies.
+//! - [`engine`] generates: a [`engine::Policy`] (one immutable version of the weights, loaded on a backend) and a
+//!   [`engine::Generation`], which draws groups of responses by the rule of [`sampler`] and survives a change of policy
+//!   between two tokens.
+//!
+//! Models come from Hugging Face directories ([`config`], [`weights`], [`tokenizer`], [`chat`]) and leave as such
+//! ([`export`]). [`vectors`] compares all of it with reference data.
+
+pub mod chat;
+pub mod config;
+pub mod decoder;
+pub mod engine;
+pub mod error;
+pub mod export;
+pub mod logprob;
+mod math;
+pub mod sampler;
+pub mod tokenizer;
+pub mod vectors;
+pub mod weights;

@@ -1,0 +1,238 @@
+//! One token a character, for the procedural tasks: a policy of 64 tokens learns them in minutes on two cores.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerError};
+
+/// Tokens of every character tokenizer, unused ones included: a run may change its alphabet but not the model's shape.
+pub const CHARACTER_VOCABULARY: usize = 64;
+/// What the four procedural tasks write, in the order of the ids.
+pub const DEFAULT_ALPHABET: &str = "0123456789abcdefghijklmnopqrstuvwxyz +-*/=(),:;?._>\n";
+
+const SPECIALS: [&str; 3] = ["<pad>", "<bos>", "<eos>"];
+/// Opens the name of a token that is not a character, so no alphabet may have it.
+const RESERVED: char = '<';
+/// transformers' mark for "no limit".
+const NO_LENGTH_LIMIT: u64 = 1_000_000_000;
+
+/// Three special tokens, then the characters of an alphabet, then unused tokens up to [`CHARACTER_VOCABULARY`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CharTokenizer {
+    alphabet: Vec<char>,
+    ids: BTreeMap<char, u32>,
+}
+
+impl Default for CharTokenizer {
+    fn default() -> Self {
+        Self::new(DEFAULT_ALPHABET).expect("the default alphabet is valid, and a test says so")
+    }
+}
+
+impl CharTokenizer {
+    /// The token that fills batches.
+    pub const PAD: u32 = 0;
+    /// The token that starts a text, for models that want one; the procedural tasks do not use it.
+    pub const BOS: u32 = 1;
+    /// The token that ends a response.
+    pub const EOS: u32 = 2;
+
+    /// A tokenizer of other characters: the first character of `alphabet` has id 3, and so on.
+    ///
+    /// # Errors
+    /// When the alphabet is empty, has more than 61 characters, one of them twice, or `<`.
+    pub fn new(alphabet: &str) -> Result<Self, TokenizerError> {
+        let refuse = |text: String| Err(TokenizerError::Alphabet(text));
+        let limit = CHARACTER_VOCABULARY - SPECIALS.len();
+        let alphabet: Vec<char> = alphabet.chars().take(limit + 1).collect();
+        if alphabet.is_empty() {
+            return refuse("it is empty".into());
+        }
+        if alphabet.len() > limit {
+            return refuse(format!("it has more than {limit} characters"));
+        }
+        let mut ids = BTreeMap::new();
+        for (id, &character) in (SPECIALS.len() as u32..).zip(&alphabet) {
+            if character == RESERVED {
+                return refuse(format!("{RESERVED:?} is reserved for special tokens"));
+            }
+            if ids.insert(character, id).is_some() {
+                return refuse(format!("{character:?} is there twice"));
+            }
+        }
+        Ok(Self { alphabet, ids })
+    }
+
+    /// The characters in the order of their ids.
+    pub fn alphabet(&self) -> String {
+        self.alphabet.iter().collect()
+    }
+
+    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let id = |(position, character)| {
+            self.ids.get(&character).copied().ok_or(TokenizerError::UnknownCharacter { character, position })
+        };
+        text.chars().enumerate().map(id).collect()
+    }
+
+    pub(super) fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
+        let mut text = String::with_capacity(ids.len());
+        for (index, &id) in ids.iter().enumerate() {
+            if id as usize >= CHARACTER_VOCABULARY {
+                return Err(TokenizerError::UnknownId { id, index, vocabulary: CHARACTER_VOCABULARY });
+            }
+            if !(skip_special && (id as usize) < SPECIALS.len()) {
+                text.push_str(&self.name(id as usize));
+            }
+        }
+        Ok(text)
+    }
+
+    pub(super) fn token_id(&self, token: &str) -> Option<u32> {
+        (0..CHARACTER_VOCABULARY).find(|&id| self.name(id) == token).map(|id| id as u32)
+    }
+
+    /// A token's text: the character itself, or a name in angle brackets.
+    fn name(&self, id: usize) -> String {
+        match SPECIALS.get(id) {
+            Some(name) => (*name).to_owned(),
+            None => {
+                let index = id - SPECIALS.len();
+                let unused = || format!("<unused-{}>", index - self.alphabet.len());
+                self.alphabet.get(index).map_or_else(unused, char::to_string)
+            }
+        }
+    }
+
+    /// The text of a `tokenizer.json` that encodes and decodes the same way, for `tokenizers` and `transformers`.
+    pub fn to_huggingface_json(&self) -> String {
+        let vocabulary: serde_json::Map<String, Value> =
+            (0..CHARACTER_VOCABULARY).map(|id| (self.name(id), Value::from(id))).collect();
+        let special = |(id, content): (usize, &&str)| {
+            json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+                   "normalized": false, "special": true})
+        };
+        let tokenizer = json!({
+            "version": "1.0",
+            "truncation": null,
+            "padding": null,
+            "added_tokens": SPECIALS.iter().enumerate().map(special).collect::<Vec<_>>(),
+            "normalizer": null,
+            // A class that needs no "dot matches newline" flag: its spelling differs between regex engines.
+            "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[\\s\\S]"}, "behavior": "Isolated", "invert": false},
+            "post_processor": null,
+            "decoder": {"type": "Fuse"},
+            // No token has this name, so an unknown character is an error there too.
+            "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<unknown>"},
+        });
+        format!("{tokenizer:#}\n")
+    }
+
+    /// The text of the `tokenizer_config.json` that goes beside [`CharTokenizer::to_huggingface_json`].
+    pub fn to_huggingface_config(&self) -> String {
+        let config = json!({
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "pad_token": SPECIALS[0],
+            "bos_token": SPECIALS[1],
+            "eos_token": SPECIALS[2],
+            "add_bos_token": false,
+            "add_eos_token": false,
+            "clean_up_tokenization_spaces": false,
+            "model_max_length": NO_LENGTH_LIMIT,
+        });
+        format!("{config:#}\n")
+    }
+
+    /// Writes both files into a directory that exists.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn save_huggingface(&self, dir: &Path) -> Result<(), TokenizerError> {
+        for (name, text) in [
+            (TOKENIZER_FILE, self.to_huggingface_json()),
+            (TOKENIZER_CONFIG_FILE, self.to_huggingface_config()),
+        ] {
+            let path = dir.join(name);
+            std::fs::write(&path, text).map_err(|source| TokenizerError::File { path, source })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tokenizer::{HfTokenizer, Tokenizer};
+
+    #[test]
+    fn the_procedural_tasks_are_spelled_out() {
+        let tokenizer = CharTokenizer::default();
+        for text in ["12+34=", "sort 9,3,7=", "reverse cat=", "make 24 from 3,8,1=", "(8-1)*3\n", ""] {
+            let ids = tokenizer.encode(text).unwrap();
+            assert_eq!(ids.len(), text.len());
+            assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
+        }
+        assert_eq!(tokenizer.encode("0a").unwrap(), [3, 13]);
+        assert_eq!(tokenizer.decode(&[1, 3, 2, 0, 63], true).unwrap(), "0<unused-8>");
+        assert_eq!(tokenizer.decode(&[1, 3, 2, 0], false).unwrap(), "<bos>0<eos><pad>");
+    }
+
+    #[test]
+    fn what_is_unknown_is_named() {
+        let tokenizer = CharTokenizer::default();
+        let error = tokenizer.encode("1+é").unwrap_err();
+        assert!(matches!(error, TokenizerError::UnknownCharacter { character: 'é', position: 2 }), "{error}");
+        let error = tokenizer.decode(&[3, 64], true).unwrap_err();
+        assert!(matches!(error, TokenizerError::UnknownId { id: 64, index: 1, .. }), "{error}");
+    }
+
+    #[test]
+    fn bad_alphabets_are_refused() {
+        let long: String = ('\u{4e00}'..).take(62).collect();
+        for alphabet in ["", "aba", "<", &long] {
+            assert!(matches!(CharTokenizer::new(alphabet), Err(TokenizerError::Alphabet(_))), "{alphabet:?}");
+        }
+        let longest: String = ('\u{4e00}'..).take(61).collect();
+        let tokenizer = CharTokenizer::new(&longest).unwrap();
+        assert_eq!(tokenizer.alphabet(), longest);
+        assert_eq!(tokenizer.token_id("<eos>"), Some(CharTokenizer::EOS));
+    }
+
+    #[test]
+    fn the_exported_directory_opens_with_the_same_specials() {
+        let dir = tempfile::tempdir().unwrap();
+        CharTokenizer::default().save_huggingface(dir.path()).unwrap();
+        let opened = Tokenizer::from_dir(dir.path()).unwrap();
+        let own = Tokenizer::from(CharTokenizer::default());
+        assert_eq!(opened.vocab_size(), own.vocab_size());
+        assert_eq!((opened.eos_id(), opened.pad_id()), (Some(2), Some(0)));
+        for token in ["<pad>", "<bos>", "<eos>", "a", "\n", "<unused-0>", "<unused-9>"] {
+            assert_eq!(opened.token_id(token), own.token_id(token), "{token}");
+        }
+        assert!(matches!(opened.encode("A"), Err(TokenizerError::Encode(_))));
+    }
+
+    fn pair() -> (CharTokenizer, HfTokenizer) {
+        let own = CharTokenizer::default();
+        let json = own.to_huggingface_json();
+        (own, HfTokenizer::from_bytes(json.as_bytes(), None).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn both_forms_agree(texts in prop::collection::vec("[0-9a-z +*/=(),:;?._>\n-]{0,40}", 20),
+                            ids in prop::collection::vec(0u32..64, 0..40)) {
+            let (own, exported) = pair();
+            for text in texts {
+                prop_assert_eq!(own.encode(&text).unwrap(), exported.encode(&text).unwrap());
+            }
+            for skip in [false, true] {
+                prop_assert_eq!(own.decode(&ids, skip).unwrap(), exported.decode(&ids, skip).unwrap());
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Named tensors of a model, kept as they are stored: owned bytes or memory-mapped files.
+
+mod convert;
+mod dtype;
+mod init;
+mod load;
+mod spec;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+pub use dtype::DType;
+pub use load::{MAX_INDEX_BYTES, MAX_SHARDS};
+pub use spec::{TensorSpec, expected_tensors};
+
+use crate::config::ModelConfig;
+use crate::error::WeightsError;
+
+/// A tensor as it arrives from a file or the network, not yet checked against a configuration.
+#[derive(Debug, Clone)]
+pub struct RawTensor {
+    /// Hugging Face name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Shape, row-major.
+    pub shape: Vec<usize>,
+    /// Little-endian elements.
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+enum Bytes {
+    Owned(Arc<Vec<u8>>),
+    Mapped(Arc<Mmap>, Range<usize>),
+}
+
+/// One named tensor. Cloning shares the bytes.
+#[derive(Debug, Clone)]
+pub struct WeightTensor {
+    spec: TensorSpec,
+    dtype: DType,
+    bytes: Bytes,
+}
+
+impl WeightTensor {
+    /// Hugging Face name.
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// Shape, row-major.
+    pub fn shape(&self) -> &[usize] {
+        &self.spec.shape
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.spec.elements()
+    }
+
+    /// Element type as stored.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The elements as stored, little-endian: what is published and hashed.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Owned(bytes) => bytes,
+            Bytes::Mapped(map, range) => &map[range.clone()],
+        }
+    }
+}
+
+/// A complete set of tensors for one configuration: every expected name once, with its shape, and nothing else.
+#[derive(Debug, Clone)]
+pub struct Weights {
+    /// In the canonical order of [`expected_tensors`].
+    tensors: Vec<WeightTensor>,
+}
+
+impl Weights {
+    /// Checks raw tensors, in any order, against `config` and takes them over without copying.
+    ///
+    /// # Errors
+    /// When a tensor is missing, unknown, given twice, or has the wrong shape or length.
+    pub fn from_raw(
+        config: &ModelConfig,
+        raw: impl IntoIterator<Item = RawTensor>,
+    ) -> Result<Self, WeightsError> {
+        let found = raw.into_iter().map(|tensor| {
+            let spec = TensorSpec { name: tensor.name, shape: tensor.shape };
+            WeightTensor { spec, dtype: tensor.dtype, bytes: Bytes::Owned(Arc::new(tensor.bytes)) }
+        });
+        Self::assemble(config, found)
+    }
+
+    fn assemble(
+        config: &ModelConfig,
+        found: impl IntoIterator<Item = WeightTensor>,
+    ) -> Result<Self, WeightsError> {
+        let mut expected: BTreeMap<String, (usize, Vec<usize>)> = expected_tensors(config)
+            .into_iter()
+            .enumerate()
+            .map(|(index, spec)| (spec.name, (index, spec.shape)))
+            .collect();
+        let mut slots: Vec<Option<WeightTensor>> = vec![None; expected.len()];
+        for tensor in found {
+            let name = tensor.spec.name.clone();
+            let Some((index, shape)) = expected.get_mut(&name) else {
+                return Err(WeightsError::Unexpected { name: name.chars().take(80).collect() });
+            };
+            if slots[*index].is_some() {
+                return Err(WeightsError::Duplicate { name });
+            }
+            if tensor.spec.shape != *shape {
+                return Err(WeightsError::Shape {
+                    name,
+                    found: tensor.spec.shape.into_iter().take(8).collect(),
+                    expected: shape.clone(),
+                });
+            }
+            let expected_bytes = tensor.elements() * tensor.dtype.size();
+            if tensor.bytes().len() != expected_bytes {
+                return Err(WeightsError::Length {
+                    name,
+                    found: tensor.bytes().len(),
+                    expected: expected_bytes,
+                });
+            }
+            slots[*index] = Some(tensor);
+        }
+        for (name, (index, _)) in expected {
+            if slots[index].is_none() {
+                return Err(WeightsError::Missing { name });
+            }
+        }
+        Ok(Self { tensors: slots.into_iter().flatten().collect() })
+    }
+
+    /// The tensors in canonical order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &WeightTensor> {
+        self.tensors.iter()
+    }
+
+    /// The tensor of that Hugging Face name.
+    pub fn get(&self, name: &str) -> Option<&WeightTensor> {
+        self.tensors.iter().find(|tensor| tensor.name() == name)
+    }
+
+    /// Bytes of all tensors together.
+    pub fn total_bytes(&self) -> usize {
+        self.iter().map(|tensor| tensor.bytes().len()).sum()
+    }
+
+    /// Parameters of all tensors together.
+    pub fn total_elements(&self) -> usize {
+        self.iter().map(WeightTensor::elements).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;
