@@ -1,0 +1,50 @@
+//! From a work order to its prompt: the same derivation on the node that works and on the learner that checks.
+
+use echo_protocol::order::WorkOrder;
+
+use crate::mix::TaskMix;
+use crate::task::{Prompt, Response, Task, TaskError, TaskSeed, Verdict};
+
+/// What a work order asks for under a run's task mix.
+#[derive(Clone, Copy, Debug)]
+pub struct Assignment<'a> {
+    task: &'a dyn Task,
+    seed: TaskSeed,
+}
+
+impl<'a> Assignment<'a> {
+    /// Derives the task and the prompt's seed of `order`.
+    pub fn of(mix: &'a TaskMix, order: &WorkOrder) -> Self {
+        let index = mix.choose(&mut order.task_draws());
+        let task = mix.get(index).expect("a mix chooses among its own tasks");
+        Self::new(task, TaskSeed(order.prompt_seed()))
+    }
+
+    /// The prompt of `seed` in `task`.
+    pub fn new(task: &'a dyn Task, seed: TaskSeed) -> Self {
+        Self { task, seed }
+    }
+
+    /// The task.
+    pub fn task(&self) -> &'a dyn Task {
+        self.task
+    }
+
+    /// What the policy is asked.
+    pub fn prompt(&self) -> Prompt {
+        self.task.prompt(self.seed)
+    }
+
+    /// Judges a response.
+    ///
+    /// # Errors
+    /// [`TaskError::Internal`] when the judging itself failed.
+    pub fn reward(&self, response: &Response<'_>) -> Result<Verdict, TaskError> {
+        self.task.reward(self.seed, response)
+    }
+
+    /// A right answer.
+    pub fn solution(&self) -> String {
+        self.task.solution(self.seed)
+    }
+}

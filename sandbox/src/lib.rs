@@ -1,0 +1,34 @@
+//! Tasks: what a policy is asked, and what its answers are worth.
+//!
+//! A [`task::Task`] turns a seed into a prompt and a response into a [`task::Verdict`]. Both are pure functions of the
+//! seed, so nobody sends prompts or trusts rewards: a volunteer derives the prompt of its work order, and the learner
+//! computes the reward again before it trains on it.
+//!
+//! ```
+//! use echo_protocol::charter::TaskSpec;
+//! use echo_sandbox::registry;
+//! use echo_sandbox::task::{Response, TaskSeed};
+//!
+//! let spec = TaskSpec { name: "chain_sum".into(), weight: 1, params: [("digits".into(), 3)].into() };
+//! let task = registry::build(&spec)?;
+//! let seed = TaskSeed([7; 32]);
+//! let answer = task.solution(seed);
+//! let verdict = task.reward(seed, &Response { text: &answer, finished: true })?;
+//! assert!(verdict.correct);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`task`]: the trait, prompts, responses and verdicts;
+//! - [`tasks`]: the built-in procedural tasks;
+//! - [`assignment`]: what a work order asks for;
+//! - [`spec`], [`registry`], [`mix`]: from a run's configuration to tasks, and from draws to a choice among them.
+//!
+//! To add a task: one file under `tasks/`, one row in [`registry`]. Prompts and answers of the built-in tasks use
+//! only digits, lower-case letters and ` +-*/=(),:`, so that a character tokenizer of 64 tokens suffices.
+
+pub mod assignment;
+pub mod mix;
+pub mod registry;
+pub mod spec;
+pub mod task;
+pub mod tasks;

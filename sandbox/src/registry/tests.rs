@@ -1,0 +1,150 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::task::{Response, TaskSeed};
+
+fn spec(name: &str) -> TaskSpec {
+    TaskSpec { name: name.to_owned(), weight: 1, params: BTreeMap::new() }
+}
+
+fn spec_with(name: &str, param: &str, value: i64) -> TaskSpec {
+    TaskSpec { params: BTreeMap::from([(param.to_owned(), value)]), ..spec(name) }
+}
+
+fn task(name: &str) -> Box<dyn Task> {
+    build(&spec(name)).unwrap()
+}
+
+fn earns(task: &dyn Task, seed: TaskSeed, text: &str) -> bool {
+    let verdict = task.reward(seed, &Response { text, finished: true }).unwrap();
+    assert_eq!(verdict.reward, if verdict.correct { 1.0 } else { 0.0 });
+    verdict.correct
+}
+
+#[test]
+fn prompts_never_change() {
+    // If one of these changes, the prompt derivation version (the context in the protocol's `order`) must change:
+    // learner and volunteers derive prompts apart, and a response to another prompt earns nothing.
+    let golden = [
+        (spec("chain_sum"), 0, "39+45=", "84"),
+        (spec("chain_sum"), 42, "23+91=", "114"),
+        (spec_with("chain_sum", "terms", 3), 1, "41+20+63=", "124"),
+        (spec("number_sorting"), 0, "sort 3,9,2=", "2,3,9"),
+        (spec("number_sorting"), 42, "sort 5,1,3=", "1,3,5"),
+        (spec_with("number_sorting", "digits", 2), 1, "sort 41,20,63=", "20,41,63"),
+        (spec("spell_backward"), 0, "reverse fbsjj=", "jjsbf"),
+        (spec("spell_backward"), 42, "reverse piye=", "eyip"),
+        (spec_with("spell_backward", "longest", 8), 0, "reverse fbsjjfky=", "ykfjjsbf"),
+        (spec("countdown"), 0, "make 21 from 3,9,2=", "(9-2)*3"),
+        (spec("countdown"), 42, "make 12 from 5,1,3=", "(5-1)*3"),
+        (spec_with("countdown", "count", 4), 1, "make 10 from 5,2,9,9=", "5/(9/9)*2"),
+    ];
+    for (asked, byte, prompt, solution) in golden {
+        let task = build(&asked).unwrap();
+        let seed = TaskSeed([byte; 32]);
+        assert_eq!((task.prompt(seed).text.as_str(), task.solution(seed).as_str()), (prompt, solution));
+    }
+}
+
+#[test]
+fn names_are_sorted_and_are_those_of_their_tasks() {
+    assert!(names().is_sorted());
+    assert!(names().all(|name| task(name).name() == name));
+}
+
+#[test]
+fn seeds_give_different_prompts() {
+    for name in names() {
+        let task = task(name);
+        let prompts: std::collections::BTreeSet<String> =
+            (0..=u8::MAX).map(|byte| task.prompt(TaskSeed([byte; 32])).text).collect();
+        assert!(prompts.len() > 150, "{name}: {} of 256", prompts.len());
+    }
+}
+
+#[test]
+fn refusals_list_what_exists() {
+    let refused = build(&spec("chain_sums")).unwrap_err().to_string();
+    assert!(refused.contains("\"chain_sums\""), "{refused}");
+    assert!(names().all(|name| refused.contains(name)), "{refused}");
+
+    let refused = build(&spec_with("chain_sum", "digit", 2)).unwrap_err().to_string();
+    assert!(
+        ["chain_sum", "`digit`", "`digits`", "`terms`"].iter().all(|word| refused.contains(word)),
+        "{refused}"
+    );
+
+    let refused = build(&spec_with("chain_sum", "digits", -1)).unwrap_err();
+    let expected = SpecError::OutOfRange { task: "chain_sum", param: "digits", value: -1, low: 1, high: 9 };
+    assert_eq!(refused, expected);
+}
+
+#[test]
+fn long_names_are_refused_without_quoting_them() {
+    let long = "x".repeat(1_000_000);
+    let expected = SpecError::LongName { bytes: long.len() };
+    assert_eq!(build(&spec(&long)).unwrap_err(), expected);
+    for name in names() {
+        assert_eq!(build(&spec_with(name, &long, 1)).unwrap_err(), expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn solutions_are_right_and_within_bounds(seed: [u8; 32]) {
+        let seed = TaskSeed(seed);
+        for name in names() {
+            let task = task(name);
+            let (prompt, solution) = (task.prompt(seed).text, task.solution(seed));
+            prop_assert!(earns(&*task, seed, &solution), "{} {}", prompt, solution);
+            prop_assert!(prompt.len() <= task.longest_prompt(), "{}", prompt);
+            prop_assert!(solution.len() <= task.longest_response(), "{} {}", prompt, solution);
+            let spelled = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || " +-*/=(),:".contains(c);
+            prop_assert!(prompt.chars().chain(solution.chars()).all(spelled), "{} {}", prompt, solution);
+        }
+    }
+
+    #[test]
+    fn noise_never_panics_nor_earns(seed: [u8; 32], text in any::<String>(), finished: bool) {
+        for name in names() {
+            let verdict = task(name).reward(TaskSeed(seed), &Response { text: &text, finished }).unwrap();
+            prop_assert!((0.0..=1.0).contains(&verdict.reward));
+            prop_assert!(finished || !verdict.correct);
+        }
+    }
+
+    #[test]
+    fn where_one_text_is_right_its_neighbours_are_wrong(seed: [u8; 32], at: u8, other in "[0-9a-z, -]") {
+        let seed = TaskSeed(seed);
+        for name in ["chain_sum", "number_sorting", "spell_backward"] {
+            let task = task(name);
+            let solution = task.solution(seed);
+            let at = usize::from(at) % solution.len();
+            let mut inserted = solution.clone();
+            inserted.insert_str(at, &other);
+            prop_assert!(!earns(&*task, seed, &inserted), "{}", inserted);
+            let mut replaced = solution.clone();
+            replaced.replace_range(at..=at, &other);
+            prop_assert_eq!(earns(&*task, seed, &replaced), replaced == solution, "{}", replaced);
+            prop_assert!(!earns(&*task, seed, &solution[..at]), "{}", &solution[..at]);
+        }
+    }
+
+    #[test]
+    fn any_params_are_refused_or_work(
+        seed: [u8; 32],
+        params in proptest::collection::btree_map("count|digits|terms|shortest|longest|largest|target", any::<i8>(), 0..3),
+    ) {
+        let seed = TaskSeed(seed);
+        let params: BTreeMap<String, i64> = params.into_iter().map(|(name, value)| (name, value.into())).collect();
+        for name in names() {
+            let asked = TaskSpec { params: params.clone(), ..spec(name) };
+            if let Ok(task) = build(&asked) {
+                let solution = task.solution(seed);
+                prop_assert!(earns(&*task, seed, &solution), "{} {}", task.prompt(seed).text, solution);
+                prop_assert!(solution.len() <= task.longest_response());
+                prop_assert!(task.prompt(seed).text.len() <= task.longest_prompt());
+            }
+        }
+    }
+}

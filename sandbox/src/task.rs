@@ -1,0 +1,92 @@
+//! The `Task` trait: a prompt from a seed, a verdict on a response.
+
+mod verdict;
+
+use std::fmt::{Debug, Display};
+
+use echo_protocol::draw::Draws;
+
+pub use verdict::{MetadataError, Miss, Verdict};
+
+/// The 32 bytes that a work order gives to its task. Everything random about a prompt comes from them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TaskSeed(pub [u8; 32]);
+
+impl TaskSeed {
+    /// Starts the seed's stream of draws from its beginning.
+    pub fn draws(self) -> Draws {
+        Draws::new(self.0)
+    }
+}
+
+/// What the policy is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    /// The text that the response continues.
+    pub text: String,
+}
+
+/// What the policy answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// The generated text, without the prompt and without the end token.
+    pub text: &'a str,
+    /// Whether the policy ended the response itself; false when it was cut by length.
+    pub finished: bool,
+}
+
+impl<'a> Response<'a> {
+    /// The text without trailing ASCII whitespace; `None` when it was cut, because a beginning is not an answer.
+    pub fn answer(&self) -> Option<&'a str> {
+        self.finished.then(|| self.text.trim_ascii_end())
+    }
+}
+
+/// A failure to judge. It is never a reward: the work order is done again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TaskError {
+    /// The infrastructure failed, whatever the response was worth.
+    #[error(
+        "task {task} could not judge a response: {reason}; discard the trajectory and lease its order again"
+    )]
+    Internal {
+        /// The task's name.
+        task: &'static str,
+        /// What failed.
+        reason: String,
+    },
+}
+
+impl TaskError {
+    /// An infrastructure failure of `task`.
+    pub fn internal(task: &'static str, reason: impl Display) -> Self {
+        Self::Internal { task, reason: reason.to_string() }
+    }
+}
+
+/// A workload: prompts and the rewards of their responses.
+///
+/// All methods are pure: the same seed gives the same prompt and the same verdict on every platform. Implementations
+/// read responses from strangers, so [`Task::reward`] must not panic or allocate beyond the size of the response.
+pub trait Task: Debug + Send + Sync {
+    /// The name under which run configurations ask for the task.
+    fn name(&self) -> &'static str;
+
+    /// The prompt of `seed`.
+    fn prompt(&self, seed: TaskSeed) -> Prompt;
+
+    /// Judges `response` to the prompt of `seed`.
+    ///
+    /// # Errors
+    /// [`TaskError::Internal`] when the judging itself failed; a bad response is a verdict, not an error.
+    fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError>;
+
+    /// A right answer to the prompt of `seed`, for the supervised warm-up and for tests.
+    fn solution(&self, seed: TaskSeed) -> String;
+
+    /// The most characters that a prompt can have.
+    fn longest_prompt(&self) -> usize;
+
+    /// The most characters that an answer needs, the end token not counted.
+    fn longest_response(&self) -> usize;
+}

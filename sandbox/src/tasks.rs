@@ -1,0 +1,8 @@
+//! The built-in procedural tasks: endless prompts, exact verdicts, no data to ship.
+
+pub mod chain_sum;
+pub mod countdown;
+mod exact;
+mod natural;
+pub mod number_sorting;
+pub mod spell_backward;
