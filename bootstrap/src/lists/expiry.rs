@@ -1,0 +1,35 @@
+//! When a list expires, for people.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The last second of the year 9999, behind which dates are no longer written with four digits.
+pub(super) const LAST_SECOND: u64 = 253_402_300_799;
+
+/// `2030-01-31T12:00:00Z` for seconds since the Unix epoch.
+pub(super) fn date(seconds: u64) -> String {
+    if seconds > LAST_SECOND {
+        return format!("{seconds} s since 1970, after the year 9999");
+    }
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
+}
+
+/// `29days 3h`: the two largest units of a duration, exact enough for a person.
+pub(super) fn rough(seconds: u64) -> String {
+    let text = humantime::format_duration(Duration::from_secs(seconds)).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_and_durations_of_any_size_can_be_written() {
+        assert_eq!(date(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date(LAST_SECOND), "9999-12-31T23:59:59Z");
+        assert!(date(u64::MAX).contains("after the year 9999"));
+        assert_eq!(rough(2 * 86_400 + 3 * 3600 + 5), "2days 3h");
+        assert_eq!(rough(0), "0s");
+        assert!(!rough(u64::MAX).is_empty());
+    }
+}
