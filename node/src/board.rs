@@ -1,0 +1,108 @@
+//! What the node knows about itself: written by every part, read by the status line and the heartbeat.
+
+mod meter;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use echo_protocol::submission::RefuseReason;
+use echo_protocol::time::UnixMillis;
+use echo_protocol::version::PolicyVersion;
+use serde::Serialize;
+
+use meter::Meter;
+
+/// What the node is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Looking for the learner; nothing is installed.
+    #[default]
+    Joining,
+    /// Waiting for a first snapshot, or receiving it.
+    WaitingForSnapshot,
+    /// The learner has no work right now.
+    WaitingForWork,
+    /// Generating rollouts.
+    Generating,
+    /// The outbox is full: nothing is generated until the learner takes something.
+    OutboxFull,
+    /// The installed policy cannot be sampled from; the next one may be better.
+    PolicyUnusable,
+    /// The run has ended: what is finished is being delivered.
+    Delivering,
+    /// The run has ended.
+    Ended,
+}
+
+/// A snapshot on its way here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Download {
+    /// Its version.
+    pub version: PolicyVersion,
+    /// Chunks that are here.
+    pub have: u32,
+    /// Chunks in all.
+    pub total: u32,
+}
+
+/// The node at one moment: what `status.json` holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Facts {
+    /// What it is doing.
+    pub state: State,
+    /// Whether the learner answers.
+    pub learner: bool,
+    /// The installed version.
+    pub version: Option<PolicyVersion>,
+    /// Trajectories per second, over the last ten seconds.
+    pub rollouts_per_s: f32,
+    /// Trajectories generated since the start.
+    pub rollouts: u64,
+    /// Groups that the learner accepted since the start.
+    pub accepted: u64,
+    /// Groups that the learner refused since the start, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Groups that wait for the learner.
+    pub outbox: u64,
+    /// Connected peers.
+    pub peers: usize,
+    /// Where snapshots come from: the first digits of a key.
+    pub parent: Option<String>,
+    /// The snapshot that is being received.
+    pub download: Option<Download>,
+}
+
+/// The one place where [`Facts`] are kept.
+#[derive(Debug, Default)]
+pub struct Board(Mutex<(Facts, Meter)>);
+
+impl Board {
+    /// Changes some facts.
+    pub fn set(&self, change: impl FnOnce(&mut Facts)) {
+        change(&mut self.lock().0);
+    }
+
+    /// Counts finished trajectories.
+    pub fn generated(&self, now: UnixMillis, trajectories: u64) {
+        let (facts, meter) = &mut *self.lock();
+        facts.rollouts += trajectories;
+        meter.add(now, trajectories);
+    }
+
+    /// Counts a refused group.
+    pub fn refused(&self, reason: RefuseReason) {
+        *self.lock().0.refused.entry(reason.name()).or_default() += 1;
+    }
+
+    /// Takes a look.
+    pub fn facts(&self, now: UnixMillis) -> Facts {
+        let (facts, meter) = &mut *self.lock();
+        Facts { rollouts_per_s: meter.per_second(now), ..facts.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Facts, Meter)> {
+        // Counters stay meaningful even if a thread died while it held them.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,86 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Flags;
+
+const EXAMPLES: &str = "\
+Examples:
+  echo-node run --peers list.txt
+      Join the run of the list and work with half of the cores. The first start creates an identity;
+      every later start continues with the same data directory.
+
+  echo-node preflight --peers list.txt
+      Only check: everything that would keep the node from running, each with its mend.
+
+  ECHO_NODE_THREADS=2 echo-node config
+      What the node would run with, and where each value came from.
+
+Settings come from flags, then the environment (ECHO_NODE_THREADS for --threads), then the file node.toml in the data
+directory (threads = 2), then the defaults. Limits:
+  threads      processor cores that generating may use; all other work of the node needs little
+  max_orders   work orders held at once. Their rollouts are lost to the run if this node goes away in the midst
+  relay        whether to offer the learner to pass snapshots on to other nodes
+
+Stop a node with Ctrl-C at any moment: what it has finished is in its outbox and goes out at the next start.";
+
+/// Work for an Echo run: receive its newest policy, generate and score rollouts, send them to its learner
+#[derive(Debug, Parser)]
+#[command(name = "echo-node", version, after_help = EXAMPLES, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Settings.
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Join the run and work until it ends
+    Run,
+    /// Print the effective settings and where each came from
+    Config {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print this node's public key and peer id; created if there is none yet
+    Identity {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check everything that a run needs, without joining it
+    Preflight {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound_and_flags_stand_anywhere() {
+        Cli::command().debug_assert();
+        let cli =
+            Cli::try_parse_from(["echo-node", "--threads", "2", "config", "--json", "--relay", "false"])
+                .unwrap();
+        assert_eq!(cli.command, Command::Config { json: true });
+        assert_eq!((cli.flags.threads, cli.flags.relay), (Some(2), Some(false)));
+    }
+
+    #[test]
+    fn help_teaches() {
+        let help = Cli::command().render_long_help().to_string();
+        for word in ["echo-node run --peers", "ECHO_NODE_THREADS", "max_orders", "preflight"] {
+            assert!(help.contains(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The node's settings: flag over environment over file over default, and where each came from.
+
+mod layers;
+mod report;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use figment::providers::{Format, Toml};
+use figment::{Figment, Metadata, Provider};
+use serde::{Deserialize, Serialize};
+
+use crate::data_dir::DataDir;
+use layers::Layer;
+
+pub use layers::Flags;
+pub use report::{Reported, Source};
+
+/// Prefix of the environment variables: `ECHO_NODE_THREADS` is the setting `threads`.
+pub const ENV_PREFIX: &str = "ECHO_NODE_";
+/// The settings file within the data directory.
+pub const FILE_NAME: &str = "node.toml";
+/// Longest settings file, in bytes.
+pub const MAX_FILE_BYTES: u64 = 64 << 10;
+/// Fewest orders that a node may hold at once: one being worked on, one waiting.
+pub const MIN_ORDERS: u32 = 2;
+/// Most orders that a node may hold at once.
+pub const MAX_ORDERS: u32 = 1024;
+
+/// What a node runs with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Where the node keeps everything ([`DataDir`]).
+    pub data_dir: PathBuf,
+    /// The signed peer list.
+    pub peers: Option<PathBuf>,
+    /// The list keeper's key, 64 hexadecimal digits; the first keeper seen is trusted when absent.
+    pub list_key: Option<String>,
+    /// Which run of the list to join: its name, or its learner's key. Needed only if the list has several.
+    pub run: Option<String>,
+    /// Multiaddresses to listen on.
+    pub listen: Vec<String>,
+    /// Processor threads for generating.
+    pub threads: usize,
+    /// Most orders that are leased to this node at once: half of them being worked on, half waiting.
+    pub max_orders: u32,
+    /// Whether this node passes snapshots on to others.
+    pub relay: bool,
+    /// What to log: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,echo_node=debug`.
+    pub log: String,
+    /// Seconds between two status lines.
+    pub status_every_s: u64,
+}
+
+/// Settings that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// There is no such setting.
+    #[error("{key:?} ({place}) is no setting of echo-node; {advice}")]
+    Unknown {
+        /// What was found.
+        key: String,
+        /// Where.
+        place: String,
+        /// The nearest setting, or all of them.
+        advice: String,
+    },
+    /// A value of the wrong type, or a file that is not TOML.
+    #[error("{0}")]
+    Value(Box<figment::Error>),
+    /// The settings file cannot be read.
+    #[error("settings file {path}: {what}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// Effective settings and their sources.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The effective settings.
+    pub settings: Settings,
+    sources: BTreeMap<String, Source>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let data = dirs::data_local_dir().unwrap_or_default();
+        Self {
+            data_dir: data.join("echo-node"),
+            peers: None,
+            list_key: None,
+            run: None,
+            listen: ["/ip4/0.0.0.0/udp/0/quic-v1", "/ip4/0.0.0.0/tcp/0"].map(str::to_owned).to_vec(),
+            // Half: the computer belongs to somebody who is using it.
+            threads: (cores / 2).max(1),
+            max_orders: 8,
+            relay: true,
+            log: "warn,echo_node=info,echo_protocol=info".to_owned(),
+            status_every_s: 5,
+        }
+    }
+}
+
+impl Settings {
+    /// The data directory.
+    pub fn data(&self) -> DataDir {
+        DataDir::new(&self.data_dir)
+    }
+
+    /// The time between two status lines, at least a second.
+    pub fn status_every(&self) -> Duration {
+        Duration::from_secs(self.status_every_s.max(1))
+    }
+
+    fn keys() -> impl Iterator<Item = String> {
+        let set = Layer::of("default", &Self::default()).values.into_keys();
+        set.chain(Layer::NULLABLE.map(str::to_owned))
+    }
+}
+
+impl Config {
+    /// Puts the layers together: `flags` over `env` (all variables of the process) over the settings file over the defaults.
+    ///
+    /// The file is the one that `--config` or `ECHO_NODE_CONFIG` names, which must exist, or `node.toml` in the data directory,
+    /// which need not.
+    ///
+    /// # Errors
+    /// [`ConfigError`]
+    pub fn load(flags: &Flags, env: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+        let env = layers::environment(env);
+        let named = flags.config.clone().or_else(|| env.config.clone());
+        let defaults = Layer::of("default", &Settings::default());
+        let above = Figment::from(defaults.clone()).merge(env.layer.clone()).merge(flags.layer());
+        let data_dir: PathBuf = above.extract_inner("data_dir").map_err(|e| ConfigError::Value(e.into()))?;
+
+        let mut figment = Figment::from(defaults);
+        match named {
+            Some(path) => figment = figment.merge(file_layer(path)?),
+            None if data_dir.join(FILE_NAME).exists() => {
+                figment = figment.merge(file_layer(data_dir.join(FILE_NAME))?)
+            }
+            None => {}
+        }
+        let figment = figment.merge(env.layer).merge(flags.layer());
+        let found: figment::value::Dict = figment.extract().map_err(|e| ConfigError::Value(e.into()))?;
+        let known: Vec<String> = Settings::keys().collect();
+        if let Some(key) = found.keys().find(|key| !known.contains(key)) {
+            let place = figment.find_metadata(key).map(place).unwrap_or_default();
+            return Err(ConfigError::Unknown { key: key.clone(), place, advice: advice(key, &known) });
+        }
+        let settings = figment.extract().map_err(|e| ConfigError::Value(e.into()))?;
+        let source =
+            |key: &String| figment.find_metadata(key).map_or(Source::Default, |m| Source::of(m, key));
+        let sources = known.iter().map(|key| (key.clone(), source(key))).collect();
+        Ok(Self { settings, sources })
+    }
+}
+
+fn file_layer(path: PathBuf) -> Result<impl Provider, ConfigError> {
+    let fail = |what: String| ConfigError::File { path: path.clone(), what };
+    let length = std::fs::metadata(&path).map_err(|e| fail(e.to_string()))?.len();
+    if length > MAX_FILE_BYTES {
+        return Err(fail(format!("{length} bytes are more than the {MAX_FILE_BYTES} that settings have")));
+    }
+    Ok(Toml::file_exact(path))
+}
+
+fn place(metadata: &Metadata) -> String {
+    match &metadata.source {
+        Some(source) => source.to_string(),
+        None => metadata.name.to_string(),
+    }
+}
+
+fn advice(key: &str, known: &[String]) -> String {
+    // Jaro-Winkler: 1 is equal. Below this, a suggestion would confuse more than it helps.
+    const SIMILAR: f64 = 0.8;
+    let likeness = |name: &String| strsim::jaro_winkler(key, name);
+    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    match nearest.filter(|name| likeness(name) >= SIMILAR) {
+        Some(name) => format!("did you mean {name:?}?"),
+        None => format!("there are: {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+use super::*;
+use std::fs;
+
+fn env(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+fn source(config: &Config, key: &str) -> Source {
+    config.report().into_iter().find(|row| row.key == key).unwrap().source
+}
+
+#[test]
+fn each_layer_wins_over_those_below() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("my.toml");
+    fs::write(&file, "threads = 2\nmax_orders = 20\nlisten = [\"/ip4/1.2.3.4/tcp/1\"]\nrun = \"sums\"\n")
+        .unwrap();
+    let flags = Flags { config: Some(file.clone()), threads: Some(4), ..Flags::default() };
+    let variables = env(&[("ECHO_NODE_THREADS", "3"), ("ECHO_NODE_MAX_ORDERS", "30"), ("HOME", "/x")]);
+    let config = Config::load(&flags, variables).unwrap();
+
+    let s = &config.settings;
+    assert_eq!((s.threads, s.max_orders, s.run.as_deref(), s.relay), (4, 30, Some("sums"), true));
+    assert_eq!(s.listen, ["/ip4/1.2.3.4/tcp/1"]);
+    assert_eq!(source(&config, "threads"), Source::Flag("--threads".into()));
+    assert_eq!(source(&config, "max_orders"), Source::Env("ECHO_NODE_MAX_ORDERS".into()));
+    assert_eq!(source(&config, "run"), Source::File(file));
+    assert_eq!(source(&config, "relay"), Source::Default);
+    assert_eq!(source(&config, "peers"), Source::Default);
+}
+
+#[test]
+fn the_file_in_the_data_directory_is_found_and_may_be_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = Flags { data_dir: Some(dir.path().to_owned()), ..Flags::default() };
+    assert_eq!(Config::load(&flags, env(&[])).unwrap().settings.status_every_s, 5);
+    fs::write(dir.path().join(FILE_NAME), "status_every_s = 9").unwrap();
+    let by_env = env(&[("ECHO_NODE_DATA_DIR", &dir.path().to_string_lossy())]);
+    for config in [Config::load(&flags, env(&[])), Config::load(&Flags::default(), by_env)] {
+        assert_eq!(config.unwrap().settings.status_every_s, 9);
+    }
+}
+
+#[test]
+fn a_file_that_was_named_must_exist() {
+    for (flags, variables) in [
+        (Flags { config: Some("/nowhere/node.toml".into()), ..Flags::default() }, env(&[])),
+        (Flags::default(), env(&[("ECHO_NODE_CONFIG", "/nowhere/node.toml")])),
+    ] {
+        assert!(matches!(Config::load(&flags, variables), Err(ConfigError::File { .. })));
+    }
+}
+
+#[test]
+fn unknown_settings_are_named_with_the_nearest_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = Flags { data_dir: Some(dir.path().to_owned()), ..Flags::default() };
+    let file = dir.path().join(FILE_NAME);
+    fs::write(&file, "max_order = 3").unwrap();
+    let text = Config::load(&flags, env(&[])).unwrap_err().to_string();
+    assert!(text.contains("\"max_order\"") && text.contains("did you mean \"max_orders\"?"), "{text}");
+    assert!(text.contains(FILE_NAME), "{text}");
+
+    fs::write(&file, "").unwrap();
+    let text = Config::load(&flags, env(&[("ECHO_NODE_COLOUR", "red")])).unwrap_err().to_string();
+    assert!(text.contains("\"colour\"") && text.contains("max_orders, "), "{text}");
+}
+
+#[test]
+fn wrong_types_say_which_setting_and_where() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = Flags { data_dir: Some(dir.path().to_owned()), ..Flags::default() };
+    let text = Config::load(&flags, env(&[("ECHO_NODE_THREADS", "many")])).unwrap_err().to_string();
+    assert!(text.contains("threads") && text.contains("environment"), "{text}");
+    fs::write(dir.path().join(FILE_NAME), "relay = 3").unwrap();
+    let text = Config::load(&flags, env(&[])).unwrap_err().to_string();
+    assert!(text.contains("relay") && text.contains(FILE_NAME), "{text}");
+}
+
+#[test]
+fn texts_of_the_environment_stay_texts_and_lists_are_split() {
+    let variables =
+        env(&[("ECHO_NODE_RUN", "7"), ("ECHO_NODE_LISTEN", "/ip4/1.1.1.1/tcp/1, /ip4/1.1.1.1/tcp/2")]);
+    let settings = Config::load(&Flags::default(), variables).unwrap().settings;
+    assert_eq!(settings.run.as_deref(), Some("7"));
+    assert_eq!(settings.listen, ["/ip4/1.1.1.1/tcp/1", "/ip4/1.1.1.1/tcp/2"]);
+}
+
+#[test]
+fn the_table_is_aligned_and_complete() {
+    let config = Config::load(&Flags { threads: Some(1), ..Flags::default() }, env(&[])).unwrap();
+    let table = config.table();
+    assert_eq!(table.lines().count(), Settings::keys().count());
+    let threads = table.lines().find(|line| line.starts_with("threads ")).unwrap();
+    assert!(threads.ends_with("flag --threads"), "{threads}");
+    let columns: Vec<_> = table.lines().map(|line| line.find("default").or(line.find("flag --"))).collect();
+    assert!(columns.windows(2).all(|pair| pair[0] == pair[1]), "{table}");
+}

@@ -1,0 +1,131 @@
+//! Where everything lies in the node's data directory, and the lock that keeps a second node out of it.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A node's data directory.
+///
+/// | name | what |
+/// |---|---|
+/// | `node.toml` | the owner's settings, if any |
+/// | `identity` | the secret key; losing it makes this node a stranger |
+/// | `lock` | held while a node runs here |
+/// | `trust.json`, `peers.json` | the trusted keeper of peer lists; peers that worked last |
+/// | `charter`, `installed` | the run's signed charter; the signed manifest of the installed snapshot |
+/// | `chunks/` | chunks of snapshots, named by their content |
+/// | `outbox/` | finished groups that the learner has not yet acknowledged |
+/// | `status.json` | what the status line says, for programs |
+#[derive(Clone, Debug)]
+pub struct DataDir(PathBuf);
+
+/// Held as long as a node uses its directory; released when dropped or when the process dies.
+#[derive(Debug)]
+pub struct DataLock {
+    _file: File,
+}
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// It can't be created or written.
+    #[error(
+        "data directory {path}: {source}; choose another with --data-dir, or make it writable for this user"
+    )]
+    NotWritable {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another node holds the lock.
+    #[error("another echo-node is using {path}; stop it, or give this one a --data-dir of its own")]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+impl DataDir {
+    /// The directory at `path`; nothing is touched yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Creates the directory if need be and takes its lock.
+    ///
+    /// # Errors
+    /// [`DataDirError`]
+    pub fn lock(&self) -> Result<DataLock, DataDirError> {
+        let not_writable = |source| DataDirError::NotWritable { path: self.0.clone(), source };
+        fs::create_dir_all(&self.0).map_err(not_writable)?;
+        let path = self.0.join("lock");
+        let file =
+            File::options().create(true).truncate(false).write(true).open(path).map_err(not_writable)?;
+        match file.try_lock() {
+            Ok(()) => Ok(DataLock { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(DataDirError::InUse { path: self.0.clone() }),
+            Err(TryLockError::Error(source)) => Err(not_writable(source)),
+        }
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The secret key.
+    pub fn identity(&self) -> PathBuf {
+        self.0.join("identity")
+    }
+
+    /// The trusted keeper and the newest list seen.
+    pub fn trust(&self) -> PathBuf {
+        self.0.join("trust.json")
+    }
+
+    /// Peers that worked last.
+    pub fn known_peers(&self) -> PathBuf {
+        self.0.join("peers.json")
+    }
+
+    /// The run's signed charter.
+    pub fn charter(&self) -> PathBuf {
+        self.0.join("charter")
+    }
+
+    /// The signed manifest of the installed snapshot.
+    pub fn installed(&self) -> PathBuf {
+        self.0.join("installed")
+    }
+
+    /// Chunks of snapshots.
+    pub fn chunks(&self) -> PathBuf {
+        self.0.join("chunks")
+    }
+
+    /// Groups that wait for the learner's acknowledgement.
+    pub fn outbox(&self) -> PathBuf {
+        self.0.join("outbox")
+    }
+
+    /// The status for programs.
+    pub fn status(&self) -> PathBuf {
+        self.0.join("status.json")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_node_is_kept_out_until_the_first_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::new(dir.path().join("new"));
+        let first = data.lock().unwrap();
+        assert!(matches!(data.lock(), Err(DataDirError::InUse { .. })));
+        drop(first);
+        data.lock().unwrap();
+    }
+}

@@ -1,0 +1,113 @@
+use super::*;
+use crate::board::Board;
+use crate::downloads::Downloads;
+use crate::learner::Learner;
+use crate::manifests::Manifests;
+use crate::testing;
+use echo_protocol::control::Peer;
+use echo_protocol::identity::{NodeKey, PublicKey};
+use echo_protocol::net::snapshots::{Role, Snapshots};
+use echo_protocol::signed::Signed;
+use echo_protocol::version::PolicyVersion;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tokio::sync::watch;
+
+/// The file of a chunk, wherever the store keeps it.
+fn file_of(dir: &Path, name: &str) -> PathBuf {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let (dirs, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    files.into_iter().find(|f| f.ends_with(name)).unwrap_or_else(|| {
+        let within = |dir: &PathBuf| fs::read_dir(dir).unwrap().any(|e| e.unwrap().file_name() == name);
+        dirs.iter().find(|dir| within(dir)).unwrap().join(name)
+    })
+}
+
+#[test]
+fn a_complete_snapshot_becomes_a_policy() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(dir.path()).unwrap();
+    let manifest = testing::snapshot(&store, 7);
+    let installed = load(&store, &manifest, &testing::workload()).unwrap();
+    assert_eq!(installed.policy.version(), 7);
+}
+
+#[test]
+fn a_damaged_chunk_is_named_and_is_no_longer_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(dir.path()).unwrap();
+    let manifest = testing::snapshot(&store, 7);
+    let path = file_of(dir.path(), &manifest.chunks[1].to_string());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[5] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let error = load(&store, &manifest, &testing::workload()).err().unwrap();
+    assert!(matches!(
+        error,
+        InstallError::Chunk { index: ChunkIndex(1), source: StoreError::Damaged { .. } }
+    ));
+    assert!(!store.present(&manifest).contains(ChunkIndex(1)));
+}
+
+#[tokio::test]
+async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(ChunkStore::open(&dir.path().join("chunks")).unwrap());
+    let (host, _events) = testing::host(1, Vec::new()).await;
+    let (snapshots, events) = Snapshots::start(host.clone(), store.clone(), public(1), Role::Relay).unwrap();
+    let workload = testing::workload();
+    let manifests = Arc::new(Manifests::new(workload.clone(), snapshots.clone()));
+    let (policy, mut installed) = watch::channel(None);
+    let kept = dir.path().join("installed");
+    let downloads = Downloads {
+        workload,
+        store: store.clone(),
+        snapshots: snapshots.clone(),
+        manifests: manifests.clone(),
+        learner: Learner::new(host.clone(), echo_protocol::net::peer_id_of([99; 32])),
+        board: Arc::new(Board::default()),
+        kept: kept.clone(),
+        policy,
+    };
+    let running = tokio::spawn(downloads.run(events));
+    let offer = async |manifest: &Manifest| {
+        manifests.offer(Signed::sign(manifest, &testing::learner_key()).unwrap()).await.unwrap().unwrap()
+    };
+
+    offer(&testing::snapshot(&store, 1)).await;
+    installed.changed().await.unwrap();
+    assert_eq!(installed.borrow_and_update().as_ref().unwrap().policy.version(), 1);
+
+    // Version 2 has all of its files, but one is damaged: it is not installed, and the chunk counts as missing.
+    let second = testing::snapshot(&store, 2);
+    let path = file_of(&dir.path().join("chunks"), &second.chunks[3].to_string());
+    fs::write(&path, "rotten").unwrap();
+    offer(&second).await;
+    while path.exists() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!installed.has_changed().unwrap());
+    assert_eq!(store.present(&second).len() as usize, second.chunks.len() - 1);
+
+    // A parent that has it mends it; only now version 2 takes over, and is what the next start begins with.
+    let (source, _source_events) = testing::host(2, Vec::new()).await;
+    let source_store = Arc::new(ChunkStore::open(&dir.path().join("source")).unwrap());
+    let whole = Arc::new(testing::snapshot(&source_store, 2));
+    let (publisher, _published) =
+        Snapshots::start(source.clone(), source_store, public(2), Role::Source).unwrap();
+    publisher.publish(whole).await.unwrap();
+    let addresses = source.listen_addrs().iter().map(ToString::to_string).collect();
+    snapshots.parent(Some(Peer { key: public(2), addresses })).await.unwrap();
+    installed.changed().await.unwrap();
+    assert_eq!(installed.borrow_and_update().as_ref().unwrap().policy.version(), 2);
+    while Manifests::kept(&kept).is_none_or(|m| m.open().unwrap().version != PolicyVersion(2)) {
+        tokio::task::yield_now().await;
+    }
+    running.abort();
+    host.shutdown().await;
+    source.shutdown().await;
+}
+
+fn public(secret: u8) -> PublicKey {
+    NodeKey::from_secret([secret; 32]).public()
+}

@@ -1,0 +1,142 @@
+//! Questions to the learner, with typed answers.
+
+use std::time::Duration;
+
+use echo_protocol::charter::Charter;
+use echo_protocol::codec::CodecError;
+use echo_protocol::control::{MAX_LEASES, Peer, Request, Response};
+use echo_protocol::heartbeat::Heartbeat;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::lease::Lease;
+use echo_protocol::manifest::Manifest;
+use echo_protocol::net::{Host, NetError, PeerId};
+use echo_protocol::signed::Signed;
+use echo_protocol::version::PolicyVersion;
+
+/// The longest wait for an answer. A learner that needs longer is as good as gone.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(4);
+
+/// A question without a usable answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// It did not get through, or nobody answered.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// The question or the answer cannot be encoded or decoded.
+    #[error("the learner and this node don't understand each other ({0}): is one of them outdated?")]
+    Codec(#[from] CodecError),
+    /// The learner does not want to answer.
+    #[error("the learner refused to answer a {asked} request: {reason}")]
+    Refused {
+        /// What was asked for.
+        asked: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The answer belongs to another question.
+    #[error("the learner answered something else to a {asked} request: is one of us outdated?")]
+    OffTopic {
+        /// What was asked for.
+        asked: &'static str,
+    },
+}
+
+/// What is new at the learner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// The newest published version.
+    pub newest: Option<PolicyVersion>,
+    /// Where to receive snapshots from.
+    pub parent: Option<Peer>,
+    /// Whether the run has ended.
+    pub ended: bool,
+}
+
+/// The learner, as far as one can ask it.
+#[derive(Clone)]
+pub struct Learner {
+    host: Host,
+    peer: PeerId,
+}
+
+impl Learner {
+    /// The learner with this peer id.
+    pub fn new(host: Host, peer: PeerId) -> Self {
+        Self { host, peer }
+    }
+
+    /// Its peer id.
+    pub fn peer(&self) -> PeerId {
+        self.peer
+    }
+
+    /// The run's charter, unopened.
+    ///
+    /// # Errors
+    /// [`AskError`], like all questions here.
+    pub async fn charter(&self) -> Result<Signed<Charter>, AskError> {
+        match self.ask(&Request::Charter, "charter").await? {
+            Response::Charter(charter) => Ok(charter),
+            _ => Err(AskError::OffTopic { asked: "charter" }),
+        }
+    }
+
+    /// Says that this node is here, and asks what is new.
+    ///
+    /// # Errors
+    /// [`AskError`]
+    pub async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<News, AskError> {
+        match self.ask(&Request::Heartbeat(heartbeat), "heartbeat").await? {
+            Response::News { newest, parent, ended } => Ok(News { newest, parent, ended }),
+            _ => Err(AskError::OffTopic { asked: "heartbeat" }),
+        }
+    }
+
+    /// The manifest of the newest snapshot, unopened.
+    ///
+    /// # Errors
+    /// [`AskError`]
+    pub async fn newest_manifest(&self) -> Result<Option<Signed<Manifest>>, AskError> {
+        match self.ask(&Request::Manifest(None), "manifest").await? {
+            Response::Manifest(manifest) => Ok(manifest),
+            _ => Err(AskError::OffTopic { asked: "manifest" }),
+        }
+    }
+
+    /// At most [`MAX_LEASES`] leases, unopened, for at most `orders` orders, and after how many milliseconds to ask for more.
+    ///
+    /// # Errors
+    /// [`AskError`]
+    pub async fn leases(&self, orders: u32) -> Result<(Vec<Signed<Lease>>, u32), AskError> {
+        match self.ask(&Request::Lease { orders }, "lease").await? {
+            Response::Leases { mut leases, retry_after_ms } => {
+                leases.truncate(MAX_LEASES);
+                Ok((leases, retry_after_ms))
+            }
+            _ => Err(AskError::OffTopic { asked: "lease" }),
+        }
+    }
+
+    /// A parent to receive snapshots from.
+    ///
+    /// # Errors
+    /// [`AskError`]
+    pub async fn parent(&self, lost: Option<PublicKey>) -> Result<Option<Peer>, AskError> {
+        match self.ask(&Request::Parent { lost }, "parent").await? {
+            Response::Parent(parent) => Ok(parent),
+            _ => Err(AskError::OffTopic { asked: "parent" }),
+        }
+    }
+
+    async fn ask(&self, request: &Request, asked: &'static str) -> Result<Response, AskError> {
+        let answer = self.host.request(self.peer, request.to_bytes()?, ANSWER_WITHIN).await?;
+        match Response::from_bytes(&answer)? {
+            Response::Refused(reason) => {
+                // The text comes from the network and goes into a log line.
+                let reason = reason.chars().filter(|c| !c.is_control()).take(200).collect();
+                Err(AskError::Refused { asked, reason })
+            }
+            response => Ok(response),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The volunteer's daemon: receives the newest policy, generates and scores rollouts, signs them and sends them to the learner.
+//!
+//! ```text
+//! peer list ─ discovery ─┐                       ┌─ snapshots (chunks in, chunks out)
+//!                        session ── manifests ───┤
+//! learner ── leases ─────┤                       └─ install ── policy ─┐
+//!                        └─ leased orders ──────────────────────── rollout (a thread)
+//! learner ── answers ─── uplink ── outbox (durable) ── signed groups ──┘
+//! ```
+//!
+//! - [`config`] and [`preflight`] say what the node runs with, and everything that would keep it from running;
+//! - [`discovery`] finds the learner, [`session`] keeps talking to it, [`install`] makes a policy of a snapshot;
+//! - [`rollout`] turns leased orders into signed groups, [`outbox`] keeps them, [`uplink`] delivers them;
+//! - [`status`] tells the owner; [`node`] puts it all together and takes it down again.
+//!
+//! Nothing here limits bandwidth, disk or schedule yet: there is no setting for what is not enforced.
+
+pub mod backoff;
+pub mod board;
+pub mod cli;
+pub mod config;
+pub mod data_dir;
+pub mod discovery;
+pub mod downloads;
+pub mod gossip;
+pub mod install;
+pub mod json_file;
+pub mod known_peers;
+pub mod learner;
+pub mod manifests;
+pub mod membership;
+pub mod node;
+pub mod orders;
+pub mod outbox;
+pub mod preflight;
+pub mod rollout;
+pub mod session;
+pub mod shutdown;
+pub mod status;
+pub mod supply;
+pub mod trust;
+pub mod uplink;
+pub mod workload;
+
+#[cfg(test)]
+mod testing;

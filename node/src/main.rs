@@ -1,0 +1,105 @@
+//! `echo-node`: see `echo-node --help`.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use echo_node::cli::{Cli, Command};
+use echo_node::config::{Config, Settings};
+use echo_node::node::{self, Summary};
+use echo_node::preflight::{self, Problem};
+use echo_node::shutdown;
+use echo_node::status::{Screen, line};
+use echo_protocol::{clock, keyfile, net};
+use serde_json::json;
+use tracing_subscriber::EnvFilter;
+
+/// Threads for the network and the disk; generating has its own.
+const IO_THREADS: usize = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match act(&cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("echo-node: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
+    // Variables that are no text are nobody's settings.
+    let env = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+    let config = Config::load(&cli.flags, env)?;
+    match &cli.command {
+        Command::Run => run(&config.settings),
+        Command::Config { json: true } => print_json(&json!(config.report())),
+        Command::Config { json: false } => {
+            print!("{}", config.table());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Identity { json } => identity(&config.settings, *json),
+        Command::Preflight { json } => preflight(&config.settings, *json),
+    }
+}
+
+fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
+    let ready = preflight::check(settings, clock::now())?;
+    let screen = Screen::new();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_new(&settings.log)?)
+        .with_writer(screen.log_writer())
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(IO_THREADS)
+        .enable_all()
+        .build()
+        .context("no async runtime")?;
+    let summary = runtime.block_on(async {
+        let stop = shutdown::on_signals().context("cannot listen for signals")?;
+        anyhow::Ok(node::run(ready, settings, screen, stop).await?)
+    })?;
+    println!("{}", farewell(&summary));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn farewell(summary: &Summary) -> String {
+    let why = if summary.run_ended { "the run has ended" } else { "stopped" };
+    format!("{why} after {} rollouts: {}", summary.facts.rollouts, line(&summary.facts))
+}
+
+fn identity(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
+    let key = keyfile::load_or_create(&settings.data().identity())?;
+    let (public, peer) = (key.public(), net::peer_id_of(key.secret()));
+    if json {
+        return print_json(&json!({ "public_key": public.to_string(), "peer_id": peer.to_string() }));
+    }
+    println!("public key  {public}\npeer id     {peer}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
+    let checked = preflight::check(settings, clock::now());
+    if json {
+        let problems = checked.as_ref().err().map_or(&[][..], |problems| &problems.0);
+        let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
+        print_json(&json!({ "ready": checked.is_ok(), "problems": texts }))?;
+    } else {
+        match &checked {
+            Ok(ready) => {
+                println!("ready to join run {} of learner {}", ready.target.name, ready.target.learner)
+            }
+            Err(problems) => println!("{problems}"),
+        }
+    }
+    Ok(if checked.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print_json(value: &serde_json::Value) -> anyhow::Result<ExitCode> {
+    println!("{value}");
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,127 @@
+//! Manifests: which are believed, which are news.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use echo_protocol::manifest::{MAX_MANIFEST_BYTES, Manifest, ManifestError};
+use echo_protocol::net::snapshots::{Snapshots, Stopped};
+use echo_protocol::signed::{ENVELOPE_BYTES, Signed, SignedError};
+use echo_protocol::version::PolicyVersion;
+
+use crate::json_file::{self, StateError};
+use crate::workload::{Workload, WorkloadError};
+
+/// Manifests that are remembered: the installed one, the one being received, and a few behind them.
+pub const MAX_MANIFESTS: usize = 4;
+/// Longest encoded manifest with its signature, in bytes.
+const MAX_SIGNED_BYTES: u64 = (MAX_MANIFEST_BYTES + ENVELOPE_BYTES) as u64;
+
+/// A manifest that no honest peer hands on.
+#[derive(Debug, thiserror::Error)]
+pub enum BadManifest {
+    /// Not signed by the run's key, or not readable.
+    #[error(transparent)]
+    Signed(#[from] SignedError),
+    /// Contradicts itself.
+    #[error(transparent)]
+    Form(#[from] ManifestError),
+    /// Not of this run's model.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+}
+
+/// What a good manifest is to this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Newer than everything seen: it is being fetched.
+    News,
+    /// The newest that is known already.
+    Known,
+    /// Older than what is known.
+    Old,
+}
+
+/// The manifests of one run.
+pub struct Manifests {
+    workload: Arc<Workload>,
+    snapshots: Snapshots,
+    seen: Mutex<BTreeMap<PolicyVersion, Signed<Manifest>>>,
+}
+
+impl Manifests {
+    /// Announces to `snapshots` what turns out to be news.
+    pub fn new(workload: Arc<Workload>, snapshots: Snapshots) -> Self {
+        Self { workload, snapshots, seen: Mutex::default() }
+    }
+
+    /// Checks a manifest, and has its snapshot fetched if it is news.
+    ///
+    /// # Errors
+    /// The inner [`BadManifest`]; the outer [`Stopped`] when nothing is fetched any more.
+    pub async fn offer(&self, signed: Signed<Manifest>) -> Result<Result<Standing, BadManifest>, Stopped> {
+        let manifest = match self.open(&signed) {
+            Ok(manifest) => manifest,
+            Err(error) => return Ok(Err(error)),
+        };
+        let version = manifest.version;
+        let standing = self.remember(version, signed);
+        if standing == Standing::News {
+            tracing::info!(%version, bytes = manifest.total_bytes, "a new snapshot");
+            self.snapshots.announce(Arc::new(manifest)).await?;
+        }
+        Ok(Ok(standing))
+    }
+
+    fn open(&self, signed: &Signed<Manifest>) -> Result<Manifest, BadManifest> {
+        let manifest = signed.open_from(&self.workload.learner)?;
+        manifest.validate()?;
+        self.workload.check(&manifest)?;
+        Ok(manifest)
+    }
+
+    fn remember(&self, version: PolicyVersion, signed: Signed<Manifest>) -> Standing {
+        let mut seen = self.lock();
+        match seen.last_key_value().map(|(newest, _)| *newest) {
+            Some(newest) if version < newest => Standing::Old,
+            Some(newest) if version == newest => Standing::Known,
+            _ => {
+                seen.insert(version, signed);
+                while seen.len() > MAX_MANIFESTS {
+                    seen.pop_first();
+                }
+                Standing::News
+            }
+        }
+    }
+
+    /// The newest version seen.
+    pub fn newest(&self) -> Option<PolicyVersion> {
+        self.lock().last_key_value().map(|(version, _)| *version)
+    }
+
+    /// Keeps the manifest of an installed version at `path`, for the next start. Does nothing for a version no longer remembered.
+    ///
+    /// # Errors
+    /// [`StateError::Io`]
+    pub fn keep(&self, version: PolicyVersion, path: &Path) -> Result<(), StateError> {
+        let signed = self.lock().get(&version).map(Signed::to_bytes);
+        signed.map_or(Ok(()), |bytes| json_file::write_bytes(path, &bytes, true))
+    }
+
+    /// The manifest kept at `path` by an earlier start; `None` if there is none, or nothing readable.
+    pub fn kept(path: &Path) -> Option<Signed<Manifest>> {
+        match json_file::read_bytes(path, MAX_SIGNED_BYTES) {
+            Ok(bytes) => Signed::from_bytes(&bytes?).ok(),
+            Err(error) => {
+                tracing::warn!(%error, "starting without the snapshot of last time");
+                None
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PolicyVersion, Signed<Manifest>>> {
+        // Entries are inserted whole; the map is sound whatever happened to the thread that held it.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

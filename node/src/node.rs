@@ -1,0 +1,140 @@
+//! The node as a whole: everything is put together here, and taken down again in the right order.
+
+mod works;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use echo_policy::engine::set_threads;
+use echo_policy::error::EngineError;
+use echo_protocol::charter::CharterError;
+use echo_protocol::clock;
+use echo_protocol::net::NetError;
+use echo_protocol::net::snapshots::Stopped;
+use echo_protocol::store::StoreError;
+use tokio_util::sync::CancellationToken;
+
+use crate::board::{Board, Facts, State};
+use crate::config::Settings;
+use crate::json_file::{self, StateError};
+use crate::membership;
+use crate::outbox::OutboxError;
+use crate::preflight::Ready;
+use crate::session::Ending;
+use crate::status::Screen;
+use crate::trust;
+use crate::workload::WorkloadError;
+use works::Works;
+
+/// What this program calls itself among peers.
+pub const AGENT: &str = concat!("echo-node/", env!("CARGO_PKG_VERSION"));
+/// How long a node goes on delivering after its run has ended.
+pub const DELIVER_FOR: Duration = Duration::from_secs(30);
+/// Delivering ends when the learner took nothing for this long: a learner whose run has ended may take no more.
+pub const IDLE_FOR: Duration = Duration::from_secs(2);
+
+/// Why a node can't go on.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The network.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// A file of state.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The run's charter.
+    #[error(transparent)]
+    Charter(#[from] CharterError),
+    /// The run asks for something that this node cannot do.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The chunk store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The outbox.
+    #[error(transparent)]
+    Outbox(#[from] OutboxError),
+    /// The number of threads.
+    #[error(transparent)]
+    Threads(#[from] EngineError),
+    /// The snapshot service.
+    #[error(transparent)]
+    Snapshots(#[from] Stopped),
+    /// No thread for the worker.
+    #[error("no thread for generating: {0}")]
+    Thread(#[from] std::io::Error),
+    /// A part of the node died of a defect of ours.
+    #[error("{part} has ended unexpectedly; this is a defect of echo-node, the log says more")]
+    Died {
+        /// Which part.
+        part: &'static str,
+    },
+}
+
+/// How a node ended, and what it did.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Whether the run has ended; otherwise the node was stopped.
+    pub run_ended: bool,
+    /// The node's last facts.
+    pub facts: Facts,
+}
+
+/// Runs a node until its run ends or `stop` is cancelled.
+///
+/// # Errors
+/// [`NodeError`]; whatever was finished is in the outbox.
+pub async fn run(
+    ready: Ready,
+    settings: &Settings,
+    screen: Screen,
+    stop: CancellationToken,
+) -> Result<Summary, NodeError> {
+    set_threads(settings.threads)?;
+    trust::remember(&ready.data, &ready.trust)?;
+    let board = Arc::new(Board::default());
+    let run_ended = work(&ready, settings, &screen, &board, &stop).await?;
+    if run_ended {
+        board.set(|facts| facts.state = State::Ended);
+    }
+    screen.download(None);
+    let facts = board.facts(clock::now());
+    json_file::write(&ready.data.status(), &facts, false)?;
+    Ok(Summary { run_ended, facts })
+}
+
+/// Works for one run after the other; true when the last one has ended, false when stopped.
+async fn work(
+    ready: &Ready,
+    settings: &Settings,
+    screen: &Screen,
+    board: &Arc<Board>,
+    stop: &CancellationToken,
+) -> Result<bool, NodeError> {
+    screen.line(&format!("joining run {}, learner {}", ready.target.name, ready.learner));
+    let mut charter = match membership::kept_charter(&ready.data, &ready.target.learner) {
+        Some(charter) => charter,
+        None => match stop.run_until_cancelled(membership::fetch_charter(ready, AGENT)).await {
+            Some(charter) => charter?,
+            None => return Ok(false),
+        },
+    };
+    loop {
+        let run = membership::keep_charter(&ready.data, &charter)?;
+        screen.line(&format!(
+            "run {} ({}), node {}",
+            ready.target.name,
+            run.short(),
+            ready.identity.public().short()
+        ));
+        let works = Works::start(ready, settings, screen, board, &charter).await?;
+        match works.run(stop).await? {
+            Some(Ending::RunEnded) => return Ok(true),
+            Some(Ending::Rechartered(new)) => charter = *new,
+            None => return Ok(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! A whole node against a learner that does nothing but keep the protocol.
+
+use super::*;
+use crate::config::{Config, Flags};
+use crate::preflight;
+use crate::testing;
+use echo_protocol::codec;
+use echo_protocol::control::{Peer, Request, Response};
+use echo_protocol::heartbeat::Heartbeat;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::lease::{Lease, LeaseId};
+use echo_protocol::manifest::Manifest;
+use echo_protocol::net::peer::key_of_peer;
+use echo_protocol::net::snapshots::{Role, Snapshots};
+use echo_protocol::net::{
+    ConnectionLimits, DhtMode, Host, HostConfig, HostEvent, Multiaddr, PeerId, Stream, names, read_frame,
+    write_frame,
+};
+use echo_protocol::order::OrderCounter;
+use echo_protocol::peer_list::{self, ListedRun, PeerList};
+use echo_protocol::signed::Signed;
+use echo_protocol::store::ChunkStore;
+use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
+use echo_protocol::trajectory::TrajectoryGroup;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// What survives the learner.
+#[derive(Default)]
+struct Books {
+    newest: Option<Signed<Manifest>>,
+    leased: u64,
+    /// Accepted orders, with the newest version in each.
+    accepted: BTreeMap<u64, u64>,
+    heartbeat: Heartbeat,
+    ended: bool,
+}
+
+struct FakeLearner {
+    host: Host,
+    store: Arc<ChunkStore>,
+    snapshots: Snapshots,
+    books: Arc<Mutex<Books>>,
+    tasks: tokio::task::JoinSet<()>,
+}
+
+impl FakeLearner {
+    async fn start(dir: &Path, listen: Vec<Multiaddr>, books: Arc<Mutex<Books>>) -> Self {
+        let key = testing::learner_key();
+        let config = HostConfig {
+            secret: key.secret(),
+            listen,
+            mode: DhtMode::Server,
+            agent: "fake learner".into(),
+            topics: vec![names::manifest_topic(&testing::run_id().to_string())],
+            limits: ConnectionLimits::hub(),
+            external: Vec::new(),
+        };
+        let (host, mut events) = super::works::start_host(config).await.unwrap();
+        let store = Arc::new(ChunkStore::open(&dir.join("learner")).unwrap());
+        let (snapshots, mut snapshot_events) =
+            Snapshots::start(host.clone(), store.clone(), key.public(), Role::Source).unwrap();
+        let mut streams = host.accept(names::TRAJECTORIES).unwrap();
+        let me = Peer {
+            key: key.public(),
+            addresses: host.listen_addrs().iter().map(ToString::to_string).collect(),
+        };
+        let mut tasks = tokio::task::JoinSet::new();
+        let asked = books.clone();
+        tasks.spawn(async move {
+            while let Some(event) = events.recv().await {
+                if let HostEvent::Request { peer, body, reply } = event {
+                    let response = answer(&asked, &me, peer, Request::from_bytes(&body).unwrap());
+                    let _gone = reply.send(response.to_bytes().unwrap());
+                }
+            }
+        });
+        tasks.spawn(async move { while snapshot_events.recv().await.is_some() {} });
+        let taken = books.clone();
+        tasks.spawn(async move {
+            while let Some((_, stream)) = streams.next().await {
+                take(&taken, stream).await;
+            }
+        });
+        Self { host, store, snapshots, books, tasks }
+    }
+
+    async fn publish(&self, version: u64) {
+        let manifest = testing::snapshot(&self.store, version);
+        self.books.lock().unwrap().newest = Some(Signed::sign(&manifest, &testing::learner_key()).unwrap());
+        self.snapshots.publish(Arc::new(manifest)).await.unwrap();
+    }
+
+    async fn die(mut self) -> Vec<Multiaddr> {
+        let listened = self.host.listen_addrs();
+        self.tasks.shutdown().await;
+        self.host.shutdown().await;
+        listened
+    }
+}
+
+fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: Request) -> Response {
+    let mut books = books.lock().unwrap();
+    match request {
+        Request::Charter => Response::Charter(testing::charter()),
+        Request::Heartbeat(heartbeat) => {
+            books.heartbeat = heartbeat;
+            let newest = books.newest.as_ref().map(|m| m.open().unwrap().version);
+            Response::News { newest, parent: Some(me.clone()), ended: books.ended }
+        }
+        Request::Manifest(_) => Response::Manifest(books.newest.clone()),
+        Request::Lease { orders } => {
+            let (id, first) = (LeaseId(books.leased), OrderCounter(books.leased));
+            books.leased += u64::from(orders);
+            let node = key_of_peer(&peer).unwrap();
+            let deadline = clock::now().plus(60_000);
+            let lease = Lease { run: testing::run_id(), id, node, first, count: orders, deadline };
+            let leases = vec![Signed::sign(&lease, &testing::learner_key()).unwrap()];
+            Response::Leases { leases, retry_after_ms: 100 }
+        }
+        Request::Parent { .. } => Response::Parent(Some(me.clone())),
+    }
+}
+
+async fn take(books: &Mutex<Books>, mut stream: Stream) {
+    while let Ok(Some(frame)) = read_frame(&mut stream, crate::outbox::MAX_ENTRY_BYTES).await {
+        let group: TrajectoryGroup = Signed::from_bytes(&frame).unwrap().open().unwrap();
+        let newest = group.newest_version().unwrap().0;
+        let outcome = match books.lock().unwrap().accepted.insert(group.counter.0, newest) {
+            None => Outcome::Accepted,
+            Some(_) => Outcome::Refused { reason: RefuseReason::Duplicate, detail: String::new() },
+        };
+        let bytes =
+            codec::encode(&Answer { counter: Some(group.counter), outcome }, MAX_ANSWER_BYTES).unwrap();
+        if write_frame(&mut stream, &bytes, MAX_ANSWER_BYTES).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn until(books: &Mutex<Books>, what: impl Fn(&Books) -> bool) {
+    while !what(&books.lock().unwrap()) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn settings(dir: &Path, learner: &Host) -> Settings {
+    let list = PeerList {
+        network: "echo".into(),
+        version: 1,
+        expires: clock::now().0 / 1000 + 1000,
+        peers: learner.listen_addrs().iter().map(|a| format!("{a}/p2p/{}", learner.peer_id())).collect(),
+        runs: vec![ListedRun { name: "sums".into(), learner: testing::learner_key().public().to_string() }],
+    };
+    std::fs::write(dir.join("list"), peer_list::sign(&list, &testing::learner_key()).unwrap()).unwrap();
+    let flags = Flags {
+        data_dir: Some(dir.join("node")),
+        peers: Some(dir.join("list")),
+        listen: Some(vec!["/ip4/127.0.0.1/udp/0/quic-v1".into(), "/ip4/127.0.0.1/tcp/0".into()]),
+        // As many as the test process uses anyway.
+        threads: Some(std::thread::available_parallelism().unwrap().into()),
+        ..Flags::default()
+    };
+    Config::load(&flags, Vec::new()).unwrap().settings
+}
+
+fn loopback() -> Vec<Multiaddr> {
+    vec!["/ip4/127.0.0.1/tcp/0".parse().unwrap(), "/ip4/127.0.0.1/udp/0/quic-v1".parse().unwrap()]
+}
+
+fn start(settings: &Settings) -> (CancellationToken, tokio::task::JoinHandle<Summary>) {
+    let (settings, stop) = (settings.clone(), CancellationToken::new());
+    let ready = preflight::check(&settings, clock::now()).unwrap();
+    let token = stop.clone();
+    let running = tokio::spawn(async move { run(ready, &settings, Screen::new(), token).await.unwrap() });
+    (stop, running)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_joins_works_survives_the_learners_death_and_ends_with_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let books = Arc::new(Mutex::new(Books::default()));
+    let learner = FakeLearner::start(dir.path(), loopback(), books.clone()).await;
+    learner.publish(1).await;
+    let settings = settings(dir.path(), &learner.host);
+    let (_stop, running) = start(&settings);
+    until(&books, |books| books.accepted.len() >= 20).await;
+    assert!(books.lock().unwrap().accepted.values().all(|version| *version == 1));
+
+    // A newer policy takes over.
+    learner.publish(2).await;
+    until(&books, |books| books.accepted.values().any(|version| *version == 2)).await;
+    until(&books, |books| books.heartbeat.installed.is_some_and(|v| v.0 == 2)).await;
+
+    // The learner dies; the node finishes what it has, keeps it, and delivers when the learner is back.
+    let listened = learner.die().await;
+    let before = books.lock().unwrap().accepted.len();
+    let learner = FakeLearner::start(dir.path(), listened, books.clone()).await;
+    until(&books, |books| books.accepted.len() >= before + 20).await;
+
+    books.lock().unwrap().ended = true;
+    let summary = running.await.unwrap();
+    assert!(summary.run_ended);
+    assert_eq!(summary.facts.outbox, 0);
+    let accepted = books.lock().unwrap().accepted.len() as u64;
+    let duplicates = summary.facts.refused.get("duplicate").copied().unwrap_or(0);
+    assert_eq!(
+        summary.facts.accepted + duplicates,
+        accepted,
+        "every group was answered exactly once: {summary:?}"
+    );
+    let status: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(settings.data().status()).unwrap()).unwrap();
+    assert_eq!((&status["state"], &status["version"]), (&"ended".into(), &2.into()));
+    learner.die().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_node_begins_with_what_is_on_its_disk_and_delivers_what_it_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let books = Arc::new(Mutex::new(Books::default()));
+    let learner = FakeLearner::start(dir.path(), loopback(), books.clone()).await;
+    learner.publish(5).await;
+    let settings = settings(dir.path(), &learner.host);
+    let (stop, running) = start(&settings);
+    until(&books, |books| !books.accepted.is_empty()).await;
+    stop.cancel();
+    assert!(!running.await.unwrap().run_ended);
+
+    // Something is left in the outbox, and the learner is away: the policy is installed all the same.
+    let listened = learner.die().await;
+    let counter = OrderCounter(1_000_000);
+    let identity = echo_protocol::keyfile::load_or_create(&settings.data().identity()).unwrap();
+    let group = group_of(identity.public(), counter);
+    let outbox = crate::outbox::Outbox::open(&settings.data().outbox(), &testing::run_id()).unwrap();
+    outbox.push(&[(counter, Signed::sign(&group, &identity).unwrap().to_bytes())]).unwrap();
+    drop(outbox);
+    std::fs::remove_file(settings.data().status()).unwrap();
+    let (stop, running) = start(&settings);
+    let installed = || {
+        let status = std::fs::read(settings.data().status()).ok()?;
+        serde_json::from_slice::<serde_json::Value>(&status).ok()?["version"].as_u64()
+    };
+    while installed() != Some(5) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+
+    let learner = FakeLearner::start(dir.path(), listened, books.clone()).await;
+    until(&books, |books| books.accepted.contains_key(&counter.0)).await;
+    stop.cancel();
+    running.await.unwrap();
+    learner.die().await;
+}
+
+fn group_of(node: PublicKey, counter: OrderCounter) -> TrajectoryGroup {
+    use echo_protocol::trajectory::{Trajectory, VersionSpan};
+    let versions = vec![VersionSpan { version: echo_protocol::version::PolicyVersion(5), tokens: 1 }];
+    let trajectory = Trajectory {
+        response: vec![3],
+        logprobs: vec![-1.0],
+        versions,
+        reward: 0.0,
+        stopped: false,
+        omega: BTreeMap::new(),
+    };
+    TrajectoryGroup {
+        run: testing::run_id(),
+        lease: LeaseId(0),
+        counter,
+        node,
+        trajectories: vec![trajectory],
+    }
+}

@@ -1,0 +1,283 @@
+//! All parts of a node at work for one run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use echo_protocol::charter::Charter;
+use echo_protocol::identity::NodeKey;
+use echo_protocol::net::snapshots::{Role, Snapshots};
+use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, NetError, names};
+use echo_protocol::signed::Signed;
+use echo_protocol::store::ChunkStore;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{AGENT, DELIVER_FOR, IDLE_FOR, NodeError};
+use crate::board::{Board, State};
+use crate::config::Settings;
+use crate::discovery::Discovery;
+use crate::downloads::Downloads;
+use crate::gossip;
+use crate::learner::Learner;
+use crate::manifests::Manifests;
+use crate::orders::order_queue;
+use crate::outbox::Outbox;
+use crate::preflight::Ready;
+use crate::rollout::{MAX_BATCH_ORDERS, Worker};
+use crate::session::{Ending, Session};
+use crate::status::{Reporter, Screen};
+use crate::supply::{self, Leasing};
+use crate::uplink::Uplink;
+use crate::workload::Workload;
+
+/// A stopped host's addresses are free again within this time.
+const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+/// The pause between two attempts to listen on them.
+const RELEASE_POLL: Duration = Duration::from_millis(100);
+
+/// The parts, running.
+pub(super) struct Works {
+    host: Host,
+    outbox: Outbox,
+    board: Arc<Board>,
+    /// Ends with the run.
+    session: JoinHandle<Result<Ending, NodeError>>,
+    /// Ends when it is told to, or when finished work cannot be kept.
+    worker: JoinHandle<Result<(), NodeError>>,
+    stop_worker: CancellationToken,
+    /// Go on until they are aborted.
+    services: JoinSet<Result<(), NodeError>>,
+}
+
+impl Works {
+    /// Starts everything. What an earlier start has installed is installed again from the disk.
+    pub(super) async fn start(
+        ready: &Ready,
+        settings: &Settings,
+        screen: &Screen,
+        board: &Arc<Board>,
+        charter: &Signed<Charter>,
+    ) -> Result<Self, NodeError> {
+        let (run, charter) = Charter::open(charter)?;
+        let workload = Arc::new(Workload::new(run, &charter)?);
+        let outbox = tokio::task::block_in_place(|| Outbox::open(&ready.data.outbox(), &run))?;
+        board.set(|facts| {
+            facts.outbox = outbox.len();
+            // What an earlier run left here says nothing about this one.
+            (facts.version, facts.download, facts.parent) = (None, None, None);
+        });
+        let store = Arc::new(ChunkStore::open(&ready.data.chunks())?);
+        let key = Arc::new(NodeKey::from_secret(ready.identity.secret()));
+        let (host, events) = start_host(HostConfig {
+            secret: key.secret(),
+            listen: ready.listen.clone(),
+            mode: DhtMode::Server,
+            agent: AGENT.to_owned(),
+            topics: vec![names::manifest_topic(&run.to_string())],
+            limits: ConnectionLimits::volunteer(),
+            external: Vec::new(),
+        })
+        .await?;
+        let role = if settings.relay { Role::Relay } else { Role::Leaf };
+        let (snapshots, snapshot_events) = Snapshots::start(host.clone(), store.clone(), key.public(), role)?;
+        let manifests = Arc::new(Manifests::new(workload.clone(), snapshots.clone()));
+        let learner = Learner::new(host.clone(), ready.learner);
+        let learner_gone = Arc::new(Notify::new());
+        let (policy, installed) = watch::channel(None);
+        let (linked, is_linked) = watch::channel(false);
+        let (newest, told) = watch::channel(None);
+        // Of the orders that the node may hold, half are being worked on and half wait.
+        let waiting = settings.max_orders.div_ceil(2) as usize;
+        let batch = (settings.max_orders as usize).saturating_sub(waiting).clamp(1, MAX_BATCH_ORDERS);
+        let (stock, orders) = order_queue(waiting);
+        let stop_worker = CancellationToken::new();
+
+        let worker = Worker {
+            workload: workload.clone(),
+            key: key.clone(),
+            orders,
+            batch,
+            policy: installed.clone(),
+            outbox: outbox.clone(),
+            board: board.clone(),
+            stop: stop_worker.clone(),
+        };
+        let thread = worker.spawn()?;
+        let worker = tokio::task::spawn_blocking(move || match thread.join() {
+            Ok(ended) => ended.map_err(NodeError::from),
+            Err(_) => Err(NodeError::Died { part: "generating" }),
+        });
+
+        let mut services = JoinSet::new();
+        services.spawn({
+            let (manifests, gone) = (manifests.clone(), learner_gone.clone());
+            let listening = gossip::listen(events, ready.learner, manifests, gone);
+            async move { Ok(listening.await?) }
+        });
+        services.spawn({
+            let downloads = Downloads {
+                workload: workload.clone(),
+                store,
+                snapshots: snapshots.clone(),
+                manifests: manifests.clone(),
+                learner: learner.clone(),
+                board: board.clone(),
+                kept: ready.data.installed(),
+                policy,
+            };
+            async move { Ok(downloads.run(snapshot_events).await?) }
+        });
+        services.spawn({
+            let fetching = supply::fetch_manifests(learner.clone(), manifests.clone(), told);
+            async move { Ok(fetching.await?) }
+        });
+        let leasing = Leasing {
+            learner: learner.clone(),
+            workload,
+            me: key.public(),
+            stock,
+            outbox: outbox.clone(),
+            linked: is_linked,
+            policy: installed.clone(),
+        };
+        services.spawn(async move {
+            leasing.run().await;
+            Ok(())
+        });
+        let uplink = Uplink {
+            host: host.clone(),
+            learner: ready.learner,
+            outbox: outbox.clone(),
+            board: board.clone(),
+        };
+        services.spawn(async move { match uplink.run().await? {} });
+        let reporter = Reporter {
+            board: board.clone(),
+            host: host.clone(),
+            path: ready.data.status(),
+            every: settings.status_every(),
+            screen: screen.clone(),
+        };
+        services.spawn(async move {
+            reporter.run().await;
+            Ok(())
+        });
+
+        if let Some(kept) = Manifests::kept(&ready.data.installed())
+            && let Err(error) = manifests.offer(kept).await?
+        {
+            tracing::info!(%error, "the snapshot of last time is of no use now");
+        }
+        let session = Session {
+            host: host.clone(),
+            discovery: Discovery::new(
+                host.clone(),
+                ready.learner,
+                &ready.bootstraps,
+                ready.data.known_peers(),
+            ),
+            learner,
+            run,
+            snapshots,
+            board: board.clone(),
+            policy: installed,
+            relay: settings.relay,
+            linked,
+            newest,
+            learner_gone,
+        };
+        let session = tokio::spawn(async move { Ok(session.run().await?) });
+        Ok(Self { host, outbox, board: board.clone(), session, worker, stop_worker, services })
+    }
+
+    /// Works until the session ends by itself, or until `stop` (`None`). Then everything is taken down.
+    pub(super) async fn run(mut self, stop: &CancellationToken) -> Result<Option<Ending>, NodeError> {
+        let ended = loop {
+            tokio::select! {
+                () = stop.cancelled() => break Ok(None),
+                ended = &mut self.session => break session_end(ended),
+                ended = &mut self.worker => break Err(failure(ended, "generating")),
+                Some(ended) = self.services.join_next() => match ended {
+                    // It had nothing left to listen to, because the session is just ending.
+                    Ok(Ok(())) => {}
+                    failed => break Err(failure(failed, "a service")),
+                },
+            }
+        };
+        self.stop_worker.cancel();
+        // The worker first: what it has just finished is to be delivered, too.
+        joined(&mut self.worker).await;
+        if let Ok(Some(Ending::RunEnded)) = ended {
+            self.deliver(stop).await;
+        }
+        self.session.abort();
+        joined(&mut self.session).await;
+        self.services.shutdown().await;
+        self.host.shutdown().await;
+        self.board.set(|facts| {
+            facts.learner = false;
+            facts.outbox = self.outbox.len();
+        });
+        ended
+    }
+
+    /// Gives the uplink time to empty the outbox, for as long as the learner takes something.
+    async fn deliver(&mut self, stop: &CancellationToken) {
+        self.board.set(|facts| facts.state = State::Delivering);
+        let mut changes = self.outbox.changes();
+        let deadline = Instant::now() + DELIVER_FOR;
+        let delivered = async {
+            while !self.outbox.is_empty() && Instant::now() < deadline {
+                if !matches!(tokio::time::timeout(IDLE_FOR, changes.changed()).await, Ok(Ok(()))) {
+                    break;
+                }
+            }
+        };
+        stop.run_until_cancelled(delivered).await;
+        if !self.outbox.is_empty() {
+            tracing::warn!(
+                groups = self.outbox.len(),
+                "the learner did not take everything; the rest stays in the outbox"
+            );
+        }
+    }
+}
+
+/// Waits for a task that was told to end. How it ended does not matter any more.
+async fn joined<T>(task: &mut JoinHandle<T>) {
+    // A task that has already been waited for is finished, and must not be asked again.
+    if !task.is_finished() {
+        drop(task.await);
+    }
+}
+
+/// Starts a host where an earlier one of this process may just have stopped: QUIC lets go of its socket a moment later.
+pub(super) async fn start_host(config: HostConfig) -> Result<(Host, HostEvents), NetError> {
+    let deadline = Instant::now() + RELEASED_WITHIN;
+    loop {
+        match Host::start(config.clone()).await {
+            Err(NetError::AddressInUse { .. }) if Instant::now() < deadline => {
+                tokio::time::sleep(RELEASE_POLL).await;
+            }
+            started => return started,
+        }
+    }
+}
+
+/// How a session ended.
+fn session_end(ended: Result<Result<Ending, NodeError>, JoinError>) -> Result<Option<Ending>, NodeError> {
+    match ended {
+        Ok(ended) => ended.map(Some),
+        Err(_) => Err(NodeError::Died { part: "the session" }),
+    }
+}
+
+/// Why a part ended that should not have.
+fn failure(ended: Result<Result<(), NodeError>, JoinError>, part: &'static str) -> NodeError {
+    match ended {
+        Ok(Err(error)) => error,
+        Ok(Ok(())) | Err(_) => NodeError::Died { part },
+    }
+}

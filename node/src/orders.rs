@@ -1,0 +1,183 @@
+//! Leased orders between the learner that hands them out and the worker that takes them.
+
+use std::sync::Arc;
+
+use echo_protocol::charter::RunId;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::lease::{Lease, LeaseId};
+use echo_protocol::order::OrderCounter;
+use echo_protocol::signed::{Signed, SignedError};
+use echo_protocol::time::UnixMillis;
+use tokio::sync::{Notify, mpsc};
+
+/// An order that this node may work on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeasedOrder {
+    /// Under which lease.
+    pub lease: LeaseId,
+    /// The order.
+    pub counter: OrderCounter,
+    /// When it may be leased to somebody else.
+    pub deadline: UnixMillis,
+}
+
+/// A lease that does not permit this node anything.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// Not signed by the learner, or not readable.
+    #[error(transparent)]
+    Signed(#[from] SignedError),
+    /// For another run or another node.
+    #[error("lease {} is for {whose}", lease.0)]
+    NotOurs {
+        /// The lease.
+        lease: LeaseId,
+        /// Whom it is for.
+        whose: String,
+    },
+}
+
+/// Opens a lease and lists its orders.
+///
+/// # Errors
+/// [`LeaseError`]
+pub fn open_lease(
+    signed: &Signed<Lease>,
+    learner: &PublicKey,
+    run: &RunId,
+    me: &PublicKey,
+) -> Result<impl Iterator<Item = LeasedOrder> + use<>, LeaseError> {
+    let lease = signed.open_from(learner)?;
+    if lease.run != *run {
+        return Err(LeaseError::NotOurs { lease: lease.id, whose: format!("run {}", lease.run.short()) });
+    }
+    if lease.node != *me {
+        return Err(LeaseError::NotOurs { lease: lease.id, whose: format!("node {}", lease.node.short()) });
+    }
+    Ok(lease.orders().map(move |counter| LeasedOrder { lease: lease.id, counter, deadline: lease.deadline }))
+}
+
+/// The filling side of the queue.
+#[derive(Debug)]
+pub struct OrderStock {
+    queue: mpsc::Sender<LeasedOrder>,
+    taken: Arc<Notify>,
+}
+
+/// The working side of the queue.
+#[derive(Debug)]
+pub struct OrderSource {
+    queue: mpsc::Receiver<LeasedOrder>,
+    taken: Arc<Notify>,
+}
+
+/// A queue of at most `capacity` orders.
+pub fn order_queue(capacity: usize) -> (OrderStock, OrderSource) {
+    let (sender, receiver) = mpsc::channel(capacity.max(1));
+    let taken = Arc::new(Notify::new());
+    (OrderStock { queue: sender, taken: taken.clone() }, OrderSource { queue: receiver, taken })
+}
+
+impl OrderStock {
+    /// How many orders to ask for: what is free, once less than half is left, else 0. Asking for every single one would keep the
+    /// learner busy with answers.
+    pub fn wanted(&self) -> u32 {
+        let (free, most) = (self.queue.capacity(), self.queue.max_capacity());
+        let left = most - free;
+        if left * 2 < most || left == 0 { free as u32 } else { 0 }
+    }
+
+    /// Adds an order; false when there is no place, upon which the order is left to expire.
+    pub fn add(&self, order: LeasedOrder) -> bool {
+        self.queue.try_send(order).is_ok()
+    }
+
+    /// Waits until the worker has taken something.
+    pub async fn taken(&self) {
+        self.taken.notified().await;
+    }
+}
+
+impl OrderSource {
+    /// Waits for an order, then takes what else is there, at most `most` in all. `None` when nothing will come any more.
+    pub async fn batch(&mut self, most: usize) -> Option<Vec<LeasedOrder>> {
+        let mut orders = vec![self.queue.recv().await?];
+        while orders.len() < most
+            && let Ok(order) = self.queue.try_recv()
+        {
+            orders.push(order);
+        }
+        self.taken.notify_one();
+        Some(orders)
+    }
+
+    /// Whether no order waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use echo_protocol::identity::NodeKey;
+
+    fn order(counter: u64) -> LeasedOrder {
+        LeasedOrder { lease: LeaseId(1), counter: OrderCounter(counter), deadline: UnixMillis(9) }
+    }
+
+    #[tokio::test]
+    async fn the_stock_is_refilled_once_less_than_half_is_left() {
+        let (stock, mut source) = order_queue(8);
+        assert_eq!(stock.wanted(), 8);
+        assert!((0..8).all(|n| stock.add(order(n))) && !stock.add(order(8)));
+        assert_eq!(stock.wanted(), 0);
+        assert_eq!(source.batch(4).await.unwrap().len(), 4);
+        stock.taken().await;
+        assert_eq!(stock.wanted(), 0);
+        assert_eq!(source.batch(1).await.unwrap(), [order(4)]);
+        assert_eq!(stock.wanted(), 5);
+        drop(stock);
+        assert_eq!(source.batch(9).await.unwrap().len(), 3);
+        assert!(source.batch(9).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_stock_of_one_is_refilled_too() {
+        let (stock, mut source) = order_queue(1);
+        assert_eq!(stock.wanted(), 1);
+        stock.add(order(0));
+        assert_eq!(stock.wanted(), 0);
+        source.batch(8).await.unwrap();
+        assert_eq!(stock.wanted(), 1);
+    }
+
+    #[test]
+    fn only_the_learners_leases_for_this_node_and_run_are_worked_on() {
+        let (learner, me) = (NodeKey::from_secret([1; 32]), NodeKey::from_secret([2; 32]));
+        let run = |byte: u8| -> RunId {
+            echo_protocol::codec::decode(&[[0x58, 32].as_slice(), &[byte; 32]].concat(), 64).unwrap()
+        };
+        let lease = Lease {
+            run: run(1),
+            id: LeaseId(3),
+            node: me.public(),
+            first: OrderCounter(10),
+            count: 2,
+            deadline: UnixMillis(50),
+        };
+        let open = |lease: &Lease, signer: &NodeKey| {
+            let signed = Signed::sign(lease, signer).unwrap();
+            open_lease(&signed, &learner.public(), &run(1), &me.public())
+                .map(|orders| orders.collect::<Vec<_>>())
+        };
+        let orders = open(&lease, &learner).unwrap();
+        assert_eq!(orders.iter().map(|o| o.counter.0).collect::<Vec<_>>(), [10, 11]);
+        assert!(matches!(open(&lease, &me), Err(LeaseError::Signed(_))));
+        let other_run = Lease { run: run(2), ..lease.clone() };
+        let other_node = Lease { node: learner.public(), ..lease };
+        for foreign in [other_run, other_node] {
+            assert!(matches!(open(&foreign, &learner), Err(LeaseError::NotOurs { .. })));
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The outbox: finished groups, on disk until the learner says what became of them.
+//!
+//! An entry leaves only when it is settled: accepted, or refused for good. When the outbox is full nothing is dropped; the node
+//! stops generating instead ([`Outbox::has_room`]), since what is already done is worth more than what might be done.
+//!
+//! A crash at any moment loses nothing that [`Outbox::push`] returned from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use echo_protocol::charter::RunId;
+use echo_protocol::order::OrderCounter;
+use echo_protocol::signed::ENVELOPE_BYTES;
+use echo_protocol::trajectory::MAX_GROUP_BYTES;
+use tokio::sync::watch;
+
+/// Most groups that wait.
+pub const MAX_OUTBOX_GROUPS: u64 = 4096;
+/// Most bytes of all waiting groups together.
+pub const MAX_OUTBOX_BYTES: u64 = 256 << 20;
+/// Longest entry: a signed group.
+pub const MAX_ENTRY_BYTES: usize = MAX_GROUP_BYTES + ENVELOPE_BYTES;
+/// Bytes of memory for the database's cache.
+const CACHE_BYTES: u64 = 8 << 20;
+
+/// Attempts to open a database that is still locked.
+const UNLOCK_ATTEMPTS: u32 = 50;
+/// The pause between two of them.
+const UNLOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Why the outbox can't do what it has to.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboxError {
+    /// It can hold no more.
+    #[error(
+        "the outbox is full ({groups} groups, {bytes} bytes): generating pauses until the learner takes some"
+    )]
+    Full {
+        /// Groups that wait.
+        groups: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// A group longer than the learner takes.
+    #[error("group {counter} has {len} bytes; the learner takes {MAX_ENTRY_BYTES}")]
+    TooLarge {
+        /// The order.
+        counter: OrderCounter,
+        /// The length of its group.
+        len: usize,
+    },
+    /// The database failed.
+    #[error(
+        "outbox {path}: {source} (is the disk full? a damaged outbox can be moved away, its groups are then lost)"
+    )]
+    Database {
+        /// Its directory.
+        path: PathBuf,
+        /// What the database said.
+        source: sled::Error,
+    },
+}
+
+/// The groups of one run that wait for the learner. Clones share the same outbox.
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    tree: sled::Tree,
+    path: PathBuf,
+    held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    groups: AtomicU64,
+    bytes: AtomicU64,
+    /// Says that something was pushed or settled.
+    changed: watch::Sender<()>,
+}
+
+impl Outbox {
+    /// Opens the outbox in `dir` for `run`; groups of other runs stay there untouched. Blocks while the disk is read.
+    ///
+    /// # Errors
+    /// [`OutboxError::Database`]
+    pub fn open(dir: &Path, run: &RunId) -> Result<Self, OutboxError> {
+        let fail = |source| OutboxError::Database { path: dir.to_owned(), source };
+        // Every change is flushed where it happens; a flush by the clock would only cost.
+        let config = sled::Config::new().path(dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
+        let tree = open_unlocked(&config).and_then(|db| db.open_tree(run.as_bytes())).map_err(fail)?;
+        let (mut groups, mut bytes) = (0, 0);
+        for entry in &tree {
+            let (_, value) = entry.map_err(fail)?;
+            groups += 1;
+            bytes += value.len() as u64;
+        }
+        let (changed, _) = watch::channel(());
+        let held = Held { groups: AtomicU64::new(groups), bytes: AtomicU64::new(bytes), changed };
+        Ok(Self { tree, path: dir.to_owned(), held: Arc::new(held) })
+    }
+
+    /// Whether `groups` more groups fit, even the longest ones.
+    pub fn has_room(&self, groups: usize) -> bool {
+        let groups = groups as u64;
+        self.len() + groups <= MAX_OUTBOX_GROUPS
+            && self.bytes() + groups * MAX_ENTRY_BYTES as u64 <= MAX_OUTBOX_BYTES
+    }
+
+    /// Keeps finished groups: when this returns they are on disk. A group whose order already waits here is not replaced: one of
+    /// them may be on its way.
+    ///
+    /// # Errors
+    /// [`OutboxError::Full`] and [`OutboxError::TooLarge`], upon which none of the groups is kept; [`OutboxError::Database`].
+    pub fn push(&self, groups: &[(OrderCounter, Vec<u8>)]) -> Result<(), OutboxError> {
+        if let Some((counter, bytes)) = groups.iter().find(|(_, bytes)| bytes.len() > MAX_ENTRY_BYTES) {
+            return Err(OutboxError::TooLarge { counter: *counter, len: bytes.len() });
+        }
+        let bytes: u64 = groups.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        if self.len() + groups.len() as u64 > MAX_OUTBOX_GROUPS || self.bytes() + bytes > MAX_OUTBOX_BYTES {
+            return Err(OutboxError::Full { groups: self.len(), bytes: self.bytes() });
+        }
+        for (counter, bytes) in groups {
+            let expected_absent = None::<&[u8]>;
+            let inserted = self.tree.compare_and_swap(key(*counter), expected_absent, Some(bytes.as_slice()));
+            if inserted.map_err(|e| self.fail(e))?.is_ok() {
+                self.held.groups.fetch_add(1, Ordering::Relaxed);
+                self.held.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            }
+        }
+        self.tree.flush().map_err(|e| self.fail(e))?;
+        self.held.changed.send_replace(());
+        Ok(())
+    }
+
+    /// Forgets a group that the learner has accepted or refused for good.
+    ///
+    /// Not flushed at once: should a crash bring the entry back, it is sent again and answered as a duplicate.
+    ///
+    /// # Errors
+    /// [`OutboxError::Database`]
+    pub fn settle(&self, counter: OrderCounter) -> Result<(), OutboxError> {
+        if let Some(bytes) = self.tree.remove(key(counter)).map_err(|e| self.fail(e))? {
+            self.held.groups.fetch_sub(1, Ordering::Relaxed);
+            self.held.bytes.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+            self.held.changed.send_replace(());
+        }
+        Ok(())
+    }
+
+    /// Whether the order's group waits here.
+    ///
+    /// # Errors
+    /// [`OutboxError::Database`]
+    pub fn contains(&self, counter: OrderCounter) -> Result<bool, OutboxError> {
+        self.tree.contains_key(key(counter)).map_err(|e| self.fail(e))
+    }
+
+    /// The waiting group of the lowest order for which `skip` is false.
+    ///
+    /// # Errors
+    /// [`OutboxError::Database`]
+    pub fn first(
+        &self,
+        skip: impl Fn(OrderCounter) -> bool,
+    ) -> Result<Option<(OrderCounter, Vec<u8>)>, OutboxError> {
+        for entry in &self.tree {
+            let (key, bytes) = entry.map_err(|e| self.fail(e))?;
+            // Keys are written by this module alone; a key of another length cannot name an order.
+            let Ok(counter) = <[u8; 8]>::try_from(key.as_ref()).map(u64::from_be_bytes).map(OrderCounter)
+            else {
+                continue;
+            };
+            if !skip(counter) {
+                return Ok(Some((counter, bytes.to_vec())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Groups that wait.
+    pub fn len(&self) -> u64 {
+        self.held.groups.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of all waiting groups.
+    pub fn bytes(&self) -> u64 {
+        self.held.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Wakes whenever something was pushed or settled.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.held.changed.subscribe()
+    }
+
+    fn fail(&self, source: sled::Error) -> OutboxError {
+        OutboxError::Database { path: self.path.clone(), source }
+    }
+}
+
+/// Opens the database. Its last user in this process, if there was one, may let go of the lock a moment after it was dropped.
+fn open_unlocked(config: &sled::Config) -> Result<sled::Db, sled::Error> {
+    for _ in 0..UNLOCK_ATTEMPTS {
+        match config.open() {
+            Err(sled::Error::Io(_)) => std::thread::sleep(UNLOCK_PAUSE),
+            opened => return opened,
+        }
+    }
+    config.open()
+}
+
+/// Big-endian, so that the database's order is the orders'.
+fn key(counter: OrderCounter) -> [u8; 8] {
+    counter.0.to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests;

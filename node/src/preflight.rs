@@ -1,0 +1,201 @@
+//! Everything that would keep the node from running, listed at once, each with its mend.
+
+mod checks;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use echo_protocol::identity::{NodeKey, PublicKey};
+use echo_protocol::net::peer::peer_of_key;
+use echo_protocol::net::{Multiaddr, PeerId};
+use echo_protocol::peer_list::Trust;
+use echo_protocol::time::UnixMillis;
+
+use crate::config::Settings;
+use crate::data_dir::{DataDir, DataDirError, DataLock};
+use crate::trust::TrustError;
+
+/// Free bytes that the data directory's disk must have: room for a full outbox and a small policy's snapshots.
+pub const MIN_FREE_BYTES: u64 = 512 << 20;
+/// A clock before this moment (1 January 2026) was never set.
+pub const EARLIEST_NOW: UnixMillis = UnixMillis(1_767_225_600_000);
+
+/// One thing that keeps the node from running. Each says what is wrong and what mends it.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The disk is nearly full.
+    #[error("{path} has {free_mib} MiB free and echo-node wants {} MiB; free some, or choose another --data-dir", MIN_FREE_BYTES >> 20)]
+    Disk {
+        /// The data directory.
+        path: PathBuf,
+        /// MiB that are free.
+        free_mib: u64,
+    },
+    /// The free space cannot be asked for.
+    #[error("cannot tell how much space {path} has: {source}; choose a --data-dir on a local disk")]
+    DiskUnknown {
+        /// The data directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The identity cannot be read.
+    #[error(transparent)]
+    Identity(#[from] echo_protocol::keyfile::KeyfileError),
+    /// Others can read the identity.
+    #[error("{path} can be read by other users (mode {mode:o}); run: chmod 600 {path}")]
+    IdentityOpen {
+        /// The identity file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The peer list is missing or refused.
+    #[error(transparent)]
+    List(#[from] TrustError),
+    /// The peer list names no peer that could be dialled.
+    #[error("no address in the peer list can be dialled; its keeper has to mend it")]
+    NoPeers,
+    /// It is not clear which run to join.
+    #[error("{what}; {available}")]
+    Run {
+        /// What is wrong.
+        what: String,
+        /// Which runs there are.
+        available: String,
+    },
+    /// A learner key of the list is no key.
+    #[error(
+        "run {run:?} of the peer list names {key} as its learner, which is no Ed25519 key; its keeper has to mend it"
+    )]
+    NoKey {
+        /// The run's name.
+        run: String,
+        /// The bytes that are no key.
+        key: PublicKey,
+    },
+    /// An address that cannot be listened on.
+    #[error("cannot listen on {address}: {cause}; change listen (--listen), port 0 lets the system choose")]
+    Listen {
+        /// The address, as it was given.
+        address: String,
+        /// What is wrong.
+        cause: String,
+    },
+    /// A number outside its range.
+    #[error("{setting} is {found}; set it to {allowed}")]
+    Range {
+        /// The setting.
+        setting: &'static str,
+        /// Its value.
+        found: u64,
+        /// Its range.
+        allowed: String,
+    },
+    /// The log filter makes no sense.
+    #[error("log {filter:?}: {cause}; use error, warn, info, debug or trace")]
+    Log {
+        /// The setting.
+        filter: String,
+        /// What is wrong.
+        cause: String,
+    },
+    /// The clock was never set.
+    #[error("this machine's clock is in the past (before 2026); set it, leases and peer lists depend on it")]
+    Clock,
+}
+
+/// All problems found.
+#[derive(Debug)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.0.len() == 1 { "problem" } else { "problems" };
+        write!(f, "{} {plural} to mend before this node can run:", self.0.len())?;
+        self.0.iter().enumerate().try_for_each(|(at, problem)| write!(f, "\n  {}. {problem}", at + 1))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// The run that this node joins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its name in the peer list.
+    pub name: String,
+    /// Its learner's key.
+    pub learner: PublicKey,
+}
+
+/// Everything that was checked, in the form in which it is used.
+#[derive(Debug)]
+pub struct Ready {
+    /// The data directory.
+    pub data: DataDir,
+    /// Keeps other nodes out of it.
+    pub lock: DataLock,
+    /// Who this node is.
+    pub identity: NodeKey,
+    /// Where to listen.
+    pub listen: Vec<Multiaddr>,
+    /// Bootstrap peers, each ending in `/p2p/…`.
+    pub bootstraps: Vec<Multiaddr>,
+    /// The run to join.
+    pub target: Target,
+    /// Its learner's peer id.
+    pub learner: PeerId,
+    /// What to remember of the peer list.
+    pub trust: Trust,
+}
+
+/// Checks everything. The data directory and the identity are created where they are missing; nothing else is changed.
+///
+/// # Errors
+/// Every problem, not just the first.
+pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
+    let mut problems = Vec::new();
+    let data = settings.data();
+    if now < EARLIEST_NOW {
+        problems.push(Problem::Clock);
+    }
+    checks::ranges(settings, &mut problems);
+    let lock = note(&mut problems, data.lock().map_err(Problem::from));
+    // In a directory that cannot be written, the rest would only repeat the same complaint.
+    let identity = match &lock {
+        Some(_) => {
+            note(&mut problems, checks::disk(&data));
+            note(&mut problems, checks::identity(&data))
+        }
+        None => None,
+    };
+    let listen = checks::listen(&settings.listen, &mut problems);
+    let list = note(&mut problems, checks::list(settings, &data, now));
+    let bootstraps = list.as_ref().map(|(list, _)| checks::bootstraps(list));
+    if bootstraps.as_ref().is_some_and(Vec::is_empty) {
+        problems.push(Problem::NoPeers);
+    }
+    let target = list.as_ref().and_then(|(list, _)| note(&mut problems, checks::target(settings, list)));
+    let learner = target.as_ref().and_then(|target| {
+        let no_key = || Problem::NoKey { run: target.name.clone(), key: target.learner };
+        note(&mut problems, peer_of_key(&target.learner).ok_or_else(no_key))
+    });
+    match (lock, identity, bootstraps, target, learner, list) {
+        (Some(lock), Some(identity), Some(bootstraps), Some(target), Some(learner), Some((_, trust)))
+            if problems.is_empty() =>
+        {
+            Ok(Ready { data, lock, identity, listen, bootstraps, target, learner, trust })
+        }
+        _ => Err(Problems(problems)),
+    }
+}
+
+fn note<T>(problems: &mut Vec<Problem>, result: Result<T, Problem>) -> Option<T> {
+    result.map_err(|problem| problems.push(problem)).ok()
+}
+
+#[cfg(test)]
+mod tests;

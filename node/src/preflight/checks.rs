@@ -1,0 +1,133 @@
+//! The single checks.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+
+use echo_protocol::identity::NodeKey;
+use echo_protocol::keyfile;
+use echo_protocol::net::{AddrProtocol, Multiaddr, dialable};
+use echo_protocol::peer_list::{PeerList, Trust};
+use echo_protocol::time::UnixMillis;
+use tracing_subscriber::EnvFilter;
+
+use super::{MIN_FREE_BYTES, Problem, Target};
+use crate::config::{MAX_ORDERS, MIN_ORDERS, Settings};
+use crate::data_dir::DataDir;
+use crate::trust;
+
+pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    for (setting, found, low, high) in [
+        ("threads", settings.threads as u64, 1, cores),
+        ("max_orders", u64::from(settings.max_orders), u64::from(MIN_ORDERS), u64::from(MAX_ORDERS)),
+        ("status_every_s", settings.status_every_s, 1, 24 * 3600),
+    ] {
+        if !(low..=high).contains(&found) {
+            problems.push(Problem::Range { setting, found, allowed: format!("{low} to {high}") });
+        }
+    }
+    if let Err(error) = EnvFilter::try_new(&settings.log) {
+        problems.push(Problem::Log { filter: settings.log.clone(), cause: error.to_string() });
+    }
+}
+
+pub(super) fn disk(data: &DataDir) -> Result<(), Problem> {
+    let path = data.path().to_owned();
+    match fs4::available_space(&path) {
+        Ok(free) if free < MIN_FREE_BYTES => Err(Problem::Disk { path, free_mib: free >> 20 }),
+        Ok(_) => Ok(()),
+        Err(source) => Err(Problem::DiskUnknown { path, source }),
+    }
+}
+
+pub(super) fn identity(data: &DataDir) -> Result<NodeKey, Problem> {
+    let path = data.identity();
+    let key = keyfile::load_or_create(&path)?;
+    #[cfg(unix)]
+    if let Ok(metadata) = std::fs::metadata(&path) {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(Problem::IdentityOpen { path, mode });
+        }
+    }
+    Ok(key)
+}
+
+pub(super) fn list(
+    settings: &Settings,
+    data: &DataDir,
+    now: UnixMillis,
+) -> Result<(PeerList, Trust), Problem> {
+    Ok(trust::open_list(data, settings.peers.as_deref(), settings.list_key.as_deref(), now)?)
+}
+
+pub(super) fn bootstraps(list: &PeerList) -> Vec<Multiaddr> {
+    let parsed = list.peers.iter().filter_map(|text| text.parse::<Multiaddr>().ok());
+    let names_peer = |a: &Multiaddr| matches!(a.iter().last(), Some(AddrProtocol::P2p(_)));
+    parsed.filter(|address| dialable(address) && names_peer(address)).collect()
+}
+
+pub(super) fn target(settings: &Settings, list: &PeerList) -> Result<Target, Problem> {
+    let runs: Vec<Target> =
+        list.learners().map(|(name, learner)| Target { name: name.to_owned(), learner }).collect();
+    let named: Vec<String> = runs.iter().map(|run| format!("{} ({})", run.name, run.learner)).collect();
+    let available = match named.as_slice() {
+        [] => "ask the list's keeper for one that lists a run".to_owned(),
+        _ => format!("choose one with --run: {}", named.join(", ")),
+    };
+    let problem = |what: String| Problem::Run { what, available };
+    let Some(wanted) = &settings.run else {
+        return match <[Target; 1]>::try_from(runs) {
+            Ok([run]) => Ok(run),
+            Err(runs) => Err(problem(format!("the peer list has {} runs", runs.len()))),
+        };
+    };
+    let mut matching = runs.into_iter().filter(|r| r.name == *wanted || r.learner.to_string() == *wanted);
+    match (matching.next(), matching.next()) {
+        (Some(run), None) => Ok(run),
+        (None, _) => Err(problem(format!("the peer list has no run {wanted:?}"))),
+        (Some(_), Some(_)) => Err(problem(format!("the peer list has several runs named {wanted:?}"))),
+    }
+}
+
+pub(super) fn listen(addresses: &[String], problems: &mut Vec<Problem>) -> Vec<Multiaddr> {
+    let mut parsed = Vec::new();
+    for text in addresses {
+        let checked = text.parse::<Multiaddr>().map_err(|e| e.to_string()).and_then(|address| {
+            bindable(&address)?;
+            Ok(address)
+        });
+        match checked {
+            Ok(address) => parsed.push(address),
+            Err(cause) => problems.push(Problem::Listen { address: text.clone(), cause }),
+        }
+    }
+    if addresses.is_empty() {
+        let cause = "no address is given, but other nodes receive snapshots from this one".to_owned();
+        problems.push(Problem::Listen { address: "nowhere".to_owned(), cause });
+    }
+    parsed
+}
+
+/// Binds the address for a moment.
+fn bindable(address: &Multiaddr) -> Result<(), String> {
+    let parts: Vec<AddrProtocol<'_>> = address.iter().collect();
+    let (ip, rest) = match parts.split_first() {
+        Some((AddrProtocol::Ip4(ip), rest)) => (IpAddr::V4(*ip), rest),
+        Some((AddrProtocol::Ip6(ip), rest)) => (IpAddr::V6(*ip), rest),
+        _ => return Err("it must begin with /ip4/… or /ip6/…".to_owned()),
+    };
+    let bound = match rest {
+        [AddrProtocol::Tcp(port)] => TcpListener::bind(SocketAddr::new(ip, *port)).map(drop),
+        [AddrProtocol::Udp(port), AddrProtocol::QuicV1] => {
+            UdpSocket::bind(SocketAddr::new(ip, *port)).map(drop)
+        }
+        _ => return Err("it must end in /tcp/PORT or /udp/PORT/quic-v1".to_owned()),
+    };
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => "another program listens there".to_owned(),
+        io::ErrorKind::PermissionDenied => "this user may not use that port".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that IP address".to_owned(),
+        _ => error.to_string(),
+    })
+}

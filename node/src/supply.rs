@@ -1,0 +1,115 @@
+//! Keeping the node supplied: orders from the learner, and the newest manifest when gossip did not bring it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use echo_protocol::identity::PublicKey;
+use echo_protocol::net::snapshots::Stopped;
+use echo_protocol::version::PolicyVersion;
+use tokio::sync::watch;
+
+use crate::install::Installed;
+use crate::learner::Learner;
+use crate::manifests::Manifests;
+use crate::orders::{OrderStock, open_lease};
+use crate::outbox::Outbox;
+use crate::workload::Workload;
+
+/// The bounds of the pause that a learner may ask for between two requests for leases.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
+/// The pause after a question that was not answered.
+const FAILED_PAUSE: Duration = Duration::from_secs(1);
+/// Gossip gets this much time to bring a manifest that a heartbeat told of, before the learner is asked for it.
+const GOSSIP_HEAD_START: Duration = Duration::from_millis(300);
+
+/// Asks for leases whenever the stock runs low, the learner is there, a policy is installed and finished work has a place.
+pub struct Leasing {
+    /// The learner.
+    pub learner: Learner,
+    /// The run.
+    pub workload: Arc<Workload>,
+    /// Who the leases have to be for.
+    pub me: PublicKey,
+    /// What is to be filled.
+    pub stock: OrderStock,
+    /// No work is asked for while finished work has no place.
+    pub outbox: Outbox,
+    /// Whether the learner answers.
+    pub linked: watch::Receiver<bool>,
+    /// What is installed.
+    pub policy: watch::Receiver<Option<Arc<Installed>>>,
+}
+
+impl Leasing {
+    /// Goes on until the other sides of its channels are gone.
+    pub async fn run(mut self) {
+        let mut changes = self.outbox.changes();
+        while self.policy.wait_for(Option::is_some).await.is_ok()
+            && self.linked.wait_for(|up| *up).await.is_ok()
+        {
+            let wanted = self.stock.wanted();
+            if wanted == 0 {
+                self.stock.taken().await;
+            } else if !self.outbox.has_room(wanted as usize) {
+                // The outbox lives as long as this task.
+                let _ = changes.changed().await;
+            } else if let Some(pause) = self.fill(wanted).await {
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+
+    /// Asks once; the pause before the next question, if one is needed.
+    async fn fill(&self, wanted: u32) -> Option<Duration> {
+        let (leases, retry_after_ms) = match self.learner.leases(wanted).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::debug!(%error, "no leases");
+                return Some(FAILED_PAUSE);
+            }
+        };
+        let mut got = 0;
+        for signed in leases {
+            match open_lease(&signed, &self.workload.learner, &self.workload.run, &self.me) {
+                Ok(orders) => {
+                    got += orders.take((wanted - got) as usize).filter(|order| self.stock.add(*order)).count()
+                        as u32;
+                }
+                Err(error) => tracing::warn!(%error, "the learner sent a lease that is not for this node"),
+            }
+        }
+        (got < wanted).then(|| Duration::from_millis(retry_after_ms.into()).clamp(PAUSE.0, PAUSE.1))
+    }
+}
+
+/// Asks the learner for the newest manifest when a heartbeat told of a version that gossip did not bring.
+///
+/// # Errors
+/// [`Stopped`] when nothing is fetched any more.
+pub async fn fetch_manifests(
+    learner: Learner,
+    manifests: Arc<Manifests>,
+    mut newest: watch::Receiver<Option<PolicyVersion>>,
+) -> Result<(), Stopped> {
+    loop {
+        let missing = newest.wait_for(|told| *told > manifests.newest()).await.map(|told| *told);
+        if missing.is_err() {
+            return Ok(());
+        }
+        tokio::time::sleep(GOSSIP_HEAD_START).await;
+        if *newest.borrow() <= manifests.newest() {
+            continue;
+        }
+        let problem = match learner.newest_manifest().await {
+            Ok(Some(signed)) => match manifests.offer(signed).await? {
+                Ok(_) if *newest.borrow() <= manifests.newest() => continue,
+                Ok(_) => "it sent an old one".to_owned(),
+                Err(error) => error.to_string(),
+            },
+            Ok(None) => "it keeps none".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        tracing::debug!(problem, "the learner did not send its newest manifest");
+        tokio::time::sleep(FAILED_PAUSE).await;
+    }
+}

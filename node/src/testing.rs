@@ -1,0 +1,100 @@
+//! A run in miniature for the tests of this crate.
+
+use std::sync::Arc;
+
+use echo_policy::config::{ModelConfig, TinySizes};
+use echo_policy::weights::{DType, Weights};
+use echo_protocol::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
+use echo_protocol::identity::NodeKey;
+use echo_protocol::manifest::{Manifest, TensorType};
+use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents};
+use echo_protocol::signed::Signed;
+use echo_protocol::staleness::Staleness;
+use echo_protocol::store::{ChunkStore, SnapshotItem, write_snapshot};
+use echo_protocol::time::UnixMillis;
+use echo_protocol::version::PolicyVersion;
+
+use crate::workload::Workload;
+
+/// G of the run.
+pub(crate) const GROUP: u32 = 4;
+/// Longest response of the run.
+pub(crate) const RESPONSE: u32 = 6;
+
+/// The learner of the run.
+pub(crate) fn learner_key() -> NodeKey {
+    NodeKey::from_secret([200; 32])
+}
+
+fn model() -> ModelConfig {
+    ModelConfig::tiny_qwen3(TinySizes {
+        vocab: 64,
+        hidden: 32,
+        layers: 2,
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 16,
+        intermediate: 96,
+        positions: 64,
+    })
+    .unwrap()
+}
+
+/// The run's signed charter.
+pub(crate) fn charter() -> Signed<Charter> {
+    let charter = Charter {
+        name: "sums".into(),
+        learner: learner_key().public(),
+        created: UnixMillis(1_700_000_000_000),
+        model: model().to_json(DType::F32),
+        tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
+        tasks: vec![TaskSpec { name: "chain_sum".into(), weight: 1, params: Default::default() }],
+        group_size: GROUP,
+        sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: RESPONSE },
+        staleness: Staleness::new(3, None).unwrap(),
+        snapshot_type: TensorType::F32,
+        chunk_bytes: 16 << 10,
+    };
+    Signed::sign(&charter, &learner_key()).unwrap()
+}
+
+/// The run.
+pub(crate) fn run_id() -> RunId {
+    RunId::of(&charter())
+}
+
+/// What the run asks for.
+pub(crate) fn workload() -> Arc<Workload> {
+    let (run, charter) = Charter::open(&charter()).unwrap();
+    Arc::new(Workload::new(run, &charter).unwrap())
+}
+
+/// Puts a random policy into `store` as a snapshot.
+pub(crate) fn snapshot(store: &ChunkStore, version: u64) -> Manifest {
+    let weights = Weights::random(&model(), version);
+    let items = weights.iter().map(|tensor| SnapshotItem::Tensor {
+        name: tensor.name().to_owned(),
+        dtype: TensorType::F32,
+        shape: tensor.shape().iter().map(|&side| side as u64).collect(),
+        bytes: tensor.bytes().to_vec(),
+    });
+    write_snapshot(store, run_id(), PolicyVersion(version), 16 << 10, items).unwrap()
+}
+
+/// A host on loopback.
+pub(crate) async fn host(secret: u8, topics: Vec<String>) -> (Host, HostEvents) {
+    Host::start(HostConfig {
+        secret: [secret; 32],
+        listen: vec![
+            "/ip4/127.0.0.1/udp/0/quic-v1".parse().unwrap(),
+            "/ip4/127.0.0.1/tcp/0".parse().unwrap(),
+        ],
+        mode: DhtMode::Server,
+        agent: "test".into(),
+        topics,
+        limits: ConnectionLimits::hub(),
+        external: Vec::new(),
+    })
+    .await
+    .unwrap()
+}

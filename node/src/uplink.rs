@@ -1,0 +1,189 @@
+//! Delivering the outbox to the learner, over one stream at a time.
+//!
+//! Frames of signed groups go up, frames of answers come down, a window of groups apart. What was not answered when the stream
+//! ends is sent again over the next one: the learner answers a group that it has already with "duplicate", and that settles it.
+
+mod flight;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use echo_protocol::codec::{self, CodecError};
+use echo_protocol::net::{FrameError, Host, NetError, PeerId, Stream, names, read_frame, write_frame};
+use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome};
+use futures::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+use crate::backoff::Backoff;
+use crate::board::Board;
+use crate::outbox::{MAX_ENTRY_BYTES, Outbox, OutboxError};
+use flight::Flight;
+
+/// Groups under way at once.
+pub const WINDOW: usize = 16;
+/// Silence of the learner, while groups are under way, after which the stream counts as dead.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+/// A group that the learner could not decide on goes up again after this.
+pub const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// The pause before the stream is opened again.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+enum UplinkError {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error("the learner's answer cannot be read: {0}")]
+    Codec(#[from] CodecError),
+    #[error("the learner closed the stream")]
+    Closed,
+    #[error("no answer for {} s", ANSWER_WITHIN.as_secs())]
+    Silent,
+    #[error("the learner could not read one of several groups; sending them one by one")]
+    Unnamed,
+    #[error(transparent)]
+    Outbox(#[from] OutboxError),
+}
+
+/// Delivers groups until it is dropped.
+pub struct Uplink {
+    /// Opens the streams.
+    pub host: Host,
+    /// The learner.
+    pub learner: PeerId,
+    /// What is to be delivered.
+    pub outbox: Outbox,
+    /// Counts the answers.
+    pub board: Arc<Board>,
+}
+
+impl Uplink {
+    /// Delivers for ever.
+    ///
+    /// # Errors
+    /// [`OutboxError`] when the outbox can't be read any more.
+    pub async fn run(self) -> Result<Infallible, OutboxError> {
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut changes = self.outbox.changes();
+        let mut window = WINDOW;
+        loop {
+            while self.outbox.is_empty() {
+                // The sender lives in the outbox, which lives in self.
+                let _ = changes.changed().await;
+            }
+            let flight = Flight::new(window);
+            let error = match self.host.open_stream(self.learner, names::TRAJECTORIES).await {
+                Ok(stream) => self.converse(stream, &flight).await,
+                Err(error) => error.into(),
+            };
+            if flight.answers() > 0 {
+                (backoff, window) = (Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), WINDOW);
+            }
+            match error {
+                UplinkError::Outbox(error) => return Err(error),
+                UplinkError::Unnamed => window = 1,
+                _ => {}
+            }
+            let pause = backoff.pause();
+            tracing::info!(
+                waiting = self.outbox.len(),
+                "delivery paused for {:.1} s: {error}",
+                pause.as_secs_f32()
+            );
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Sends and receives until either fails.
+    async fn converse(&self, stream: Stream, flight: &Flight) -> UplinkError {
+        let (reader, writer) = stream.split();
+        let ended = tokio::select! {
+            ended = self.send(writer, flight) => ended,
+            ended = self.receive(reader, flight) => ended,
+        };
+        match ended {
+            Ok(never) => match never {},
+            Err(error) => error,
+        }
+    }
+
+    async fn send(
+        &self,
+        mut writer: impl AsyncWrite + Unpin,
+        flight: &Flight,
+    ) -> Result<Infallible, UplinkError> {
+        let mut changes = self.outbox.changes();
+        loop {
+            changes.mark_unchanged();
+            let next = if flight.has_room() { self.outbox.first(|c| flight.contains(c))? } else { None };
+            let Some((counter, bytes)) = next else {
+                tokio::select! {
+                    _ = changes.changed() => {}
+                    () = flight.landed() => {}
+                }
+                continue;
+            };
+            flight.start(counter);
+            write_frame(&mut writer, &bytes, MAX_ENTRY_BYTES).await?;
+        }
+    }
+
+    async fn receive(
+        &self,
+        mut reader: impl AsyncRead + Unpin,
+        flight: &Flight,
+    ) -> Result<Infallible, UplinkError> {
+        loop {
+            let frame = {
+                let mut frame = std::pin::pin!(read_frame(&mut reader, MAX_ANSWER_BYTES));
+                loop {
+                    match tokio::time::timeout(ANSWER_WITHIN, &mut frame).await {
+                        Ok(frame) => break frame?.ok_or(UplinkError::Closed)?,
+                        Err(_) if flight.overdue(ANSWER_WITHIN) => return Err(UplinkError::Silent),
+                        Err(_) => {}
+                    }
+                }
+            };
+            let answer: Answer = codec::decode(&frame, MAX_ANSWER_BYTES)?;
+            self.answered(answer, flight).await?;
+        }
+    }
+
+    async fn answered(&self, answer: Answer, flight: &Flight) -> Result<(), UplinkError> {
+        // An answer without a name can only mean a group that is alone under way.
+        let named = answer.counter.or_else(|| flight.only());
+        let Some(counter) = named else { return Err(UplinkError::Unnamed) };
+        if !flight.contains(counter) {
+            tracing::debug!(order = %counter, "an answer to a group that is not under way");
+            return Ok(());
+        }
+        match answer.outcome {
+            Outcome::Accepted => {
+                self.outbox.settle(counter)?;
+                self.board.set(|facts| facts.accepted += 1);
+            }
+            Outcome::Refused { reason, detail } => {
+                // The text comes from the network and goes into a log line.
+                let detail: String = detail.chars().filter(|c| !c.is_control()).collect();
+                tracing::warn!(order = %counter, %reason, detail, "the learner refused a group");
+                self.outbox.settle(counter)?;
+                self.board.refused(reason);
+            }
+            Outcome::Retry => {
+                tracing::debug!(order = %counter, "the learner cannot decide now");
+                // Not reading meanwhile slows everything down, which is what an overloaded learner needs.
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+        }
+        flight.land(counter);
+        self.board.set(|facts| facts.outbox = self.outbox.len());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! What a run asks of a node, read from its charter.
+
+use std::collections::BTreeMap;
+
+use echo_policy::config::ModelConfig;
+use echo_policy::engine::SampleRequest;
+use echo_policy::error::ConfigError;
+use echo_policy::sampler::SamplingParams;
+use echo_policy::tokenizer::{CharTokenizer, HfTokenizer, Tokenizer, TokenizerError};
+use echo_policy::weights::{DType, expected_tensors};
+use echo_protocol::charter::{Charter, RunId, TokenizerSpec};
+use echo_protocol::identity::PublicKey;
+use echo_protocol::manifest::{Manifest, TensorType};
+use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
+use echo_protocol::trajectory::Omega;
+use echo_sandbox::assignment::Assignment;
+use echo_sandbox::mix::TaskMix;
+use echo_sandbox::spec::SpecError;
+use echo_sandbox::task::{Response, TaskError};
+
+/// Most bytes of a snapshot's companion files together: a tokenizer and its companions.
+pub const MAX_COMPANION_BYTES: u64 = 256 << 20;
+
+/// A run that this node cannot work for, or an order that it cannot prepare or judge.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// The model is of a kind that this version does not know.
+    #[error("the run's model: {0}; a newer echo-node may know it")]
+    Model(#[from] ConfigError),
+    /// A task that this version does not know.
+    #[error("the run's tasks: {0}; a newer echo-node may know them")]
+    Tasks(#[from] SpecError),
+    /// The tokenizer cannot be built, or has no token for something.
+    #[error("the run's tokenizer: {0}")]
+    Tokenizer(#[from] TokenizerError),
+    /// A file that the tokenizer needs is not in the snapshot.
+    #[error("the snapshot lacks {0}, which the run's charter promises")]
+    MissingFile(&'static str),
+    /// Nothing ends a response.
+    #[error("the run's tokenizer names no token that ends a response")]
+    NoEnd,
+    /// A snapshot of another model than the charter's.
+    #[error("snapshot {version} is not of the charter's model: {what}")]
+    OtherModel {
+        /// Its version.
+        version: echo_protocol::version::PolicyVersion,
+        /// The difference.
+        what: String,
+    },
+    /// Judging failed; the response is worth nothing at all, not even a reward of 0.
+    #[error(transparent)]
+    Judge(#[from] TaskError),
+}
+
+/// A run: its tasks, its model and how it is sampled.
+#[derive(Debug)]
+pub struct Workload {
+    /// The run.
+    pub run: RunId,
+    /// Its learner.
+    pub learner: PublicKey,
+    /// Shape of the model.
+    pub model: ModelConfig,
+    /// G.
+    pub group_size: u32,
+    sampling: SamplingParams,
+    snapshot_type: TensorType,
+    tokenizer: TokenizerSpec,
+    tasks: TaskMix,
+}
+
+/// What a response is worth.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Worth {
+    /// r.
+    pub reward: f32,
+    /// Ω.
+    pub omega: Omega,
+}
+
+impl Workload {
+    /// The workload of a charter that was opened.
+    ///
+    /// # Errors
+    /// When this version of the node does not know the model or a task.
+    pub fn new(run: RunId, charter: &Charter) -> Result<Self, WorkloadError> {
+        let s = &charter.sampling;
+        Ok(Self {
+            run,
+            learner: charter.learner,
+            model: ModelConfig::from_json(&charter.model)?,
+            group_size: charter.group_size,
+            sampling: SamplingParams {
+                temperature: s.temperature,
+                top_p: s.top_p,
+                top_k: s.top_k,
+                max_new_tokens: s.max_new_tokens,
+            },
+            snapshot_type: charter.snapshot_type,
+            tokenizer: charter.tokenizer.clone(),
+            tasks: TaskMix::new(&charter.tasks)?,
+        })
+    }
+
+    /// Checks that a manifest describes this run's model before anything of it is fetched: a volunteer's disk is not for
+    /// whatever somebody publishes.
+    ///
+    /// # Errors
+    /// [`WorkloadError::OtherModel`]
+    pub fn check(&self, manifest: &Manifest) -> Result<(), WorkloadError> {
+        let fail = |what: String| Err(WorkloadError::OtherModel { version: manifest.version, what });
+        if manifest.run != self.run {
+            return fail(format!("it belongs to run {}", manifest.run.short()));
+        }
+        let companions: u64 = manifest.files.iter().map(|file| file.length).sum();
+        if companions > MAX_COMPANION_BYTES {
+            return fail(format!("its files have {companions} bytes"));
+        }
+        let mut expected: BTreeMap<String, Vec<u64>> = expected_tensors(&self.model)
+            .into_iter()
+            .map(|spec| (spec.name, spec.shape.into_iter().map(|side| side as u64).collect()))
+            .collect();
+        for tensor in &manifest.tensors {
+            match expected.remove(&tensor.name) {
+                Some(shape) if shape == tensor.shape && tensor.dtype == self.snapshot_type => {}
+                Some(_) => return fail(format!("tensor {:?} has another shape or type", tensor.name)),
+                None => return fail(format!("tensor {:?} is unknown or repeated", tensor.name)),
+            }
+        }
+        match expected.into_keys().next() {
+            Some(name) => fail(format!("tensor {name:?} is missing")),
+            None => Ok(()),
+        }
+    }
+
+    /// The run's tokenizer; `files` are the snapshot's companions.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Tokenizer`], [`WorkloadError::MissingFile`]
+    pub fn tokenizer(&self, files: &[(String, Vec<u8>)]) -> Result<Tokenizer, WorkloadError> {
+        let file = |name: &str| files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes.as_slice());
+        match &self.tokenizer {
+            TokenizerSpec::Characters { alphabet } if alphabet.is_empty() => {
+                Ok(CharTokenizer::default().into())
+            }
+            TokenizerSpec::Characters { alphabet } => Ok(CharTokenizer::new(alphabet)?.into()),
+            TokenizerSpec::Snapshot => {
+                let name = "tokenizer.json";
+                let tokenizer = file(name).ok_or(WorkloadError::MissingFile(name))?;
+                Ok(HfTokenizer::from_bytes(tokenizer, file("tokenizer_config.json"))?.into())
+            }
+        }
+    }
+
+    /// What the engine is asked for an order: its prompt, its seed, G samples.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Tokenizer`] when the prompt has no tokens for something; [`WorkloadError::NoEnd`].
+    pub fn request(
+        &self,
+        counter: OrderCounter,
+        tokenizer: &Tokenizer,
+    ) -> Result<SampleRequest, WorkloadError> {
+        let order = self.order(counter);
+        let prompt = Assignment::of(&self.tasks, &order).prompt();
+        Ok(SampleRequest {
+            prompt: tokenizer.encode(&prompt.text)?,
+            seed: order.sampler_seed(),
+            samples: self.group_size,
+            stop_ids: vec![tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?],
+            params: self.sampling,
+        })
+    }
+
+    /// Judges a response to an order, `tokens` with the end token if the policy `stopped` by itself. Other special
+    /// tokens stay in the text, as they do when the learner computes the reward again.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Judge`] and [`WorkloadError::Tokenizer`]: no reward can be given.
+    pub fn judge(
+        &self,
+        counter: OrderCounter,
+        tokenizer: &Tokenizer,
+        tokens: &[u32],
+        stopped: bool,
+    ) -> Result<Worth, WorkloadError> {
+        let said = if stopped { tokens.split_last().map_or(tokens, |(_, said)| said) } else { tokens };
+        let text = tokenizer.decode(said, false)?;
+        let order = self.order(counter);
+        let response = Response { text: &text, finished: stopped };
+        let verdict = Assignment::of(&self.tasks, &order).reward(&response)?;
+        Ok(Worth { reward: verdict.reward, omega: verdict.metadata })
+    }
+
+    fn order(&self, counter: OrderCounter) -> WorkOrder {
+        WorkOrder::derive(&self.run, Purpose::Train, counter)
+    }
+}
+
+/// The policy crate's name of an element type.
+pub fn dtype(tensor: TensorType) -> DType {
+    match tensor {
+        TensorType::F32 => DType::F32,
+        TensorType::Bf16 => DType::BF16,
+        TensorType::F16 => DType::F16,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+use super::*;
+use crate::testing;
+use echo_protocol::store::ChunkStore;
+
+#[test]
+fn an_order_becomes_the_same_request_everywhere() {
+    let workload = testing::workload();
+    let tokenizer = workload.tokenizer(&[]).unwrap();
+    let request = |counter| workload.request(OrderCounter(counter), &tokenizer).unwrap();
+    let (first, again, other) = (request(1), request(1), request(2));
+    assert_eq!((&first.prompt, first.seed), (&again.prompt, again.seed));
+    assert_ne!(first.seed, other.seed);
+    assert_eq!((first.samples, first.params.max_new_tokens), (testing::GROUP, testing::RESPONSE));
+    assert_eq!(first.stop_ids, [tokenizer.eos_id().unwrap()]);
+    let text = tokenizer.decode(&first.prompt, false).unwrap();
+    assert!(text.ends_with('=') && text.contains('+'), "{text}");
+}
+
+#[test]
+fn only_a_whole_answer_that_ended_itself_is_right() {
+    let workload = testing::workload();
+    let tokenizer = workload.tokenizer(&[]).unwrap();
+    let counter = OrderCounter(3);
+    let solution = Assignment::of(&workload.tasks, &workload.order(counter)).solution();
+    let answer = tokenizer.encode(&solution).unwrap();
+    let eos = tokenizer.eos_id().unwrap();
+    let ended: Vec<u32> = answer.iter().copied().chain([eos]).collect();
+    let reward =
+        |tokens: &[u32], stopped| workload.judge(counter, &tokenizer, tokens, stopped).unwrap().reward;
+    assert_eq!(reward(&ended, true), 1.0);
+    assert_eq!(reward(&answer, false), 0.0, "cut by length");
+    assert_eq!(reward(&[eos], true), 0.0);
+}
+
+#[test]
+fn snapshots_of_another_model_are_not_fetched() {
+    let dir = tempfile::tempdir().unwrap();
+    let manifest = testing::snapshot(&ChunkStore::open(dir.path()).unwrap(), 1);
+    let workload = testing::workload();
+    workload.check(&manifest).unwrap();
+    let broken: [fn(&mut Manifest); 5] = [
+        |m| m.tensors.truncate(1),
+        |m| m.tensors[0].name.push('x'),
+        |m| m.tensors[0].shape.reverse(),
+        |m| m.tensors[0].dtype = TensorType::Bf16,
+        |m| m.tensors.push(m.tensors[0].clone()),
+    ];
+    for (case, breaking) in broken.into_iter().enumerate() {
+        let mut manifest = manifest.clone();
+        breaking(&mut manifest);
+        assert!(workload.check(&manifest).is_err(), "case {case} passed");
+    }
+}
