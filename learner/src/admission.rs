@@ -1,0 +1,276 @@
+//! Admission: everything between "bytes arrived" and "may be trained on".
+//!
+//! A group passes these stages in order, each with its own [`RefuseReason`]; the first that it fails decides:
+//!
+//! | step | stages |
+//! |---|---|
+//! | [`Admission::check_frame`], before the bytes are read | size |
+//! | [`Admission::precheck`], pure | size, decoding, signature, identity, run, schema |
+//! | [`Admission::screen`], look-ups | duplicate, lease, versions, freshness |
+//! | [`Admission::judge`], pure, may take long | task rules, reward recomputed |
+//! | [`Admission::admit`], look-ups again | those of `screen`, then into the buffer's stage |
+//!
+//! The pure steps need no lock and belong on a blocking pool; `screen` keeps the expensive one from what is refused
+//! anyway. Look-ups are made again at the end because the book and the buffer may have changed meanwhile. A group is accepted
+//! whole or not at all, and only when the buffer's flush has returned.
+//!
+//! A failure of the learner itself (the store, a task that could not judge) is [`Rejection::Retry`]: never a refusal,
+//! never a reward.
+//!
+//! Ω is the learner's: whatever metadata the node claims is replaced by what judging gives, so it need not be compared, and
+//! no lie in it can reach the trainer or the metrics.
+
+mod judge;
+mod rejection;
+mod tally;
+
+use std::sync::Arc;
+
+use echo_protocol::charter::{Charter, RunId};
+use echo_protocol::codec::CodecError;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::order::OrderCounter;
+use echo_protocol::signed::{ENVELOPE_BYTES, Signed, SignedError};
+use echo_protocol::staleness::Staleness;
+use echo_protocol::submission::RefuseReason;
+use echo_protocol::trajectory::{Form, MAX_GROUP_BYTES, TrajectoryGroup};
+use echo_protocol::version::PolicyVersion;
+use echo_sandbox::mix::TaskMix;
+use echo_sandbox::spec::SpecError;
+
+use crate::buffer::{BufferError, OrderStatus, ReplayBuffer};
+use crate::leases::{LeaseBook, LeaseRefusal};
+
+pub use judge::REWARD_TOLERANCE;
+pub use rejection::{MAX_DETAIL_BYTES, Refusal, Rejection};
+pub use tally::Tally;
+
+/// Longest frame that is read from a node, in bytes: the largest signed group.
+pub const MAX_FRAME_BYTES: usize = MAX_GROUP_BYTES + ENVELOPE_BYTES;
+
+/// Encoded bytes of one token at most: its id and its log-prob, five each, and a version span of its own.
+const TOKEN_BYTES: usize = 10 + 40;
+/// Encoded bytes of a trajectory at most, beside its tokens: Ω with all its entries, field names, reward.
+const TRAJECTORY_BYTES: usize = 8 << 10;
+
+/// Token ids to text: the part of a tokenizer that judging needs.
+pub trait TextDecoder: Send + Sync {
+    /// The text of `ids`, which hold no end token. Pure: every node gets the same.
+    ///
+    /// # Errors
+    /// Why the ids are no text. It is the response's fault, not the learner's.
+    fn decode(&self, ids: &[u32]) -> Result<String, String>;
+
+    /// The token with which the policy ends a response.
+    fn end_id(&self) -> u32;
+
+    /// How many token ids the policy can produce; ids at or above this are none.
+    fn vocabulary(&self) -> u32;
+}
+
+/// Where the learner is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Updates made so far: the version of the next batch.
+    pub current: PolicyVersion,
+    /// The newest version that was ever published in this run, also before a restart; `None` before the first.
+    pub newest_published: Option<PolicyVersion>,
+}
+
+/// A group whose bytes, signer and form are right. Nothing about its claims is checked yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    group: TrajectoryGroup,
+}
+
+/// A group that may be trained on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Admitted {
+    /// The group. Rewards and Ω are the learner's own.
+    pub group: TrajectoryGroup,
+    /// Whether the task counts each trajectory as right.
+    pub correct: Vec<bool>,
+}
+
+/// Checks the groups of one run.
+pub struct Admission {
+    run: RunId,
+    form: Form,
+    staleness: Staleness,
+    tasks: TaskMix,
+    decoder: Arc<dyn TextDecoder>,
+}
+
+impl Checked {
+    /// The group.
+    pub fn group(&self) -> &TrajectoryGroup {
+        &self.group
+    }
+}
+
+impl Admission {
+    /// Admission for `run`, chartered by `charter`.
+    ///
+    /// # Errors
+    /// When a task of the charter cannot be built.
+    pub fn new(run: RunId, charter: &Charter, decoder: Arc<dyn TextDecoder>) -> Result<Self, SpecError> {
+        let form = Form {
+            group_size: charter.group_size,
+            max_new_tokens: charter.sampling.max_new_tokens,
+            vocabulary: decoder.vocabulary(),
+        };
+        let tasks = TaskMix::new(&charter.tasks)?;
+        Ok(Self { run, form, staleness: charter.staleness, tasks, decoder })
+    }
+
+    /// Longest frame that a group of this run needs, in bytes: at most [`MAX_FRAME_BYTES`], and far less where responses are short,
+    /// since this is what a stranger can make the learner hold for each stream.
+    pub fn longest_frame(&self) -> usize {
+        let tokens = (self.form.max_new_tokens as usize).saturating_mul(TOKEN_BYTES);
+        let trajectories =
+            (self.form.group_size as usize).saturating_mul(tokens.saturating_add(TRAJECTORY_BYTES));
+        trajectories.saturating_add(TRAJECTORY_BYTES + ENVELOPE_BYTES).min(MAX_FRAME_BYTES)
+    }
+
+    /// Checks the length that a frame announces, before any of it is read.
+    ///
+    /// # Errors
+    /// [`RefuseReason::FrameTooLarge`].
+    pub fn check_frame(&self, announced: u64) -> Result<(), Refusal> {
+        let longest = self.longest_frame();
+        if announced <= longest as u64 {
+            return Ok(());
+        }
+        let detail = format!("a frame of {announced} bytes: the longest group of this run has {longest}");
+        Err(Refusal::new(RefuseReason::FrameTooLarge, detail))
+    }
+
+    /// The stages that need nothing but the bytes and `peer`, the key that the connection authenticated.
+    ///
+    /// # Errors
+    /// The first stage that the bytes fail.
+    pub fn precheck(&self, bytes: &[u8], peer: &PublicKey) -> Result<Checked, Refusal> {
+        self.check_frame(bytes.len() as u64)?;
+        let signed = Signed::<TrajectoryGroup>::from_bytes(bytes).map_err(malformed)?;
+        let group = signed.open().map_err(|error| match error {
+            SignedError::Codec(error) => malformed(error),
+            other => Refusal::new(RefuseReason::Signature, other.to_string()),
+        })?;
+        let counter = group.counter;
+        let refuse = |reason, detail: String| Err(Refusal::new(reason, detail).of(counter));
+        if signed.key() != *peer {
+            let detail = format!("signed by {}, sent by {peer}", signed.key());
+            return refuse(RefuseReason::Identity, detail);
+        }
+        if group.node != *peer {
+            return refuse(
+                RefuseReason::Identity,
+                format!("names {} as its node, sent by {peer}", group.node),
+            );
+        }
+        if group.run != self.run {
+            return refuse(RefuseReason::Run, format!("belongs to run {}, this is {}", group.run, self.run));
+        }
+        if let Err(error) = group.check_form(&self.form) {
+            return refuse(RefuseReason::Schema, error.to_string());
+        }
+        Ok(Checked { group })
+    }
+
+    /// The stages that look something up, cheap enough for the thread that owns the book and the buffer.
+    ///
+    /// # Errors
+    /// The first stage that the group fails; [`Rejection::Retry`] when the store fails, when another copy of the group is not
+    /// durable yet, and when a restarted learner has not caught up with what it published before.
+    pub fn screen(
+        &self,
+        group: &TrajectoryGroup,
+        progress: Progress,
+        book: &LeaseBook,
+        buffer: &ReplayBuffer,
+    ) -> Result<(), Rejection> {
+        let counter = group.counter;
+        let refuse = |reason, detail: String| Err(Refusal::new(reason, detail).of(counter).into());
+        let status = buffer.status(counter).map_err(|error| Rejection::retry(&error))?;
+        match status {
+            Some(OrderStatus::Staged) => {
+                return Err(Rejection::Retry(format!("another copy of order {counter} is not durable yet")));
+            }
+            Some(_) => {
+                return refuse(
+                    RefuseReason::Duplicate,
+                    format!("order {counter} has already been delivered"),
+                );
+            }
+            None => {}
+        }
+        if let Err(error) = book.check(&group.node, group.lease, counter) {
+            let reason = match error {
+                LeaseRefusal::Delivered(_) => RefuseReason::Duplicate,
+                _ => RefuseReason::Lease,
+            };
+            return refuse(reason, error.to_string());
+        }
+        self.check_versions(group, progress)
+    }
+
+    /// [`Admission::screen`] again, then takes the group into the buffer's stage. The node may be told that its group is
+    /// accepted when [`ReplayBuffer::flush`] has returned, and [`LeaseBook::delivered`] is due then; when the flush
+    /// fails it is told to retry.
+    ///
+    /// # Errors
+    /// As for [`Admission::screen`].
+    pub fn admit(
+        &self,
+        admitted: Admitted,
+        progress: Progress,
+        book: &LeaseBook,
+        buffer: &mut ReplayBuffer,
+    ) -> Result<OrderCounter, Rejection> {
+        self.screen(&admitted.group, progress, book, buffer)?;
+        let counter = admitted.group.counter;
+        buffer.stage(admitted).map_err(|error| match error {
+            BufferError::Duplicate(_) => {
+                Refusal::new(RefuseReason::Duplicate, error.to_string()).of(counter).into()
+            }
+            other => Rejection::retry(&other),
+        })?;
+        Ok(counter)
+    }
+
+    fn check_versions(&self, group: &TrajectoryGroup, progress: Progress) -> Result<(), Rejection> {
+        let refuse = |reason, detail: String| Err(Refusal::new(reason, detail).of(group.counter).into());
+        let versions = || group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version);
+        let published = |version: &PolicyVersion| {
+            self.staleness.publishes(*version)
+                && progress.newest_published.is_some_and(|newest| *version <= newest)
+        };
+        if let Some(unknown) = versions().find(|version| !published(version)) {
+            return refuse(RefuseReason::UnknownVersion, format!("{unknown} was never published"));
+        }
+        // The learner restarted at a checkpoint before something that it had published: it gets there again.
+        if let Some(ahead) = versions().find(|version| *version > progress.current) {
+            return Err(Rejection::Retry(format!(
+                "the learner is at {} and has not come to {ahead} yet",
+                progress.current
+            )));
+        }
+        if let Some(stale) = versions().find(|version| !self.staleness.admits(*version, progress.current)) {
+            let budget = self.staleness.budget();
+            let detail = format!("{stale} at {}: more than S = {budget} updates old", progress.current);
+            return refuse(RefuseReason::Stale, detail);
+        }
+        Ok(())
+    }
+}
+
+fn malformed(error: CodecError) -> Refusal {
+    let reason = match error {
+        CodecError::TooLarge { .. } => RefuseReason::FrameTooLarge,
+        CodecError::Malformed(_) => RefuseReason::Malformed,
+    };
+    Refusal::new(reason, error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! Why a group did not get in.
+
+use std::fmt::Display;
+
+use echo_protocol::order::OrderCounter;
+use echo_protocol::submission::{Answer, Outcome, RefuseReason};
+
+/// Longest detail of a refusal, in bytes, so that every answer fits its limit.
+pub const MAX_DETAIL_BYTES: usize = 300;
+
+/// A refusal for good.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {detail}")]
+pub struct Refusal {
+    /// The stage that refused.
+    pub reason: RefuseReason,
+    /// What was found, for the node's owner; at most [`MAX_DETAIL_BYTES`].
+    pub detail: String,
+    /// The order, when the message could be read that far.
+    pub counter: Option<OrderCounter>,
+}
+
+/// Why a group is not accepted now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// It never will be.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The learner could not decide; the text is for the learner's log.
+    #[error("try again later: {0}")]
+    Retry(String),
+}
+
+impl Refusal {
+    /// A refusal for `reason`; a `detail` that is too long is cut.
+    pub fn new(reason: RefuseReason, mut detail: String) -> Self {
+        detail.truncate(detail.floor_char_boundary(MAX_DETAIL_BYTES));
+        Self { reason, detail, counter: None }
+    }
+
+    /// The same, about this order.
+    pub fn of(self, counter: OrderCounter) -> Self {
+        Self { counter: Some(counter), ..self }
+    }
+
+    /// The answer to the node.
+    pub fn answer(self) -> Answer {
+        let outcome = Outcome::Refused { reason: self.reason, detail: self.detail };
+        Answer { counter: self.counter, outcome }
+    }
+}
+
+impl Rejection {
+    /// The learner's own failure.
+    pub(super) fn retry(error: &impl Display) -> Self {
+        Self::Retry(error.to_string())
+    }
+
+    /// The answer to the node about order `counter`.
+    pub fn answer(self, counter: OrderCounter) -> Answer {
+        match self {
+            Self::Refused(refusal) => refusal.of(counter).answer(),
+            Self::Retry(_) => Answer { counter: Some(counter), outcome: Outcome::Retry },
+        }
+    }
+}

@@ -1,0 +1,432 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use echo_protocol::charter::{Sampling, TaskSpec, TokenizerSpec};
+use echo_protocol::codec;
+use echo_protocol::identity::NodeKey;
+use echo_protocol::lease::LeaseId;
+use echo_protocol::manifest::TensorType;
+use echo_protocol::order::{Purpose, WorkOrder};
+use echo_protocol::signed::Signable;
+use echo_protocol::submission::{MAX_ANSWER_BYTES, Outcome};
+use echo_protocol::time::UnixMillis;
+use echo_protocol::trajectory::{MetaValue, Omega, Trajectory, spans};
+use echo_sandbox::task::TaskSeed;
+use serde::{Deserialize, Serialize};
+
+use super::*;
+use crate::buffer::BufferLimits;
+use crate::leases::LeaseConfig;
+use crate::store::MemoryStore;
+
+const G: usize = 4;
+const LONGEST: usize = 5;
+const END: u32 = 10;
+
+/// Digits are their own ids; 11 is a token that is no text.
+struct Digits;
+
+impl TextDecoder for Digits {
+    fn decode(&self, ids: &[u32]) -> Result<String, String> {
+        let digit = |id: &u32| char::from_digit(*id, 10).ok_or_else(|| format!("id {id} has no text"));
+        ids.iter().map(digit).collect()
+    }
+    fn end_id(&self) -> u32 {
+        END
+    }
+    fn vocabulary(&self) -> u32 {
+        12
+    }
+}
+
+/// A learner at version 4 that has published 0, 2 and 4, and one node with a lease on orders 0 to 7.
+struct World {
+    learner: NodeKey,
+    node: NodeKey,
+    run: RunId,
+    admission: Admission,
+    progress: Progress,
+    book: LeaseBook,
+    store: Arc<MemoryStore>,
+    buffer: ReplayBuffer,
+    tally: Tally,
+}
+
+fn charter(learner: &NodeKey, created: u64) -> Charter {
+    Charter {
+        name: "addition".into(),
+        learner: learner.public(),
+        created: UnixMillis(created),
+        model: "{}".into(),
+        tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
+        tasks: vec![TaskSpec { name: "chain_sum".into(), weight: 1, params: BTreeMap::new() }],
+        group_size: G as u32,
+        sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: LONGEST as u32 },
+        staleness: Staleness::new(3, None).unwrap(),
+        snapshot_type: TensorType::F32,
+        chunk_bytes: 16 << 10,
+    }
+}
+
+fn run_of(learner: &NodeKey, created: u64) -> RunId {
+    RunId::of(&Signed::sign(&charter(learner, created), learner).unwrap())
+}
+
+impl World {
+    fn new() -> Self {
+        let learner = NodeKey::from_secret([1; 32]);
+        let node = NodeKey::from_secret([2; 32]);
+        let run = run_of(&learner, 1);
+        let mut book = LeaseBook::new(LeaseConfig { run, lifetime_ms: 1_000, max_open_per_node: 100 });
+        assert_eq!(book.grant(UnixMillis(0), node.public(), 8, 100)[0].id, LeaseId(0));
+        let store = Arc::new(MemoryStore::default());
+        Self {
+            admission: Admission::new(run, &charter(&learner, 1), Arc::new(Digits)).unwrap(),
+            progress: Progress { current: PolicyVersion(4), newest_published: Some(PolicyVersion(4)) },
+            buffer: ReplayBuffer::open(store.clone(), BufferLimits::default()).unwrap(),
+            tally: Tally::default(),
+            learner,
+            node,
+            run,
+            book,
+            store,
+        }
+    }
+
+    /// An honest group: right, wrong, cut, and right under two versions.
+    fn group(&self, counter: u64) -> TrajectoryGroup {
+        let right = self.solution(counter);
+        let trajectory = |digits: &[u32], stopped: bool, reward: f32, versions: &[u64]| {
+            let mut response = digits.to_vec();
+            response.extend(stopped.then_some(END));
+            let newest = *versions.last().unwrap();
+            let of_token = (0..response.len()).map(|i| PolicyVersion(*versions.get(i).unwrap_or(&newest)));
+            Trajectory {
+                logprobs: vec![-0.5; response.len()],
+                versions: spans(of_token),
+                reward,
+                stopped,
+                omega: Omega::new(),
+                response,
+            }
+        };
+        TrajectoryGroup {
+            run: self.run,
+            lease: LeaseId(0),
+            counter: OrderCounter(counter),
+            node: self.node.public(),
+            trajectories: vec![
+                trajectory(&right, true, 1.0, &[4]),
+                trajectory(&[1], true, 0.0, &[4]),
+                trajectory(&[1; LONGEST], false, 0.0, &[2]),
+                trajectory(&right, true, 1.0, &[2, 4]),
+            ],
+        }
+    }
+
+    fn solution(&self, counter: u64) -> Vec<u32> {
+        let order = WorkOrder::derive(&self.run, Purpose::Train, OrderCounter(counter));
+        let task = self.admission.tasks.get(0).unwrap();
+        task.solution(TaskSeed(order.prompt_seed())).chars().map(|c| c.to_digit(10).unwrap()).collect()
+    }
+
+    /// The whole way of one frame from the node.
+    fn submit(&mut self, frame: &[u8]) -> Outcome {
+        let answer = match self.admission.precheck(frame, &self.node.public()) {
+            Err(refusal) => refusal.answer(),
+            Ok(checked) => {
+                let counter = checked.group().counter;
+                self.decide(checked).unwrap_or_else(|rejection| rejection.answer(counter)).clone()
+            }
+        };
+        let bytes = codec::encode(&answer, MAX_ANSWER_BYTES).unwrap();
+        assert!(!bytes.is_empty());
+        self.tally.record(&answer.outcome);
+        answer.outcome
+    }
+
+    fn decide(&mut self, checked: Checked) -> Result<echo_protocol::submission::Answer, Rejection> {
+        self.admission.screen(checked.group(), self.progress, &self.book, &self.buffer)?;
+        let admitted = self.admission.judge(checked)?;
+        let counter = self.admission.admit(admitted, self.progress, &self.book, &mut self.buffer)?;
+        self.buffer.flush().map_err(|error| Rejection::retry(&error))?;
+        self.book.delivered(counter);
+        Ok(echo_protocol::submission::Answer { counter: Some(counter), outcome: Outcome::Accepted })
+    }
+
+    fn send(&mut self, group: &TrajectoryGroup) -> Outcome {
+        let frame = Signed::sign(group, &self.node).unwrap().to_bytes();
+        self.submit(&frame)
+    }
+
+    /// An honest group after `lie`.
+    fn lie(&mut self, lie: impl FnOnce(&mut TrajectoryGroup)) -> Outcome {
+        let mut group = self.group(0);
+        lie(&mut group);
+        self.send(&group)
+    }
+}
+
+fn reason(outcome: Outcome) -> RefuseReason {
+    match outcome {
+        Outcome::Refused { reason, .. } => reason,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn an_honest_group_is_accepted_and_its_metadata_are_the_learners() {
+    let mut world = World::new();
+    let mut group = world.group(3);
+    group.trajectories[0].omega.insert("correct".into(), MetaValue::Text("very".into()));
+    assert_eq!(world.send(&group), Outcome::Accepted);
+    let batch =
+        world.buffer.form_batch(PolicyVersion(4), &Staleness::new(3, None).unwrap(), 1).unwrap().unwrap();
+    let stored = &batch[0];
+    assert_eq!(stored.correct, [true, false, false, true]);
+    assert_eq!(stored.group.trajectories[0].omega, Omega::new());
+    let miss = |i: usize| stored.group.trajectories[i].omega["miss"].clone();
+    assert_eq!(miss(1), MetaValue::Text("wrong_answer".into()));
+    assert_eq!(miss(2), MetaValue::Text("cut".into()));
+    let responses = |group: &TrajectoryGroup| -> Vec<Vec<u32>> {
+        group.trajectories.iter().map(|t| t.response.clone()).collect()
+    };
+    assert_eq!(responses(&stored.group), responses(&group));
+}
+
+#[test]
+fn a_frame_of_a_gigabyte_is_refused_before_it_is_read() {
+    let mut world = World::new();
+    let refused = world.admission.check_frame(1 << 30).unwrap_err();
+    assert_eq!((refused.reason, refused.counter), (RefuseReason::FrameTooLarge, None));
+    let longest = world.admission.longest_frame() as u64;
+    assert!(longest < MAX_FRAME_BYTES as u64, "short responses need short frames");
+    assert!(
+        world.admission.check_frame(longest).is_ok() && world.admission.check_frame(longest + 1).is_err()
+    );
+    assert_eq!(reason(world.submit(&vec![0; MAX_FRAME_BYTES + 1])), RefuseReason::FrameTooLarge);
+}
+
+/// Nested arrays, as the body of a rightly signed message.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+struct Nested(Vec<Nested>);
+
+impl Signable for Nested {
+    const CONTEXT: &'static str = TrajectoryGroup::CONTEXT;
+    const MAX_BYTES: usize = TrajectoryGroup::MAX_BYTES;
+}
+
+#[test]
+fn bytes_that_are_no_group_are_malformed() {
+    let mut world = World::new();
+    let mut deep = vec![0x81; 10_000];
+    deep.push(0);
+    let nested = (0..10_000).fold(Nested(Vec::new()), |inner, _| Nested(vec![inner]));
+    let signed = Signed::sign(&nested, &world.node).unwrap().to_bytes();
+    // Dropped layer by layer: dropping 10,000 at once would exhaust the test's own stack.
+    let mut rest = nested;
+    while let Some(inner) = rest.0.pop() {
+        rest = inner;
+    }
+    for frame in [&deep[..], &signed, &[], &[0xff; 100], b"GET / HTTP/1.1\r\n"] {
+        assert_eq!(reason(world.submit(frame)), RefuseReason::Malformed);
+    }
+    let honest = Signed::sign(&world.group(0), &world.node).unwrap().to_bytes();
+    assert_eq!(reason(world.submit(&honest[..honest.len() - 1])), RefuseReason::Malformed);
+}
+
+#[test]
+fn an_altered_response_or_a_forged_signature_is_noticed() {
+    let mut world = World::new();
+    let group = world.group(0);
+    let frame = Signed::sign(&group, &world.node).unwrap().to_bytes();
+    let body = codec::encode(&group, MAX_GROUP_BYTES).unwrap();
+    let at = frame.windows(body.len()).position(|window| window == body).unwrap();
+    // A token of the first response, one digit off.
+    let name = b"hresponse";
+    let token = at + body.windows(name.len()).position(|window| window == name).unwrap() + name.len() + 1;
+    let mut altered = frame.clone();
+    altered[token] ^= 1;
+    assert!(codec::decode::<TrajectoryGroup>(&altered[at..at + body.len()], MAX_GROUP_BYTES).is_ok());
+    assert_eq!(reason(world.submit(&altered)), RefuseReason::Signature);
+
+    // Signed by somebody else, posing as the node.
+    let thief = NodeKey::from_secret([9; 32]);
+    let forged = Signed::sign(&group, &thief).unwrap().to_bytes();
+    let replace = |bytes: &[u8], from: &[u8], to: &[u8]| {
+        let at = bytes.windows(from.len()).rposition(|window| window == from).unwrap();
+        [&bytes[..at], to, &bytes[at + from.len()..]].concat()
+    };
+    let forged = replace(&forged, thief.public().as_bytes(), world.node.public().as_bytes());
+    assert_eq!(reason(world.submit(&forged)), RefuseReason::Signature);
+}
+
+#[test]
+fn nobody_delivers_with_somebody_elses_key_or_name() {
+    let mut world = World::new();
+    let other = NodeKey::from_secret([3; 32]);
+    // Somebody else's work, stolen and sent as it is.
+    let mut theirs = world.group(0);
+    theirs.node = other.public();
+    let stolen = Signed::sign(&theirs, &other).unwrap().to_bytes();
+    assert_eq!(reason(world.submit(&stolen)), RefuseReason::Identity);
+    // One's own signature under another's name.
+    assert_eq!(reason(world.send(&theirs)), RefuseReason::Identity);
+}
+
+#[test]
+fn groups_of_another_run_are_refused() {
+    let mut world = World::new();
+    let other = run_of(&world.learner, 2);
+    assert_eq!(reason(world.lie(|group| group.run = other)), RefuseReason::Run);
+}
+
+#[test]
+fn contradictions_with_the_charter_are_refused() {
+    let mut world = World::new();
+    let lies: [fn(&mut TrajectoryGroup); 7] = [
+        |group| group.trajectories[0].logprobs[0] = f32::NAN,
+        |group| group.trajectories[0].logprobs[0] = 0.5,
+        |group| drop(group.trajectories.pop()),
+        |group| group.trajectories.push(group.trajectories[0].clone()),
+        |group| group.trajectories[2].response.push(1),
+        |group| group.trajectories[0].response[0] = 12,
+        |group| group.trajectories[0].reward = f32::INFINITY,
+    ];
+    for (case, lie) in lies.into_iter().enumerate() {
+        assert_eq!(reason(world.lie(lie)), RefuseReason::Schema, "case {case}");
+    }
+}
+
+#[test]
+fn a_lease_that_the_node_does_not_hold_is_refused() {
+    let mut world = World::new();
+    let other = NodeKey::from_secret([3; 32]).public();
+    let theirs = world.book.grant(UnixMillis(0), other, 2, 100)[0].clone();
+    let own = world.group(theirs.first.0);
+    assert_eq!(reason(world.send(&own)), RefuseReason::Lease, "an order outside its range");
+    let posed = TrajectoryGroup { lease: theirs.id, ..own.clone() };
+    assert_eq!(reason(world.send(&posed)), RefuseReason::Lease, "another node's lease");
+    let invented = TrajectoryGroup { lease: LeaseId(77), counter: OrderCounter(0), ..own };
+    assert_eq!(reason(world.send(&invented)), RefuseReason::Lease, "an invented lease");
+}
+
+#[test]
+fn a_replay_is_a_duplicate_whatever_became_of_the_first() {
+    let mut world = World::new();
+    let group = world.group(0);
+    assert_eq!(world.send(&group), Outcome::Accepted);
+    assert_eq!(reason(world.send(&group)), RefuseReason::Duplicate);
+    world.buffer.form_batch(PolicyVersion(4), &Staleness::new(3, None).unwrap(), 1).unwrap().unwrap();
+    world.buffer.settle(PolicyVersion(5)).unwrap();
+    assert_eq!(reason(world.send(&group)), RefuseReason::Duplicate, "after it was trained on");
+    // The book alone recognises it too.
+    world.buffer = ReplayBuffer::open(Arc::new(MemoryStore::default()), BufferLimits::default()).unwrap();
+    assert_eq!(reason(world.send(&group)), RefuseReason::Duplicate);
+}
+
+#[test]
+fn versions_that_do_not_exist_are_refused() {
+    for version in [1, 3, 5, 6, u64::MAX] {
+        let mut world = World::new();
+        let lie =
+            |group: &mut TrajectoryGroup| group.trajectories[0].versions[0].version = PolicyVersion(version);
+        assert_eq!(reason(world.lie(lie)), RefuseReason::UnknownVersion, "v{version}");
+    }
+    let mut world = World::new();
+    world.progress.newest_published = None;
+    assert_eq!(reason(world.lie(|_| {})), RefuseReason::UnknownVersion);
+}
+
+#[test]
+fn one_token_that_is_too_old_makes_the_group_stale() {
+    let mut world = World::new();
+    world.progress = Progress { current: PolicyVersion(5), newest_published: Some(PolicyVersion(4)) };
+    assert_eq!(world.lie(|_| {}), Outcome::Accepted, "v2 at v5 is just fresh enough");
+    world.progress.current = PolicyVersion(6);
+    let group = world.group(1);
+    assert_eq!(reason(world.send(&group)), RefuseReason::Stale);
+}
+
+#[test]
+fn a_learner_that_fell_back_asks_for_patience() {
+    let mut world = World::new();
+    world.progress.current = PolicyVersion(3);
+    assert_eq!(world.lie(|_| {}), Outcome::Retry);
+    world.progress.current = PolicyVersion(4);
+    assert_eq!(world.lie(|_| {}), Outcome::Accepted);
+}
+
+#[test]
+fn wrong_termination_breaks_the_rules() {
+    let mut world = World::new();
+    let lies: [fn(&mut Trajectory); 6] = [
+        |t| t.stopped = false,
+        |t| *t.response.last_mut().unwrap() = 1,
+        |t| t.response[0] = END,
+        |t| t.response[0] = 11,
+        |t| {
+            // Cut before the longest length: an answer that its node did not like.
+            t.response = vec![1];
+            t.logprobs = vec![-0.5];
+            t.versions = spans([PolicyVersion(4)]);
+            t.stopped = false;
+            t.reward = 0.0;
+        },
+        |t| {
+            // The end token at the very end of a response that claims to be cut.
+            t.response = vec![1, 1, 1, 1, END];
+            t.logprobs = vec![-0.5; LONGEST];
+            t.versions = spans([PolicyVersion(4); LONGEST]);
+            t.stopped = false;
+            t.reward = 0.0;
+        },
+    ];
+    for (case, lie) in lies.into_iter().enumerate() {
+        let outcome = world.lie(|group| lie(&mut group.trajectories[0]));
+        assert_eq!(reason(outcome), RefuseReason::TaskRules, "case {case}");
+    }
+}
+
+#[test]
+fn a_reward_that_was_not_earned_is_refused_and_so_is_one_withheld() {
+    let mut world = World::new();
+    let lies: [(usize, f32); 4] = [(1, 1.0), (2, 1.0), (0, 0.0), (1, 1e-5)];
+    for (position, claimed) in lies {
+        let outcome = world.lie(|group| group.trajectories[position].reward = claimed);
+        assert_eq!(reason(outcome), RefuseReason::Reward, "{position} claims {claimed}");
+    }
+    assert_eq!(world.lie(|group| group.trajectories[1].reward = 1e-7), Outcome::Accepted);
+    let batch =
+        world.buffer.form_batch(PolicyVersion(4), &Staleness::new(3, None).unwrap(), 1).unwrap().unwrap();
+    assert_eq!(batch[0].group.trajectories[1].reward, 0.0, "what is trained on is the learner's own figure");
+}
+
+#[test]
+fn a_full_disk_means_retry_and_the_same_group_is_accepted_later() {
+    let mut world = World::new();
+    world.store.fail_after(Some(0));
+    assert_eq!(world.lie(|_| {}), Outcome::Retry);
+    assert_eq!(world.lie(|_| {}), Outcome::Retry, "staged, and not durable");
+    world.store.fail_after(None);
+    world.buffer.flush().unwrap();
+    assert_eq!(reason(world.lie(|_| {})), RefuseReason::Duplicate, "it got in when the disk was mended");
+    assert_eq!((world.tally.accepted, world.tally.retried), (0, 2));
+    assert_eq!(world.tally.refused_in_all(), 1);
+}
+
+#[test]
+fn every_reason_is_counted_under_its_name() {
+    let mut world = World::new();
+    let mut seen = BTreeSet::new();
+    for reason in RefuseReason::ALL {
+        let outcome = Refusal::new(reason, "ü".repeat(MAX_DETAIL_BYTES)).of(OrderCounter(u64::MAX)).answer();
+        // A detail of any length and any letters fits the answer's limit.
+        assert!(codec::encode(&outcome, MAX_ANSWER_BYTES).is_ok());
+        world.tally.record(&outcome.outcome);
+        seen.insert(reason.name());
+    }
+    let json = serde_json::to_value(&world.tally).unwrap();
+    assert!(seen.iter().all(|name| json["refused"][name] == 1), "{json}");
+    assert_eq!(serde_json::from_value::<Tally>(json).unwrap(), world.tally);
+}

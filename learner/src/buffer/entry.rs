@@ -1,0 +1,137 @@
+//! What is stored about a group.
+
+use echo_protocol::order::OrderCounter;
+use echo_protocol::staleness::Staleness;
+use echo_protocol::trajectory::TrajectoryGroup;
+use echo_protocol::version::PolicyVersion;
+use serde::{Deserialize, Serialize};
+
+use super::totals::Count;
+use crate::store::unseal;
+
+/// A group as the trainer gets it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredGroup {
+    /// Its place in the order of arrival; breaks ties between groups of one version.
+    pub arrival: u64,
+    /// The group. Rewards and Ω are the learner's own.
+    pub group: TrajectoryGroup,
+    /// Whether the task counts each trajectory as right.
+    pub correct: Vec<bool>,
+}
+
+/// Why an acknowledged group was not trained on. The names are those of the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DropReason {
+    /// Older than the staleness budget allows when a batch was formed.
+    Stale,
+    /// The oldest when the buffer was full.
+    Overflow,
+    /// Its bytes on disk are not what was written.
+    Damaged,
+    /// The run ended before it was needed.
+    RunEnded,
+}
+
+impl DropReason {
+    /// The name used in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stale => "stale",
+            Self::Overflow => "overflow",
+            Self::Damaged => "damaged",
+            Self::RunEnded => "run_ended",
+        }
+    }
+}
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderStatus {
+    /// Arrived, not durable yet.
+    Staged,
+    /// Durable, and waits for a batch.
+    Waiting,
+    /// In the batch of this update, which no settled checkpoint covers yet.
+    Batched {
+        /// The policy version that the batch was formed at.
+        update: PolicyVersion,
+    },
+    /// Trained on.
+    Trained {
+        /// The policy version that the batch was formed at.
+        update: PolicyVersion,
+    },
+    /// Not trained on, ever.
+    Dropped {
+        /// Why.
+        reason: DropReason,
+    },
+}
+
+/// What the index knows about a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) counter: OrderCounter,
+    pub(super) arrival: u64,
+    pub(super) oldest: PolicyVersion,
+    pub(super) newest: PolicyVersion,
+    pub(super) trajectories: u32,
+    /// Length of the stored group.
+    pub(super) bytes: u64,
+}
+
+impl Entry {
+    /// The entry of `group`; `None` when no token has a version.
+    pub(super) fn of(group: &StoredGroup, bytes: u64) -> Option<Self> {
+        Some(Self {
+            counter: group.group.counter,
+            arrival: group.arrival,
+            oldest: group.group.oldest_version()?,
+            newest: group.group.newest_version()?,
+            trajectories: u32::try_from(group.group.trajectories.len()).ok()?,
+            bytes,
+        })
+    }
+
+    /// Oldest first: by the oldest token's version, then by arrival.
+    pub(super) fn age(&self) -> (PolicyVersion, u64) {
+        (self.oldest, self.arrival)
+    }
+
+    pub(super) fn key(&self) -> [u8; 8] {
+        self.counter.0.to_be_bytes()
+    }
+
+    pub(super) fn count(&self) -> Count {
+        Count { groups: 1, trajectories: u64::from(self.trajectories) }
+    }
+
+    /// Whether it may be trained on in the batch that is formed at `version`.
+    pub(super) fn ready(&self, version: PolicyVersion, staleness: &Staleness) -> bool {
+        self.newest <= version && staleness.admits(self.oldest, version)
+    }
+
+    /// Whether it can never be trained on again. A version from the future waits for the learner to catch up.
+    pub(super) fn stale(&self, version: PolicyVersion, staleness: &Staleness) -> bool {
+        self.oldest <= version && !staleness.admits(self.oldest, version)
+    }
+}
+
+/// What became of a group in the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Final {
+    /// The update it was trained at, or why it was dropped.
+    pub(super) outcome: Result<PolicyVersion, DropReason>,
+    pub(super) trajectories: u32,
+}
+
+/// The status that a record of the tree of final outcomes says.
+pub(super) fn final_status(record: &[u8]) -> OrderStatus {
+    match unseal::<Final>(record).map(|end| end.outcome) {
+        Some(Ok(update)) => OrderStatus::Trained { update },
+        Some(Err(reason)) => OrderStatus::Dropped { reason },
+        None => OrderStatus::Dropped { reason: DropReason::Damaged },
+    }
+}

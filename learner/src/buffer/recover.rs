@@ -1,0 +1,143 @@
+//! Opening the buffer after any end of the process before it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use echo_protocol::order::OrderCounter;
+use echo_protocol::version::PolicyVersion;
+
+use super::entry::{DropReason, Entry, Final};
+use super::index::Index;
+use super::plan::{HEAD, Head, end};
+use super::totals::{Count, Totals};
+use super::{BufferError, BufferLimits, ReplayBuffer};
+use crate::store::{Store, StoreError, Tree, WriteBatch, seal, unseal};
+
+/// What a scan of the store found.
+#[derive(Default)]
+struct Scan {
+    index: Index,
+    waiting: Count,
+    batched: Count,
+    /// Keys of unreadable records of waiting groups.
+    damaged: Vec<Vec<u8>>,
+    /// Keys of unreadable batches.
+    damaged_batches: Vec<Vec<u8>>,
+    next_arrival: u64,
+}
+
+/// Opens the buffer in `store`.
+pub(super) fn open(store: Arc<dyn Store>, limits: BufferLimits) -> Result<ReplayBuffer, BufferError> {
+    let scan = scan(&*store)?;
+    let before = store.get(Tree::BufferHead, HEAD)?.and_then(|head| unseal::<Head>(&head));
+    let mut repairs = WriteBatch::default();
+    let lost = repair(&*store, &scan, &mut repairs)?;
+    let mut head = match before.clone() {
+        Some(head) => head,
+        None => recount(&*store, lost)?,
+    };
+    account(&mut head.totals, &scan);
+    let changed =
+        before.as_ref() != Some(&head) && head != Head { totals: Totals::default(), settled: head.settled };
+    if changed || !repairs.is_empty() {
+        repairs.put(Tree::BufferHead, HEAD, seal(&head)?);
+        store.apply(&repairs)?;
+    }
+    // What the store shows may come from a process that was killed between writing and flushing.
+    store.flush()?;
+    Ok(ReplayBuffer {
+        store,
+        limits,
+        index: scan.index,
+        totals: head.totals,
+        settled: head.settled,
+        next_arrival: scan.next_arrival,
+        staged: Vec::new(),
+        staged_bytes: 0,
+        undurable: BTreeSet::new(),
+        dirty: false,
+    })
+}
+
+fn scan(store: &dyn Store) -> Result<Scan, StoreError> {
+    let mut scan = Scan::default();
+    store.visit(Tree::Journal, &mut |key, record| match (unseal::<Vec<Entry>>(&record), counter(key)) {
+        (Some(entries), Some(update)) => {
+            for entry in &entries {
+                scan.batched += entry.count();
+                scan.next_arrival = scan.next_arrival.max(entry.arrival.saturating_add(1));
+            }
+            scan.index.add_batch(PolicyVersion(update), entries);
+        }
+        _ => scan.damaged_batches.push(key.to_vec()),
+    })?;
+    store.visit(Tree::Waiting, &mut |key, record| match unseal::<Entry>(&record) {
+        Some(entry) if entry.key() == key && scan.index.place(entry.counter).is_none() => {
+            scan.waiting += entry.count();
+            scan.next_arrival = scan.next_arrival.max(entry.arrival.saturating_add(1));
+            scan.index.add_waiting(entry);
+        }
+        _ => scan.damaged.push(key.to_vec()),
+    })?;
+    Ok(scan)
+}
+
+/// Drops what is damaged, so that it counts as delivered and is never met again; returns how many groups that are.
+fn repair(store: &dyn Store, scan: &Scan, repairs: &mut WriteBatch) -> Result<u64, StoreError> {
+    let mut lost: BTreeSet<u64> = scan.damaged.iter().filter_map(|key| counter(key)).collect();
+    scan.damaged.iter().for_each(|key| repairs.remove(Tree::Waiting, key));
+    if !scan.damaged_batches.is_empty() {
+        // Which groups the batch had is known only from the bytes that nobody else refers to.
+        scan.damaged_batches.iter().for_each(|key| repairs.remove(Tree::Journal, key));
+        store.visit(Tree::Groups, &mut |key, _| {
+            lost.extend(counter(key).filter(|at| scan.index.place(OrderCounter(*at)).is_none()));
+        })?;
+    }
+    lost.retain(|at| scan.index.place(OrderCounter(*at)).is_none());
+    for at in lost.iter().copied().map(OrderCounter) {
+        let (oldest, newest) = (PolicyVersion(0), PolicyVersion(0));
+        let unknown = Entry { counter: at, arrival: 0, oldest, newest, trajectories: 0, bytes: 0 };
+        end(repairs, &unknown, Err(DropReason::Damaged))?;
+    }
+    Ok(lost.len() as u64)
+}
+
+/// Rebuilds a missing or damaged head from the records of ended groups, and those that are `lost` now.
+fn recount(store: &dyn Store, lost: u64) -> Result<Head, StoreError> {
+    let mut totals = Totals::default();
+    let mut settled = PolicyVersion(0);
+    store.visit(Tree::Final, &mut |_, record| {
+        let end = unseal::<Final>(&record);
+        let trajectories = end.as_ref().map_or(0, |end| u64::from(end.trajectories));
+        let count = Count { groups: 1, trajectories };
+        match end.map_or(Err(DropReason::Damaged), |end| end.outcome) {
+            Ok(update) => {
+                settled = settled.max(update.next());
+                totals.trained += count;
+            }
+            Err(reason) => totals.drop(reason, count),
+        }
+    })?;
+    if lost > 0 {
+        totals.drop(DropReason::Damaged, Count { groups: lost, trajectories: 0 });
+    }
+    Ok(Head { totals, settled })
+}
+
+/// Books what the scan no longer found as damaged, and makes the totals add up.
+fn account(totals: &mut Totals, scan: &Scan) {
+    for (booked, found) in [(totals.waiting, scan.waiting), (totals.batched, scan.batched)] {
+        let mut missing = booked;
+        missing -= found;
+        if missing != Count::default() {
+            totals.drop(DropReason::Damaged, missing);
+        }
+    }
+    totals.waiting = scan.waiting;
+    totals.batched = scan.batched;
+    totals.acknowledged = totals.accounted();
+}
+
+fn counter(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.try_into().ok()?))
+}

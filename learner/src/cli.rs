@@ -1,0 +1,87 @@
+//! The command line of `echo-learner`.
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Trains a language model on the rollouts of volunteers.
+///
+/// A run lives in one directory (`[run] dir` of its run file): key, charter, checkpoints, replay buffer, metrics. `run` founds it and
+/// works until all updates are made; `resume` goes on after a stop or a crash, where the last checkpoint ended.
+#[derive(Debug, Parser)]
+#[command(name = "echo-learner", version, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// What to log, for example `info` or `echo_learner=debug,info`.
+    #[arg(
+        long,
+        global = true,
+        env = "ECHO_LEARNER_LOG",
+        default_value = "warn,echo_learner=info,echo_protocol=info"
+    )]
+    pub log: String,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  echo-learner run --config run.toml        found a run and train
+  echo-learner resume runs/addition         go on with it
+  echo-learner warmup --config run.toml --output start
+                                            only make the supervised starting policy
+  echo-learner identity runs/addition       the key that belongs into a signed peer list
+
+A run file, all that is needed for a first run:
+  [run]
+  name = \"addition\"
+  dir = \"runs/addition\"
+  updates = 500
+  [model.tiny]
+  hidden = 128
+  layers = 3
+  heads = 4
+  kv_heads = 2
+  head_dim = 32
+  intermediate = 384
+  positions = 64
+  [[task]]
+  name = \"chain_sum\"
+  [train.schedule]
+  peak = 1e-4
+  decay = { shape = \"constant\" }
+  [warmup]
+  updates = 300
+  batch = 64
+  learning_rate = 1e-3
+  [network]
+  peers = \"peers.echo\"";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Found a run and train until all updates are made.
+    Run {
+        /// The run file.
+        #[arg(long)]
+        config: PathBuf,
+    },
+    /// Go on with a run after a stop or a crash.
+    Resume {
+        /// The run directory.
+        dir: PathBuf,
+    },
+    /// Make the supervised starting policy and write it as a Hugging Face directory.
+    Warmup {
+        /// The run file; it needs a [warmup] table.
+        #[arg(long)]
+        config: PathBuf,
+        /// Where to write the policy. Must not exist.
+        #[arg(long)]
+        output: PathBuf,
+    },
+    /// Show a run's public key and peer id; the key is created if the directory has none.
+    Identity {
+        /// The run directory.
+        dir: PathBuf,
+    },
+}

@@ -1,0 +1,304 @@
+//! A learner process: network, service and learning thread around one run.
+
+use crate::admission::{Admission, Tally};
+use crate::checkpoint;
+use crate::config::RunConfig;
+use crate::controller::{Controller, Plan};
+use crate::desk::Desk;
+use crate::fleet::{Fleet, chains::chain_count};
+use crate::learning::{Announce, Ended, Learning};
+use crate::leases::LeaseConfig;
+use crate::metrics::{self, Metrics};
+use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
+use crate::publisher::Publisher;
+use crate::run_dir::RunDir;
+use crate::service::{Shared, serve};
+use crate::store::SledStore;
+use crate::summary::Summary;
+use crate::trainer::{BACKWARD_STACK, Trainer};
+use anyhow::{Context, bail};
+use candle_core::Device;
+use echo_policy::weights::Weights;
+use echo_protocol::charter::TokenizerSpec;
+use echo_protocol::clock;
+use echo_protocol::control::Peer;
+use echo_protocol::net::snapshots::{Role, Snapshots};
+use echo_protocol::net::{
+    AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, names,
+};
+use echo_protocol::peer_list::{self, Trust};
+use echo_protocol::store::ChunkStore;
+use echo_protocol::version::PolicyVersion;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long nodes are given to hear that the run has ended.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// Pause between attempts to reach a bootstrap peer, while none is connected.
+const BOOTSTRAP_EVERY: Duration = Duration::from_secs(2);
+
+/// Works on a run until it is finished or stopped by Ctrl-C.
+pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
+    let started = Instant::now();
+    let _lock = lock(&founded)?;
+    let (trainer, version) = trainer(&founded)?;
+    let plan = Plan {
+        updates: founded.config.run.updates,
+        staleness: founded.workload.charter.staleness,
+        evaluate_every: founded.config.evaluation.every,
+    };
+    let evaluations = metrics::evaluations(&founded.dir.metrics())?;
+    let evaluated =
+        |upto| evaluations.iter().map(|row| PolicyVersion(row.evaluated)).filter(|at| *at <= upto).max();
+    let controller = match version {
+        Some(version) => Controller::resume(plan, version, evaluated(version)),
+        None => Controller::new(plan),
+    };
+    let version = version.unwrap_or_default();
+    let tally = last_tally(&founded)?;
+    let metrics = Metrics::open(&founded.dir.metrics(), version)?;
+
+    let (host, events) = host(&founded).await?;
+    let chunks = Arc::new(ChunkStore::open(&founded.dir.chunks())?);
+    let me = founded.key.public();
+    let (snapshots, snapshot_events) = Snapshots::start(host.clone(), chunks.clone(), me, Role::Source)?;
+    let publisher = Publisher::new(chunks, companion_files(&founded));
+    let (config, dir) = (founded.config.clone(), founded.dir.clone());
+    let shared = Arc::new(shared(founded, version, tally, &host)?);
+    let mut serving = tokio::spawn(serve(shared.clone(), host.clone(), events, snapshot_events));
+    let finding = tokio::spawn(stay_found(host.clone(), bootstraps(&config)?, me.as_bytes().to_vec()));
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopping = stop.clone();
+    let interrupted = tokio::spawn(stop_on_interrupt(stop.clone()));
+    let learning = Learning {
+        controller,
+        trainer,
+        shared: shared.clone(),
+        publisher,
+        announce: announcer(shared.clone(), host.clone(), snapshots.clone()),
+        dir: dir.clone(),
+        metrics,
+        evaluation_orders: config.evaluation.orders,
+        stop,
+        started,
+    };
+    let thread = std::thread::Builder::new().name("learning".into()).stack_size(BACKWARD_STACK);
+    let learning = thread.spawn(move || learn(learning, &dir))?;
+    let mut learning = tokio::task::spawn_blocking(move || learning.join());
+    let ended = tokio::select! {
+        ended = &mut learning => ended?,
+        served = &mut serving => {
+            stopping.store(true, Ordering::Relaxed);
+            let _ = learning.await;
+            bail!("the learner's network service has ended ({served:?}); `echo-learner resume` goes on");
+        }
+    };
+    let Ok(ended) = ended else {
+        bail!("the learning thread panicked; this is a bug: please report the log above")
+    };
+    let ended = ended?;
+    if ended == Ended::Finished {
+        shared.end();
+        tokio::time::sleep(FAREWELL).await;
+    }
+    [interrupted, finding].into_iter().for_each(|task| task.abort());
+    // Until here nodes could still finish the download of the last version.
+    drop(snapshots);
+    host.shutdown().await;
+    // The service ends with its host.
+    let _ = serving.await;
+    Ok(ended)
+}
+
+/// Learns, and when the run is finished writes what it came to.
+fn learn(learning: Learning, dir: &RunDir) -> anyhow::Result<Ended> {
+    let shared = learning.shared.clone();
+    let ended = learning.run()?;
+    if ended == Ended::Finished {
+        finish(&shared, dir)?;
+    }
+    Ok(ended)
+}
+
+fn finish(shared: &Shared, dir: &RunDir) -> anyhow::Result<()> {
+    let (newest, _) = checkpoint::newest(&dir.checkpoints(), &Device::Cpu)?;
+    let newest = newest.context("a finished run has a checkpoint of its last version")?;
+    let weights = crate::trainer::weights_of(&shared.workload.model, &newest)?;
+    let tokenizer = matches!(shared.workload.charter.tokenizer, TokenizerSpec::Snapshot).then(|| dir.start());
+    if !dir.policy().exists() {
+        export_policy(&dir.policy(), &shared.workload, &weights, tokenizer.as_deref())?;
+    }
+    let desk = shared.desk();
+    let refused: BTreeMap<String, u64> =
+        desk.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
+    let summary = Summary::of(&dir.metrics(), desk.totals(), &refused, shared.workload.charter.group_size)?;
+    let draft = dir.summary().with_extension("draft");
+    std::fs::write(&draft, serde_json::to_string_pretty(&summary)?)?;
+    std::fs::rename(&draft, dir.summary())?;
+    tracing::info!(
+        "finished · held-out accuracy {:.3} → {:.3} · policy in {}",
+        summary.accuracy_before,
+        summary.accuracy_after,
+        dir.policy().display()
+    );
+    Ok(())
+}
+
+/// The trainer, and the version that it resumes from; `None` at the start of a run.
+fn trainer(founded: &Founded) -> anyhow::Result<(Trainer, Option<PolicyVersion>)> {
+    let (model, train) = (&founded.workload.model, &founded.config.train);
+    let (newest, damaged) = checkpoint::newest(&founded.dir.checkpoints(), &Device::Cpu)?;
+    damaged.iter().for_each(|error| tracing::warn!(%error, "passed over a checkpoint"));
+    match newest {
+        Some(found) => {
+            tracing::info!("resuming from the checkpoint of {}", found.version);
+            Ok((Trainer::resume(model, &found, train)?, Some(found.version)))
+        }
+        None if damaged.is_empty() => {
+            let weights = Weights::load_dir(&founded.dir.start(), model)?;
+            Ok((Trainer::new(model, &weights, train)?, None))
+        }
+        None => bail!(
+            "no checkpoint in {} is whole: restore one from a backup",
+            founded.dir.checkpoints().display()
+        ),
+    }
+}
+
+/// Only one learner may work in a directory.
+fn lock(founded: &Founded) -> anyhow::Result<std::fs::File> {
+    let path = founded.dir.lock();
+    let file = std::fs::File::create(&path).with_context(|| path.display().to_string())?;
+    if fs4::FileExt::try_lock(&file).is_err() {
+        return Err(PrepareError::Busy(founded.dir.path().to_owned()).into());
+    }
+    Ok(file)
+}
+
+/// What the earlier processes of this run counted.
+fn last_tally(founded: &Founded) -> anyhow::Result<Tally> {
+    let rows = metrics::updates(&founded.dir.metrics())?;
+    let Some(row) = rows.last() else { return Ok(Tally::default()) };
+    let reasons = echo_protocol::submission::RefuseReason::ALL;
+    let refused = reasons.into_iter().filter_map(|reason| Some((reason, *row.refused.get(reason.name())?)));
+    Ok(Tally { accepted: row.accepted, refused: refused.collect(), ..Tally::default() })
+}
+
+async fn host(founded: &Founded) -> anyhow::Result<(Host, HostEvents)> {
+    let network = &founded.config.network;
+    let config = HostConfig {
+        secret: founded.key.secret(),
+        listen: multiaddresses(&network.listen)?,
+        mode: DhtMode::Server,
+        agent: concat!("echo-learner/", env!("CARGO_PKG_VERSION")).to_owned(),
+        topics: vec![names::manifest_topic(&founded.workload.run.to_string())],
+        limits: ConnectionLimits::hub(),
+        external: multiaddresses(&network.external)?,
+    };
+    let (host, events) = Host::start(config).await?;
+    for address in host.listen_addrs() {
+        tracing::info!("listening on {address}/p2p/{}", host.peer_id());
+    }
+    Ok((host, events))
+}
+
+fn shared(founded: Founded, version: PolicyVersion, tally: Tally, host: &Host) -> anyhow::Result<Shared> {
+    let Founded { dir, config, key, charter, workload } = founded;
+    let workload = Arc::new(workload);
+    let store = Arc::new(SledStore::open(&dir.database())?);
+    let leases = LeaseConfig {
+        run: workload.run,
+        lifetime_ms: config.fleet.lease_s.saturating_mul(1000),
+        max_open_per_node: u64::from(config.fleet.orders_per_node),
+    };
+    let staleness = workload.charter.staleness;
+    let desk = Desk::open(store, leases, staleness, config.train.groups_per_update, version, tally)?;
+    let admission = Admission::new(workload.run, &workload.charter, workload.clone())?;
+    let mut addresses: Vec<String> = host.listen_addrs().iter().map(Multiaddr::to_string).collect();
+    addresses.extend(config.network.external.iter().cloned());
+    let chains = chain_count(config.fleet.uplink, config.fleet.node_uplink);
+    let fleet = Fleet::new(Peer { key: key.public(), addresses }, chains);
+    tracing::info!(run = %workload.run, name = workload.charter.name, "at {version}");
+    Ok(Shared::new(workload, charter, key, admission, desk, fleet))
+}
+
+fn announcer(shared: Arc<Shared>, host: Host, snapshots: Snapshots) -> Announce {
+    let runtime = tokio::runtime::Handle::current();
+    Box::new(move |manifest, signed| {
+        tracing::info!("published {} in {} chunks", manifest.version, manifest.chunks.len());
+        runtime.block_on(shared.publish(&host, &snapshots, manifest, signed));
+    })
+}
+
+/// Bootstrap peers of the signed list, if the run file names one.
+fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
+    let Some(path) = &config.network.peers else {
+        tracing::warn!(
+            "[network] peers is not set: only nodes that know this learner's address will find it"
+        );
+        return Ok(Vec::new());
+    };
+    let text = std::fs::read_to_string(path).with_context(|| format!("peer list {}", path.display()))?;
+    let mut trust = Trust { keeper: config.network.list_key.clone(), ..Trust::default() };
+    let list =
+        peer_list::open(&text, clock::now(), &mut trust).with_context(|| path.display().to_string())?;
+    multiaddresses(&list.peers)
+}
+
+fn multiaddresses(texts: &[String]) -> anyhow::Result<Vec<Multiaddr>> {
+    texts.iter().map(|text| text.parse().with_context(|| format!("{text:?} is no multiaddress"))).collect()
+}
+
+/// Keeps a connection to the bootstrap peers and a place in the DHT, so that nodes find the learner by its key.
+async fn stay_found(host: Host, bootstraps: Vec<Multiaddr>, key: Vec<u8>) {
+    let mut provided = false;
+    loop {
+        let connected = host.connected_peers().await;
+        for address in &bootstraps {
+            let Some(AddrProtocol::P2p(peer)) = address.iter().last() else { continue };
+            if connected.contains(&peer) {
+                continue;
+            }
+            match host.dial(peer, vec![address.clone()]).await {
+                Ok(()) => tracing::info!("joined the network through {address}"),
+                Err(error) => tracing::warn!(%error, "a bootstrap peer does not answer"),
+            }
+        }
+        if !provided && !bootstraps.is_empty() {
+            match host.provide(key.clone()).await {
+                Ok(()) => provided = true,
+                Err(error) => tracing::debug!(%error, "not in the DHT yet"),
+            }
+        }
+        tokio::time::sleep(BOOTSTRAP_EVERY).await;
+    }
+}
+
+async fn stop_on_interrupt(stop: Arc<AtomicBool>) {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        tracing::info!("stopping after the current step; `echo-learner resume` goes on");
+        stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Only makes the starting policy.
+pub fn warm_up_only(config: &RunConfig, output: &Path, progress: impl FnMut(u64, f64)) -> anyhow::Result<()> {
+    if config.warmup.is_none() {
+        bail!("the run file has no [warmup] table: say how long to warm up");
+    }
+    let scratch = tempfile::tempdir()?;
+    let mut config = config.clone();
+    config.run.dir = scratch.path().join("run");
+    let founded = crate::prepare::found(&config, progress)?;
+    let weights = Weights::load_dir(&founded.dir.start(), &founded.workload.model)?;
+    let tokenizer =
+        matches!(founded.workload.charter.tokenizer, TokenizerSpec::Snapshot).then(|| founded.dir.start());
+    export_policy(output, &founded.workload, &weights, tokenizer.as_deref())?;
+    tracing::info!("wrote the starting policy to {}", output.display());
+    Ok(())
+}

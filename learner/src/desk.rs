@@ -1,0 +1,199 @@
+//! The learner's desk: lease book, replay buffer and tally, which are only ever changed together.
+
+use crate::admission::{Admission, Admitted, Progress, Refusal, Rejection, Tally};
+use crate::buffer::{BufferError, BufferLimits, DropReason, ReplayBuffer, StoredGroup, Totals};
+use crate::leases::{LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, SnapshotError};
+use crate::store::Store;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::lease::Lease;
+use echo_protocol::staleness::Staleness;
+use echo_protocol::submission::{Answer, Outcome, RefuseReason};
+use echo_protocol::time::UnixMillis;
+use echo_protocol::trajectory::TrajectoryGroup;
+use echo_protocol::version::PolicyVersion;
+use std::sync::Arc;
+
+/// Why the desk cannot work.
+#[derive(Debug, thiserror::Error)]
+pub enum DeskError {
+    /// The buffer.
+    #[error(transparent)]
+    Buffer(#[from] BufferError),
+    /// The lease journal.
+    #[error(transparent)]
+    Journal(#[from] LeaseJournalError),
+    /// The lease journal contradicts itself.
+    #[error(transparent)]
+    Book(#[from] SnapshotError),
+}
+
+/// Leases, buffer and counters of a run.
+pub struct Desk {
+    book: LeaseBook,
+    journal: LeaseJournal,
+    buffer: ReplayBuffer,
+    tally: Tally,
+    staleness: Staleness,
+    groups_per_update: usize,
+    progress: Progress,
+    closed: bool,
+}
+
+impl Desk {
+    /// Opens the desk of a run that stands at `version`, as the store remembers it; `tally` is what was counted so far.
+    pub fn open(
+        store: Arc<dyn Store>,
+        config: LeaseConfig,
+        staleness: Staleness,
+        groups_per_update: usize,
+        version: PolicyVersion,
+        tally: Tally,
+    ) -> Result<Self, DeskError> {
+        let buffer = ReplayBuffer::open(store.clone(), BufferLimits::default())?;
+        let journal = LeaseJournal::new(store);
+        let known = |counter| Ok::<_, DeskError>(buffer.status(counter)?.is_some());
+        let book = match journal.load(config.run, known)? {
+            Some(snapshot) => LeaseBook::restore(config, snapshot)?,
+            None => LeaseBook::new(config),
+        };
+        // What an earlier process published: every published version had all its batches in the journal. The bound may name one
+        // version too many, which no node can have, and whose groups would be asked to come again.
+        let ahead = buffer.newest_batch().map_or(version, PolicyVersion::next).max(version);
+        let newest = PolicyVersion(ahead.0 / staleness.period() * staleness.period());
+        let progress = Progress { current: version, newest_published: Some(newest) };
+        Ok(Self { book, journal, buffer, tally, staleness, groups_per_update, progress, closed: false })
+    }
+
+    /// Leases up to `orders` orders to a node that generates under `installed`, as far as AReaL's admission rule allows; durable when
+    /// they are returned. A node whose policy will be too old one update from now gets none: its work would be refused.
+    pub fn lease(
+        &mut self,
+        now: UnixMillis,
+        node: PublicKey,
+        installed: Option<PolicyVersion>,
+        orders: u32,
+    ) -> Result<Vec<Lease>, DeskError> {
+        let soon = self.progress.current.next();
+        let fresh = installed.is_some_and(|version| self.staleness.admits(version, soon));
+        if self.closed || !fresh {
+            return Ok(Vec::new());
+        }
+        let leases = self.book.grant(now, node, orders, self.room());
+        self.journal.save(&mut self.book)?;
+        Ok(leases)
+    }
+
+    /// Orders that may still be handed out: ⌊(N_r-1)/B⌋ ≤ i+η, where N_r counts what is in formed batches, waits, or is out.
+    fn room(&self) -> u64 {
+        let batch = self.groups_per_update as u64;
+        let current = self.progress.current;
+        let formed = self.buffer.newest_batch().map_or(current.0, |newest| newest.0 + 1).max(current.0);
+        let waiting = self.buffer.ready(current, &self.staleness) as u64;
+        self.staleness.room(current, formed * batch + waiting + self.book.outstanding(), batch)
+    }
+
+    /// Makes the orders of nodes that are gone available again.
+    pub fn nodes_gone(&mut self, nodes: &[PublicKey]) {
+        nodes.iter().for_each(|node| drop(self.book.node_gone(node)));
+    }
+
+    /// Checks a group against leases, buffer and versions, before its rewards are computed.
+    pub fn screen(&self, admission: &Admission, group: &TrajectoryGroup) -> Result<(), Rejection> {
+        self.check_open()?;
+        admission.screen(group, self.progress, &self.book, &self.buffer)
+    }
+
+    /// Takes judged groups in, makes them durable together, and answers each.
+    pub fn admit(&mut self, admission: &Admission, groups: Vec<Admitted>) -> Vec<Answer> {
+        let mut answers = Vec::with_capacity(groups.len());
+        for admitted in groups {
+            let (node, counter) = (admitted.group.node, admitted.group.counter);
+            let open = self.check_open();
+            let staged =
+                open.and_then(|()| admission.admit(admitted, self.progress, &self.book, &mut self.buffer));
+            answers.push(match staged {
+                Ok(counter) => Answer { counter: Some(counter), outcome: Outcome::Accepted },
+                Err(rejection) => {
+                    self.give_back(&node, &rejection);
+                    rejection.answer(counter)
+                }
+            });
+        }
+        // Nothing is acknowledged before this: when the disk fails, all of them come again.
+        if let Err(error) = self.buffer.flush() {
+            tracing::error!(%error, "the replay buffer cannot be written");
+            for answer in answers.iter_mut().filter(|a| a.outcome == Outcome::Accepted) {
+                answer.outcome = Outcome::Retry;
+            }
+        }
+        for answer in &answers {
+            if let (Some(counter), Outcome::Accepted) = (answer.counter, &answer.outcome) {
+                self.book.delivered(counter);
+            }
+            self.tally.record(&answer.outcome);
+        }
+        answers
+    }
+
+    fn check_open(&self) -> Result<(), Rejection> {
+        if self.closed { Err(Rejection::Retry("the run has ended".into())) } else { Ok(()) }
+    }
+
+    /// Records a refusal by an earlier stage, and frees the order that it concerns.
+    pub fn refuse(&mut self, node: &PublicKey, refusal: Refusal) -> Answer {
+        let rejection = Rejection::from(refusal.clone());
+        self.give_back(node, &rejection);
+        let answer = refusal.answer();
+        self.tally.record(&answer.outcome);
+        answer
+    }
+
+    /// A node whose group was refused for good will not deliver that order any more.
+    fn give_back(&mut self, node: &PublicKey, rejection: &Rejection) {
+        let Rejection::Refused(refusal) = rejection else { return };
+        let Some(counter) = refusal.counter else { return };
+        match refusal.reason {
+            // Nobody else may be asked for it: a flush that failed may have made the group durable after all.
+            RefuseReason::Duplicate => self.book.delivered(counter),
+            RefuseReason::Lease => {}
+            _ => drop(self.book.give_back(node, counter)),
+        }
+    }
+
+    /// The batch of the update at `version`: from the journal, or formed now; `None` while too few groups wait.
+    pub fn batch(&mut self, version: PolicyVersion) -> Result<Option<Vec<StoredGroup>>, DeskError> {
+        Ok(self.buffer.form_batch(version, &self.staleness, self.groups_per_update)?)
+    }
+
+    /// Tells that the policy is now at `version`.
+    pub fn at(&mut self, version: PolicyVersion) {
+        self.progress.current = version;
+    }
+
+    /// Tells that `version` is on the fleet.
+    pub fn published(&mut self, version: PolicyVersion) {
+        self.progress.newest_published = self.progress.newest_published.max(Some(version));
+    }
+
+    /// Says that no checkpoint before `version` will ever be resumed from.
+    pub fn settle(&mut self, version: PolicyVersion) -> Result<(), DeskError> {
+        Ok(self.buffer.settle(version)?)
+    }
+
+    /// Ends the run at `version`: nothing is leased or accepted any more, and what still waits is dropped on the record.
+    pub fn close(&mut self, version: PolicyVersion) -> Result<(), DeskError> {
+        self.closed = true;
+        self.buffer.settle(version)?;
+        Ok(self.buffer.drop_waiting(DropReason::RunEnded)?)
+    }
+
+    /// Acknowledged, trained and dropped so far.
+    pub fn totals(&self) -> &Totals {
+        self.buffer.totals()
+    }
+
+    /// Accepted and refused since the run began.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+}

@@ -1,0 +1,334 @@
+//! The lease book: who may work on which orders, and until when.
+//!
+//! A plain state machine: no clock, no files. Every order below the cursor is in one of three states:
+//!
+//! - **out**: a lease runs; the order counts towards N_r of AReaL's admission rule;
+//! - **idle**: its lease ran out, its node is gone, or it was given back; it is leased again before any fresh order.
+//!   Until then whoever last held it may still deliver it, unless it was given back;
+//! - **delivered**: the replay buffer has it. The book then forgets it: an order below the cursor that is neither out
+//!   nor idle has been delivered, so nothing grows with the length of the run.
+//!
+//! A lease may leave the learner only after [`LeaseJournal::save`] made it durable. Deliveries are not written: after
+//! a crash the buffer says which orders it has, and the book is rebuilt from the journal and the buffer together.
+
+mod journal;
+mod snapshot;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use echo_protocol::charter::RunId;
+use echo_protocol::control::MAX_LEASES;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::lease::{Lease, LeaseId, MAX_LEASE_ORDERS};
+use echo_protocol::order::OrderCounter;
+use echo_protocol::time::UnixMillis;
+
+pub use journal::{LeaseJournal, LeaseJournalError};
+pub use snapshot::{LeaseSnapshot, OpenLease, SnapshotError};
+
+/// Most orders that are out or idle at once. At the limit no fresh order is leased.
+pub const MAX_OPEN_ORDERS: usize = 1 << 20;
+
+/// The numbers of a lease book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseConfig {
+    /// The run.
+    pub run: RunId,
+    /// How long a lease runs, in milliseconds.
+    pub lifetime_ms: u64,
+    /// Most orders that are out with one node.
+    pub max_open_per_node: u64,
+}
+
+/// Why a delivery is not covered by a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeaseRefusal {
+    /// No such lease is open.
+    #[error("there is no open lease {0:?}")]
+    NotFound(LeaseId),
+    /// The lease is somebody else's.
+    #[error("lease {0:?} belongs to another node")]
+    OtherNode(LeaseId),
+    /// The order is not one of the lease's.
+    #[error("lease {lease:?} does not cover order {counter}")]
+    OutsideRange {
+        /// The lease.
+        lease: LeaseId,
+        /// The order.
+        counter: OrderCounter,
+    },
+    /// The lease ran out and the order was given to somebody else, or it was given back.
+    #[error("order {0} is no longer held under this lease")]
+    Expired(OrderCounter),
+    /// The order has been delivered already.
+    #[error("order {0} has already been delivered")]
+    Delivered(OrderCounter),
+}
+
+/// What has to be written before the newest leases may leave the learner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Changes {
+    granted: Vec<Lease>,
+    closed: Vec<LeaseId>,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    lease: Lease,
+    /// Orders of the lease that are out or idle.
+    left: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Out,
+    /// Idle, but its last holder may still deliver it.
+    Lapsed,
+    /// Idle, and nobody's.
+    GivenBack,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    lease: LeaseId,
+    state: State,
+}
+
+/// Who may work on which orders.
+#[derive(Clone, Debug)]
+pub struct LeaseBook {
+    config: LeaseConfig,
+    /// The next order that was never leased.
+    cursor: OrderCounter,
+    next_lease: LeaseId,
+    /// Leases with an order left.
+    leases: BTreeMap<LeaseId, Open>,
+    /// Every order that is out or idle.
+    orders: BTreeMap<OrderCounter, Slot>,
+    idle: BTreeSet<OrderCounter>,
+    /// Leases that have not run out.
+    deadlines: BTreeSet<(UnixMillis, LeaseId)>,
+    out_by_node: BTreeMap<PublicKey, u64>,
+    changes: Changes,
+}
+
+impl LeaseBook {
+    /// The book of a new run.
+    pub fn new(config: LeaseConfig) -> Self {
+        Self {
+            config,
+            cursor: OrderCounter(0),
+            next_lease: LeaseId(0),
+            leases: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            idle: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            out_by_node: BTreeMap::new(),
+            changes: Changes::default(),
+        }
+    }
+
+    /// Leases up to `orders` orders to `node`, at most `room` (what the staleness budget allows,
+    /// [`Staleness::room`](echo_protocol::staleness::Staleness::room)): idle ones first, then fresh ones, each lease
+    /// a contiguous range. Fewer, or none, when a limit is reached.
+    pub fn grant(&mut self, now: UnixMillis, node: PublicKey, orders: u32, room: u64) -> Vec<Lease> {
+        self.expire(now);
+        let allowed = self.config.max_open_per_node.saturating_sub(self.out_with(&node));
+        let mut wanted = u64::from(orders).min(room).min(allowed);
+        let mut leases = Vec::new();
+        while wanted > 0 && leases.len() < MAX_LEASES {
+            let (first, count) = self.next_range(wanted.min(u64::from(MAX_LEASE_ORDERS)));
+            if count == 0 {
+                break;
+            }
+            wanted -= u64::from(count);
+            leases.push(self.open(now, node, first, count));
+        }
+        leases
+    }
+
+    /// Whether `node` may deliver `counter` under lease `id`.
+    ///
+    /// A lease that ran out still holds for an order that was neither leased again nor delivered: the work is done, and
+    /// the staleness budget alone decides what it is worth. A node that was leased the same order again may deliver it
+    /// under its earlier lease.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub fn check(&self, node: &PublicKey, id: LeaseId, counter: OrderCounter) -> Result<(), LeaseRefusal> {
+        let slot = self.orders.get(&counter);
+        if slot.is_none() && counter < self.cursor {
+            return Err(LeaseRefusal::Delivered(counter));
+        }
+        let holds = slot.is_some_and(|slot| {
+            slot.state != State::GivenBack && id <= slot.lease && self.holder(slot.lease) == Some(node)
+        });
+        if holds {
+            return Ok(());
+        }
+        let open = self.leases.get(&id).ok_or(LeaseRefusal::NotFound(id))?;
+        if open.lease.node != *node {
+            return Err(LeaseRefusal::OtherNode(id));
+        }
+        if !open.lease.covers(counter) {
+            return Err(LeaseRefusal::OutsideRange { lease: id, counter });
+        }
+        Err(LeaseRefusal::Expired(counter))
+    }
+
+    /// Records that the buffer has `counter`, durably. It is never leased again.
+    pub fn delivered(&mut self, counter: OrderCounter) {
+        self.detach(counter);
+    }
+
+    /// Makes `counter` idle because `node` will not deliver it any more: its group was refused for good. False, and
+    /// nothing changes, when `node` does not hold it.
+    pub fn give_back(&mut self, node: &PublicKey, counter: OrderCounter) -> bool {
+        let held = self.orders.get(&counter).is_some_and(|slot| self.holder(slot.lease) == Some(node));
+        if held {
+            self.rest(counter, State::GivenBack);
+        }
+        held
+    }
+
+    /// Makes the orders of every lease that ran out idle, and returns them.
+    pub fn expire(&mut self, now: UnixMillis) -> Vec<OrderCounter> {
+        let mut lapsed = Vec::new();
+        while let Some(&(deadline, id)) = self.deadlines.first()
+            && deadline <= now
+        {
+            self.deadlines.pop_first();
+            lapsed.extend(self.lapse(id));
+        }
+        lapsed
+    }
+
+    /// Makes all orders of `node` idle at once, and returns them. Should it come back, it may still deliver those that
+    /// were not leased again.
+    pub fn node_gone(&mut self, node: &PublicKey) -> Vec<OrderCounter> {
+        let of_node = self.leases.values().filter(|open| open.lease.node == *node);
+        let ids: Vec<LeaseId> = of_node.map(|open| open.lease.id).collect();
+        ids.into_iter().flat_map(|id| self.lapse(id)).collect()
+    }
+
+    /// When [`LeaseBook::expire`] next has something to do.
+    pub fn next_deadline(&self) -> Option<UnixMillis> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Orders that are out: the part of N_r that is neither buffered nor trained on.
+    pub fn outstanding(&self) -> u64 {
+        (self.orders.len() - self.idle.len()) as u64
+    }
+
+    /// Orders that wait to be leased again.
+    pub fn idle(&self) -> u64 {
+        self.idle.len() as u64
+    }
+
+    /// Orders that are out with `node`.
+    pub fn out_with(&self, node: &PublicKey) -> u64 {
+        self.out_by_node.get(node).copied().unwrap_or(0)
+    }
+
+    /// The next order that was never leased.
+    pub fn cursor(&self) -> OrderCounter {
+        self.cursor
+    }
+
+    fn holder(&self, id: LeaseId) -> Option<&PublicKey> {
+        self.leases.get(&id).map(|open| &open.lease.node)
+    }
+
+    /// The next contiguous range of at most `most` orders to lease, possibly empty.
+    fn next_range(&self, most: u64) -> (OrderCounter, u32) {
+        let (first, available) = match self.idle.first() {
+            Some(&first) => {
+                let run =
+                    self.idle.iter().zip(first.0..).take_while(|(order, expected)| order.0 == *expected);
+                (first, run.take(MAX_LEASE_ORDERS as usize).count() as u64)
+            }
+            None => {
+                let unbounded = u64::MAX - self.cursor.0;
+                (
+                    self.cursor,
+                    unbounded.min((MAX_OPEN_ORDERS - self.orders.len().min(MAX_OPEN_ORDERS)) as u64),
+                )
+            }
+        };
+        let count = available.min(most).min(u64::from(MAX_LEASE_ORDERS));
+        (first, u32::try_from(count).expect("MAX_LEASE_ORDERS fits"))
+    }
+
+    fn open(&mut self, now: UnixMillis, node: PublicKey, first: OrderCounter, count: u32) -> Lease {
+        let id = self.next_lease;
+        self.next_lease = LeaseId(id.0 + 1);
+        let deadline = now.plus(self.config.lifetime_ms);
+        let lease = Lease { run: self.config.run, id, node, first, count, deadline };
+        for counter in lease.orders() {
+            self.detach(counter);
+            self.orders.insert(counter, Slot { lease: id, state: State::Out });
+        }
+        let end = OrderCounter(first.0 + u64::from(count));
+        self.cursor = self.cursor.max(end);
+        self.deadlines.insert((deadline, id));
+        *self.out_by_node.entry(node).or_default() += u64::from(count);
+        self.leases.insert(id, Open { lease: lease.clone(), left: count });
+        self.changes.granted.push(lease.clone());
+        lease
+    }
+
+    /// Takes `counter` from its lease, and closes the lease when that was its last order.
+    fn detach(&mut self, counter: OrderCounter) {
+        let Some(slot) = self.orders.get(&counter).copied() else { return };
+        if slot.state == State::Out {
+            self.uncount(slot.lease);
+        }
+        self.orders.remove(&counter);
+        self.idle.remove(&counter);
+        let Some(open) = self.leases.get_mut(&slot.lease) else { return };
+        open.left -= 1;
+        if open.left == 0 {
+            self.deadlines.remove(&(open.lease.deadline, slot.lease));
+            self.leases.remove(&slot.lease);
+            self.changes.closed.push(slot.lease);
+        }
+    }
+
+    /// Makes `counter` idle.
+    fn rest(&mut self, counter: OrderCounter, state: State) {
+        let Some(slot) = self.orders.get_mut(&counter) else { return };
+        let (before, lease) = (slot.state, slot.lease);
+        slot.state = state;
+        self.idle.insert(counter);
+        if before == State::Out {
+            self.uncount(lease);
+        }
+    }
+
+    /// Makes the orders of a lease that are out idle.
+    fn lapse(&mut self, id: LeaseId) -> Vec<OrderCounter> {
+        let Some(open) = self.leases.get(&id) else { return Vec::new() };
+        let out = |counter: &OrderCounter| {
+            self.orders.get(counter).is_some_and(|slot| slot.lease == id && slot.state == State::Out)
+        };
+        let lapsed: Vec<OrderCounter> = open.lease.orders().filter(out).collect();
+        self.deadlines.remove(&(open.lease.deadline, id));
+        lapsed.iter().for_each(|counter| self.rest(*counter, State::Lapsed));
+        lapsed
+    }
+
+    /// One order fewer is out with the node of lease `id`.
+    fn uncount(&mut self, id: LeaseId) {
+        let Some(node) = self.holder(id).copied() else { return };
+        if let Some(count) = self.out_by_node.get_mut(&node) {
+            *count -= 1;
+            if *count == 0 {
+                self.out_by_node.remove(&node);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

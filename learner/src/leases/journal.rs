@@ -1,0 +1,132 @@
+//! The lease book on disk, written lease by lease.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use echo_protocol::charter::RunId;
+use echo_protocol::lease::{Lease, LeaseId};
+use echo_protocol::order::OrderCounter;
+use serde::{Deserialize, Serialize};
+
+use super::{Changes, LeaseBook, LeaseSnapshot, OpenLease};
+use crate::store::{Store, StoreError, Tree, WriteBatch, seal, unseal};
+
+/// The only key of [`Tree::LeaseHead`].
+const HEAD: &[u8] = b"head";
+
+/// The book's counters.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    run: RunId,
+    cursor: OrderCounter,
+    next_lease: LeaseId,
+}
+
+/// Why a journal cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseJournalError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The counters are unreadable: nobody can say which orders are fresh.
+    #[error(
+        "the lease book's counters are damaged: move the learner's store away and start a new run from the last \
+         checkpoint's policy"
+    )]
+    Damaged,
+    /// The journal is another run's.
+    #[error("the lease book belongs to run {found}, not to {expected}: use that run's directory")]
+    WrongRun {
+        /// The run in the journal.
+        found: RunId,
+        /// The run asked for.
+        expected: RunId,
+    },
+}
+
+/// Where a lease book is kept.
+pub struct LeaseJournal {
+    store: Arc<dyn Store>,
+}
+
+impl LeaseJournal {
+    /// The journal in `store`.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    /// Makes everything that `book` granted so far durable. Leases may leave the learner only after this returned `Ok`;
+    /// after an error the next call writes the same changes again.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn save(&self, book: &mut LeaseBook) -> Result<(), LeaseJournalError> {
+        if book.changes == Changes::default() {
+            return Ok(());
+        }
+        let mut batch = WriteBatch::default();
+        for lease in &book.changes.granted {
+            batch.put(Tree::Leases, &lease.id.0.to_be_bytes(), seal(lease)?);
+        }
+        for id in &book.changes.closed {
+            batch.remove(Tree::Leases, &id.0.to_be_bytes());
+        }
+        let head = Head { run: book.config.run, cursor: book.cursor, next_lease: book.next_lease };
+        batch.put(Tree::LeaseHead, HEAD, seal(&head)?);
+        self.store.apply(&batch)?;
+        self.store.flush()?;
+        book.changes = Changes::default();
+        Ok(())
+    }
+
+    /// The book of `run` as of the last [`LeaseJournal::save`], without the orders that are `delivered` (that the buffer
+    /// knows, whatever became of them); `None` when nothing was ever leased. Leases without an order left are removed
+    /// from disk. The orders of a lease whose record is damaged count as delivered: nobody is asked for them again.
+    ///
+    /// # Errors
+    /// When the store fails, or holds another run's book or damaged counters; errors of `delivered` are passed on.
+    pub fn load<E: From<LeaseJournalError>>(
+        &self,
+        run: RunId,
+        mut delivered: impl FnMut(OrderCounter) -> Result<bool, E>,
+    ) -> Result<Option<LeaseSnapshot>, E> {
+        let failed = |error: StoreError| LeaseJournalError::from(error);
+        let Some(head) = self.store.get(Tree::LeaseHead, HEAD).map_err(failed)? else { return Ok(None) };
+        let head: Head = unseal(&head).ok_or(LeaseJournalError::Damaged)?;
+        if head.run != run {
+            return Err(LeaseJournalError::WrongRun { found: head.run, expected: run }.into());
+        }
+
+        let mut leases = BTreeMap::new();
+        let mut done = WriteBatch::default();
+        // An order belongs to the newest lease that covers it: leases are shown in the order of their numbers.
+        let mut holders: BTreeMap<OrderCounter, LeaseId> = BTreeMap::new();
+        let mut visit = |key: &[u8], record: Vec<u8>| match unseal::<Lease>(&record) {
+            Some(lease) if lease.id.0.to_be_bytes() == key => {
+                holders.extend(lease.orders().map(|counter| (counter, lease.id)));
+                leases.insert(lease.id, OpenLease { lease, left: Vec::new() });
+            }
+            _ => done.remove(Tree::Leases, key),
+        };
+        self.store.visit(Tree::Leases, &mut visit).map_err(failed)?;
+        for (counter, id) in holders {
+            if let Some(open) = leases.get_mut(&id)
+                && !delivered(counter)?
+            {
+                open.left.push(counter);
+            }
+        }
+        leases.retain(|id, open| {
+            let keep = !open.left.is_empty();
+            if !keep {
+                done.remove(Tree::Leases, &id.0.to_be_bytes());
+            }
+            keep
+        });
+        if !done.is_empty() {
+            self.store.apply(&done).map_err(failed)?;
+        }
+        let leases = leases.into_values().collect();
+        Ok(Some(LeaseSnapshot { run, cursor: head.cursor, next_lease: head.next_lease, leases }))
+    }
+}

@@ -1,0 +1,110 @@
+//! The state of a lease book as data.
+
+use std::collections::BTreeMap;
+
+use echo_protocol::charter::RunId;
+use echo_protocol::lease::{Lease, LeaseId};
+use echo_protocol::order::OrderCounter;
+use serde::{Deserialize, Serialize};
+
+use super::{Changes, LeaseBook, LeaseConfig, Open, Slot, State};
+
+/// A lease with orders left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenLease {
+    /// The lease.
+    pub lease: Lease,
+    /// Its orders that are neither delivered nor leased to somebody else.
+    pub left: Vec<OrderCounter>,
+}
+
+/// The state of a [`LeaseBook`].
+///
+/// Idle orders count as out here: after a restore they are idle again as soon as their lease's deadline has passed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseSnapshot {
+    /// The run.
+    pub run: RunId,
+    /// The next order that was never leased.
+    pub cursor: OrderCounter,
+    /// The number of the next lease.
+    pub next_lease: LeaseId,
+    /// Open leases, in the order of their numbers.
+    pub leases: Vec<OpenLease>,
+}
+
+/// A snapshot that is no state of a lease book.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// It is another run's.
+    #[error("the lease book belongs to run {found}, not to {expected}: use that run's directory")]
+    WrongRun {
+        /// The run in the snapshot.
+        found: RunId,
+        /// The run asked for.
+        expected: RunId,
+    },
+    /// Its parts contradict each other.
+    #[error("the lease book contradicts itself ({0}): resume from another checkpoint")]
+    Contradiction(String),
+}
+
+impl LeaseBook {
+    /// The state, for a checkpoint.
+    ///
+    /// A learner that goes on after a crash takes the journal's state instead
+    /// ([`LeaseJournal::load`](super::LeaseJournal::load)): leases may have left after the checkpoint.
+    pub fn snapshot(&self) -> LeaseSnapshot {
+        let left = |open: &Open| {
+            let of_lease = |counter: &OrderCounter| {
+                self.orders.get(counter).is_some_and(|slot| slot.lease == open.lease.id)
+            };
+            open.lease.orders().filter(of_lease).collect()
+        };
+        LeaseSnapshot {
+            run: self.config.run,
+            cursor: self.cursor,
+            next_lease: self.next_lease,
+            leases: self
+                .leases
+                .values()
+                .map(|open| OpenLease { lease: open.lease.clone(), left: left(open) })
+                .collect(),
+        }
+    }
+
+    /// The book in the state of `snapshot`.
+    ///
+    /// # Errors
+    /// When the snapshot is another run's, or contradicts itself.
+    pub fn restore(config: LeaseConfig, snapshot: LeaseSnapshot) -> Result<Self, SnapshotError> {
+        if snapshot.run != config.run {
+            return Err(SnapshotError::WrongRun { found: snapshot.run, expected: config.run });
+        }
+        let contradiction =
+            |what: &str, id: LeaseId| SnapshotError::Contradiction(format!("{what} of lease {}", id.0));
+        let mut book = Self::new(config);
+        book.cursor = snapshot.cursor;
+        book.next_lease = snapshot.next_lease;
+        for OpenLease { lease, left } in snapshot.leases {
+            let id = lease.id;
+            if id >= snapshot.next_lease || book.leases.contains_key(&id) || lease.run != config.run {
+                return Err(contradiction("the number or run", id));
+            }
+            let orders: BTreeMap<OrderCounter, Slot> =
+                left.iter().map(|counter| (*counter, Slot { lease: id, state: State::Out })).collect();
+            let strange = |counter: &OrderCounter| {
+                !lease.covers(*counter) || *counter >= snapshot.cursor || book.orders.contains_key(counter)
+            };
+            if orders.is_empty() || orders.len() != left.len() || orders.keys().any(strange) {
+                return Err(contradiction("the orders", id));
+            }
+            *book.out_by_node.entry(lease.node).or_default() += orders.len() as u64;
+            book.deadlines.insert((lease.deadline, id));
+            book.orders.extend(orders);
+            book.leases.insert(id, Open { left: left.len() as u32, lease });
+        }
+        book.changes = Changes::default();
+        Ok(book)
+    }
+}

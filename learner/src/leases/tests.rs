@@ -1,0 +1,281 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use echo_protocol::charter::RunId;
+use echo_protocol::codec;
+use echo_protocol::identity::PublicKey;
+use proptest::prelude::*;
+
+use super::*;
+use crate::store::{MemoryStore, Store, Tree};
+
+fn run(byte: u8) -> RunId {
+    let name = codec::encode(&PublicKey::from_bytes([byte; 32]), 64).unwrap();
+    codec::decode(&name, 64).unwrap()
+}
+
+fn config() -> LeaseConfig {
+    LeaseConfig { run: run(1), lifetime_ms: 1_000, max_open_per_node: 100 }
+}
+
+fn node(byte: u8) -> PublicKey {
+    PublicKey::from_bytes([byte; 32])
+}
+
+fn at(millis: u64) -> UnixMillis {
+    UnixMillis(millis)
+}
+
+fn ranges(leases: &[Lease]) -> Vec<(u64, u32)> {
+    leases.iter().map(|lease| (lease.first.0, lease.count)).collect()
+}
+
+#[test]
+fn fresh_orders_follow_each_other_within_every_limit() {
+    let mut book = LeaseBook::new(LeaseConfig { max_open_per_node: 10_000, ..config() });
+    let leases = book.grant(at(0), node(1), 2_500, u64::MAX);
+    assert_eq!(ranges(&leases), [(0, 1024), (1024, 1024), (2048, 452)]);
+    assert_eq!(leases[0].deadline, at(1_000));
+    assert_eq!(ranges(&book.grant(at(0), node(2), 5, 3)), [(2500, 3)]);
+    assert_eq!(book.grant(at(0), node(2), 5, 0), []);
+    assert_eq!(
+        book.grant(at(0), node(1), u32::MAX, u64::MAX).iter().map(|lease| lease.count).sum::<u32>(),
+        7_500
+    );
+    assert_eq!((book.outstanding(), book.out_with(&node(1))), (10_003, 10_000));
+    assert_eq!(book.grant(at(0), node(1), 1, 1), []);
+}
+
+#[test]
+fn one_answer_holds_at_most_max_leases() {
+    let mut book = LeaseBook::new(LeaseConfig { max_open_per_node: u64::MAX, ..config() });
+    book.grant(at(0), node(1), 1_000, u64::MAX);
+    // Every second order is delivered: what is left is a range of its own each.
+    (0..1_000).step_by(2).for_each(|n| book.delivered(OrderCounter(n)));
+    book.node_gone(&node(1));
+    let leases = book.grant(at(0), node(2), 1_000, u64::MAX);
+    assert_eq!(leases.len(), MAX_LEASES);
+    assert!(leases.iter().all(|lease| lease.count == 1));
+    let mut full = LeaseBook::new(LeaseConfig { max_open_per_node: u64::MAX, ..config() });
+    while !full.grant(at(0), node(1), u32::MAX, u64::MAX).is_empty() {}
+    assert_eq!(full.outstanding(), MAX_OPEN_ORDERS as u64);
+}
+
+#[test]
+fn expired_orders_are_leased_again_before_fresh_ones() {
+    let mut book = LeaseBook::new(config());
+    book.grant(at(0), node(1), 4, 10);
+    book.delivered(OrderCounter(1));
+    assert_eq!(book.next_deadline(), Some(at(1_000)));
+    assert_eq!(book.expire(at(999)), []);
+    assert_eq!((book.outstanding(), book.idle()), (3, 0));
+    let leases = book.grant(at(1_000), node(2), 4, 10);
+    assert_eq!(ranges(&leases), [(0, 1), (2, 2), (4, 1)]);
+    assert_eq!((book.outstanding(), book.idle(), book.out_with(&node(1))), (4, 0, 0));
+}
+
+#[test]
+fn a_lapsed_order_may_be_delivered_until_it_is_leased_again() {
+    let mut book = LeaseBook::new(config());
+    let lease = book.grant(at(0), node(1), 2, 10)[0].id;
+    book.expire(at(5_000));
+    assert_eq!(book.check(&node(1), lease, OrderCounter(0)), Ok(()));
+    assert_eq!(ranges(&book.grant(at(5_000), node(2), 1, 10)), [(0, 1)]);
+    assert_eq!(book.check(&node(1), lease, OrderCounter(0)), Err(LeaseRefusal::Expired(OrderCounter(0))));
+    assert_eq!(book.check(&node(1), lease, OrderCounter(1)), Ok(()));
+    // The same node is leased its own order again: what it made under the first lease still counts.
+    assert_eq!(ranges(&book.grant(at(5_000), node(1), 1, 10)), [(1, 1)]);
+    assert_eq!(book.check(&node(1), lease, OrderCounter(1)), Ok(()));
+}
+
+#[test]
+fn every_lie_about_a_lease_is_told_apart() {
+    let mut book = LeaseBook::new(config());
+    let mine = book.grant(at(0), node(1), 2, 10)[0].id;
+    let yours = book.grant(at(0), node(2), 2, 10)[0].id;
+    let check = |book: &LeaseBook, id, n| book.check(&node(1), id, OrderCounter(n));
+    assert_eq!(check(&book, mine, 1), Ok(()));
+    assert_eq!(check(&book, LeaseId(9), 2), Err(LeaseRefusal::NotFound(LeaseId(9))));
+    assert_eq!(check(&book, LeaseId(9), 0), Err(LeaseRefusal::NotFound(LeaseId(9))), "a lease of the future");
+    assert_eq!(check(&book, yours, 2), Err(LeaseRefusal::OtherNode(yours)));
+    let outside = |n| Err(LeaseRefusal::OutsideRange { lease: mine, counter: OrderCounter(n) });
+    assert_eq!(check(&book, mine, 2), outside(2));
+    assert_eq!(check(&book, mine, u64::MAX), outside(u64::MAX));
+    book.delivered(OrderCounter(1));
+    assert_eq!(check(&book, mine, 1), Err(LeaseRefusal::Delivered(OrderCounter(1))));
+}
+
+#[test]
+fn a_refused_order_is_given_back_by_its_holder_alone() {
+    let mut book = LeaseBook::new(config());
+    let lease = book.grant(at(0), node(1), 2, 10)[0].id;
+    assert!(!book.give_back(&node(2), OrderCounter(0)));
+    assert!(book.give_back(&node(1), OrderCounter(0)));
+    assert_eq!((book.outstanding(), book.idle()), (1, 1));
+    assert_eq!(book.check(&node(1), lease, OrderCounter(0)), Err(LeaseRefusal::Expired(OrderCounter(0))));
+    assert_eq!(ranges(&book.grant(at(0), node(2), 1, 10)), [(0, 1)]);
+    assert!(!book.give_back(&node(1), OrderCounter(0)), "it is somebody else's now");
+}
+
+#[test]
+fn the_orders_of_a_gone_node_are_free_at_once() {
+    let mut book = LeaseBook::new(config());
+    book.grant(at(0), node(1), 3, 10);
+    assert_eq!(book.node_gone(&node(1)), [0, 1, 2].map(OrderCounter));
+    assert_eq!((book.outstanding(), book.next_deadline()), (0, None));
+    assert_eq!(ranges(&book.grant(at(0), node(2), 5, 10)), [(0, 3), (3, 2)]);
+}
+
+#[test]
+fn snapshots_of_another_run_or_with_contradictions_are_refused() {
+    let mut book = LeaseBook::new(config());
+    book.grant(at(0), node(1), 3, 10);
+    book.grant(at(0), node(2), 3, 10);
+    let good = book.snapshot();
+    let restored = LeaseBook::restore(config(), good.clone()).unwrap();
+    assert_eq!((restored.snapshot(), restored.outstanding()), (good.clone(), 6));
+
+    let other = LeaseConfig { run: run(2), ..config() };
+    assert!(matches!(LeaseBook::restore(other, good.clone()), Err(SnapshotError::WrongRun { .. })));
+    let breaks: [fn(&mut LeaseSnapshot); 5] = [
+        |s| s.cursor = OrderCounter(5),
+        |s| s.next_lease = LeaseId(1),
+        |s| s.leases[1].left.push(OrderCounter(2)),
+        |s| s.leases[1] = s.leases[0].clone(),
+        |s| s.leases[0].left.clear(),
+    ];
+    for (case, breaking) in breaks.into_iter().enumerate() {
+        let mut bad = good.clone();
+        breaking(&mut bad);
+        let restored = LeaseBook::restore(config(), bad);
+        assert!(matches!(restored, Err(SnapshotError::Contradiction(_))), "case {case}");
+    }
+}
+
+fn load(
+    store: &Arc<MemoryStore>,
+    delivered: &BTreeSet<u64>,
+) -> Result<Option<LeaseSnapshot>, LeaseJournalError> {
+    LeaseJournal::new(store.clone()).load(run(1), |counter| Ok(delivered.contains(&counter.0)))
+}
+
+#[test]
+fn damaged_records_cost_their_orders_and_damaged_counters_are_an_error() {
+    let store = Arc::new(MemoryStore::default());
+    let journal = LeaseJournal::new(store.clone());
+    let mut book = LeaseBook::new(config());
+    let first = book.grant(at(0), node(1), 3, 10)[0].id;
+    book.grant(at(0), node(2), 2, 10);
+    journal.save(&mut book).unwrap();
+    assert!(store.damage(Tree::Leases, &first.0.to_be_bytes(), |bytes| bytes.truncate(9)));
+    let snapshot = load(&store, &BTreeSet::new()).unwrap().unwrap();
+    let book = LeaseBook::restore(config(), snapshot).unwrap();
+    assert_eq!((book.outstanding(), book.cursor()), (2, OrderCounter(5)));
+
+    let wrong = LeaseJournal::new(store.clone()).load::<LeaseJournalError>(run(2), |_| Ok(false));
+    assert!(matches!(wrong, Err(LeaseJournalError::WrongRun { .. })));
+    assert!(store.damage(Tree::LeaseHead, b"head", |bytes| bytes[0] ^= 1));
+    assert!(matches!(load(&store, &BTreeSet::new()), Err(LeaseJournalError::Damaged)));
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Grant { node: u8, orders: u32, room: u64 },
+    Deliver { which: usize },
+    Wait { millis: u64 },
+    Gone { node: u8 },
+    GiveBack { which: usize },
+    Crash { survivors: usize },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (0..3u8, 0..20u32, 0..20u64).prop_map(|(node, orders, room)| Op::Grant { node, orders, room }),
+        6 => any::<usize>().prop_map(|which| Op::Deliver { which }),
+        1 => (0..1_500u64).prop_map(|millis| Op::Wait { millis }),
+        1 => (0..3u8).prop_map(|node| Op::Gone { node }),
+        1 => any::<usize>().prop_map(|which| Op::GiveBack { which }),
+        1 => (0..3usize).prop_map(|survivors| Op::Crash { survivors }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_order_is_fresh_twice_nor_leased_after_delivery_through_any_crash(
+        ops in proptest::collection::vec(op(), 1..60)
+    ) {
+        let store = Arc::new(MemoryStore::default());
+        let journal = LeaseJournal::new(store.clone());
+        let mut book = LeaseBook::new(config());
+        let mut now = 0;
+        // What left the learner: every lease, in order; and what the buffer has.
+        let mut sent: Vec<Lease> = Vec::new();
+        let mut delivered = BTreeSet::new();
+        for op in ops {
+            match op {
+                Op::Grant { node: n, orders, room } => {
+                    let leases = book.grant(at(now), node(n), orders, room);
+                    let granted: u64 = leases.iter().map(|lease| u64::from(lease.count)).sum();
+                    prop_assert!(granted <= room.min(u64::from(orders)) && book.out_with(&node(n)) <= 100);
+                    journal.save(&mut book).unwrap();
+                    for lease in leases {
+                        prop_assert!(!lease.orders().any(|counter| delivered.contains(&counter.0)));
+                        let running = |old: &&Lease| old.node != lease.node && old.deadline > at(now);
+                        for old in sent.iter().filter(running) {
+                            // Leased to two nodes at once only when the first gave it back or was gone.
+                            let both = lease.orders().find(|counter| {
+                                old.covers(*counter) && book.check(&old.node, old.id, *counter).is_ok()
+                            });
+                            prop_assert_eq!(both, None);
+                        }
+                        prop_assert!(sent.iter().all(|old| old.id != lease.id));
+                        sent.push(lease);
+                    }
+                }
+                Op::Deliver { which } | Op::GiveBack { which } => {
+                    let orders: Vec<(PublicKey, LeaseId, OrderCounter)> = sent
+                        .iter()
+                        .flat_map(|lease| lease.orders().map(|counter| (lease.node, lease.id, counter)))
+                        .collect();
+                    if orders.is_empty() {
+                        continue;
+                    }
+                    let (holder, lease, counter) = orders[which % orders.len()];
+                    if let Op::GiveBack { .. } = op {
+                        book.give_back(&holder, counter);
+                        continue;
+                    }
+                    let allowed = book.check(&holder, lease, counter);
+                    if delivered.contains(&counter.0) {
+                        prop_assert_eq!(allowed, Err(LeaseRefusal::Delivered(counter)));
+                    } else if allowed.is_ok() {
+                        delivered.insert(counter.0);
+                        book.delivered(counter);
+                    }
+                }
+                Op::Wait { millis } => now += millis,
+                Op::Gone { node: n } => {
+                    book.node_gone(&node(n));
+                    prop_assert_eq!(book.out_with(&node(n)), 0);
+                }
+                Op::Crash { survivors } => {
+                    store.crash(survivors);
+                    book = match load(&store, &delivered).unwrap() {
+                        Some(snapshot) => LeaseBook::restore(config(), snapshot).unwrap(),
+                        None => LeaseBook::new(config()),
+                    };
+                    book.expire(at(now));
+                }
+            }
+            // Every order that ever left is delivered, out or idle; and the cursor is behind all of them.
+            let ever: BTreeSet<u64> = sent.iter().flat_map(Lease::orders).map(|counter| counter.0).collect();
+            prop_assert_eq!(ever.len() as u64, book.cursor().0);
+            prop_assert_eq!(ever.len() as u64, book.outstanding() + book.idle() + delivered.len() as u64);
+            let by_node: u64 = (0..3).map(|n| book.out_with(&node(n))).sum();
+            prop_assert_eq!(by_node, book.outstanding());
+            let mut records = 0;
+            store.visit(Tree::Leases, &mut |_, _| records += 1).unwrap();
+            prop_assert!(records <= sent.len());
+        }
+    }
+}

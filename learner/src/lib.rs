@@ -1,0 +1,37 @@
+//! echo-learner: turns the rollouts of volunteers into the next policy.
+//!
+//! - **the run**: [`config`] (the run file), [`run_dir`], [`workload`] (what the charter means), [`controller`] (what is done when),
+//!   [`metrics`];
+//! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
+//!   [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
+//! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`warmup`], [`evaluation`], [`checkpoint`];
+//! - **the fleet**: [`fleet`] (nodes and forwarding chains), [`publisher`] (snapshots).
+
+pub mod admission;
+pub mod batch;
+pub mod buffer;
+pub mod checkpoint;
+pub mod cli;
+pub mod config;
+pub mod controller;
+pub mod daemon;
+pub mod desk;
+pub mod evaluation;
+pub mod fleet;
+pub mod learning;
+pub mod leases;
+pub mod metrics;
+pub mod objective;
+pub mod optimizer;
+pub mod prepare;
+pub mod publisher;
+pub mod run_dir;
+pub mod schedule;
+pub mod service;
+pub mod store;
+pub mod summary;
+#[cfg(test)]
+mod testing;
+pub mod trainer;
+pub mod warmup;
+pub mod workload;

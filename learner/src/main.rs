@@ -1,0 +1,57 @@
+//! `echo-learner`: founds, runs and resumes training runs.
+
+use anyhow::Context;
+use clap::Parser;
+use echo_learner::cli::{Cli, Command};
+use echo_learner::config::RunConfig;
+use echo_learner::run_dir::RunDir;
+use echo_learner::{daemon, prepare};
+use echo_protocol::keyfile;
+use echo_protocol::net::peer_id_of;
+use std::io::IsTerminal as _;
+use std::path::Path;
+use tracing_subscriber::EnvFilter;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_new(&cli.log).with_context(|| format!("--log {:?}", cli.log))?;
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_ansi(colours)
+        .with_writer(std::io::stderr)
+        .init();
+    match cli.command {
+        Command::Run { config } => {
+            let config = RunConfig::load(&config)?;
+            let founded = prepare::found(&config, report_warmup)?;
+            work(founded)
+        }
+        Command::Resume { dir } => work(prepare::find(&dir)?),
+        Command::Warmup { config, output } => {
+            daemon::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
+        }
+        Command::Identity { dir } => identity(&dir),
+    }
+}
+
+fn work(founded: prepare::Founded) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(daemon::work(founded)).map(drop)
+}
+
+fn report_warmup(update: u64, loss: f64) {
+    if update.is_multiple_of(50) {
+        tracing::info!("warm-up update {update} · loss {loss:.3}");
+    }
+}
+
+fn identity(dir: &Path) -> anyhow::Result<()> {
+    let key = keyfile::load_or_create(&RunDir::new(dir).identity())?;
+    println!("public key  {}\npeer id     {}", key.public(), peer_id_of(key.secret()));
+    Ok(())
+}

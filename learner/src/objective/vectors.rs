@@ -1,0 +1,174 @@
+//! Checks objectives against recorded losses and gradients (one JSON object a line).
+//!
+//! A line carries `objective`, `params`, `groups`, `mask`, `logp`, `behav_logp`, `prox_logp`, `advantages`, and what
+//! a reference implementation made of them: `loss` and `grad_logp`. Objectives that do not exist here are counted
+//! as skipped.
+
+mod case;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use candle_core::DType;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use case::Case;
+
+/// What an f64 check allows where the reference itself rounds intermediate values to f32, as AReaL's decoupled PPO
+/// does: its figures are off by up to 2e-7 from the formula worked in f64.
+pub const SINGLE_REFERENCE_TOLERANCE: f64 = 1e-6;
+/// Gradients are recorded with ten decimals: an absolute difference of half a unit there says nothing.
+pub const GRADIENT_ROUNDING: f64 = 5.01e-11;
+/// Losses are means of terms of order one that often cancel; below this magnitude their error is absolute.
+pub const LOSS_FLOOR: f64 = 1.0;
+
+/// Longest line read from a case file, in bytes.
+pub const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
+/// Most lines read from a case file.
+pub const MAX_CASES: usize = 100_000;
+/// Most failures that a report describes; further ones are only counted.
+pub const MAX_FAILURES_DESCRIBED: usize = 32;
+
+/// The arithmetic a check runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// As in training; passes at a relative error of 1e-5.
+    F32,
+    /// As most references were computed; passes at a relative error of 1e-10, and at
+    /// [`SINGLE_REFERENCE_TOLERANCE`] where the reference rounds to f32 on its way.
+    F64,
+}
+
+impl Precision {
+    /// Largest relative error that passes for an objective of this name.
+    #[must_use]
+    pub fn tolerance(self, objective: &str) -> f64 {
+        match (self, objective) {
+            (Self::F32, _) => 1e-5,
+            (Self::F64, "decoupled_ppo") => SINGLE_REFERENCE_TOLERANCE,
+            (Self::F64, _) => 1e-10,
+        }
+    }
+
+    fn dtype(self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::F64 => DType::F64,
+        }
+    }
+}
+
+/// What a check found. `cases = passed + failed + skipped`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct VectorReport {
+    /// Lines read.
+    pub cases: usize,
+    /// Lines whose loss and gradient agree.
+    pub passed: usize,
+    /// Lines that disagree, or that an objective refused.
+    pub failed: usize,
+    /// Lines for objectives that do not exist here.
+    pub skipped: usize,
+    /// Largest relative error of the compared lines: |Δ| over the reference's magnitude. The magnitude of a gradient
+    /// is its largest entry (beyond [`GRADIENT_ROUNDING`]), that of a loss at least [`LOSS_FLOOR`].
+    pub worst: f64,
+    /// The same for each objective that exists here. (An f64 check does not hold all to one tolerance.)
+    pub worst_by_objective: BTreeMap<String, f64>,
+    /// The first failures, each with its line.
+    pub failures: Vec<String>,
+}
+
+/// Why a case file could not be checked.
+#[derive(Debug, Error)]
+pub enum VectorError {
+    /// The file cannot be read.
+    #[error("cannot read objective vectors {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// A line is not a case.
+    #[error("{path}, line {line}: not an objective vector ({reason}); expected one JSON object a line")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Line number, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The file is larger than the limits allow.
+    #[error("{path} has more than {MAX_CASES} lines: split the file")]
+    TooManyCases {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Compares every line of a file with what this crate computes.
+///
+/// # Errors
+/// [`VectorError`] when the file cannot be read or a line is not a case. A disagreement is no error: it is
+/// counted in the report.
+pub fn check_file(path: &Path, precision: Precision) -> Result<VectorReport, VectorError> {
+    let read_error = |source| VectorError::Read { path: path.to_owned(), source };
+    let mut reader = BufReader::new(File::open(path).map_err(read_error)?);
+    let mut report = VectorReport::default();
+    let mut text = String::new();
+    for line in 1.. {
+        text.clear();
+        if reader.by_ref().take(MAX_LINE_BYTES).read_line(&mut text).map_err(read_error)? == 0 {
+            break;
+        }
+        if text.trim().is_empty() {
+            continue;
+        }
+        if report.cases == MAX_CASES {
+            return Err(VectorError::TooManyCases { path: path.to_owned() });
+        }
+        let malformed = |reason| VectorError::Malformed { path: path.to_owned(), line, reason };
+        let case: Case = serde_json::from_str(&text).map_err(|e| malformed(e.to_string()))?;
+        case.shape().map_err(malformed)?;
+        report.add(line, &case, precision);
+    }
+    Ok(report)
+}
+
+impl VectorReport {
+    fn add(&mut self, line: usize, case: &Case, precision: Precision) {
+        self.cases += 1;
+        let Some(preset) = case.preset() else {
+            self.skipped += 1;
+            return;
+        };
+        let failure = match case.errors(&preset, precision) {
+            Ok((loss, grad)) => {
+                let error = loss.max(grad);
+                self.worst = self.worst.max(error);
+                let worst = self.worst_by_objective.entry(case.objective.clone()).or_insert(0.0);
+                *worst = worst.max(error);
+                (error > precision.tolerance(&case.objective))
+                    .then(|| format!("relative error of the loss {loss:.3e}, of the gradient {grad:.3e}"))
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        match failure {
+            None => self.passed += 1,
+            Some(reason) => {
+                self.failed += 1;
+                if self.failures.len() < MAX_FAILURES_DESCRIBED {
+                    self.failures.push(format!("line {line} ({}): {reason}", case.objective));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! AdamW over f32 master weights, with decoupled weight decay, bias correction and clipping of the global norm.
+//!
+//! With g the accumulated gradient, s = min(1, c / ‖g‖) the clip over all parameters together, η_t the scheduled rate
+//! and t the number of applied updates including this one:
+//!
+//! ```text
+//! m ← β₁ m + (1-β₁) s g          v ← β₂ v + (1-β₂) s² g²
+//! p ← (1 - η_t λ) p - η_t · (m / (1-β₁ᵗ)) / (√(v / (1-β₂ᵗ)) + ε)
+//! ```
+//!
+//! λ is zero for parameters that [`decays`] exempts. On the CPU each parameter is updated in place in one pass; other
+//! devices use tensor operations. Equal inputs give bit-identical weights and moments.
+
+mod config;
+mod error;
+mod fused;
+mod slot;
+mod state;
+
+use std::collections::BTreeSet;
+
+use candle_core::backprop::GradStore;
+use candle_core::{Device, Var};
+
+use crate::schedule::Schedule;
+pub use config::AdamWConfig;
+pub use error::OptimizerError;
+use fused::Coefficients;
+use slot::Slot;
+pub use state::{FIRST_MOMENT_PREFIX, SECOND_MOMENT_PREFIX, STEP_NAME};
+
+/// A gradient norm above this is treated like one that is not finite: its square would overflow f32 moments.
+pub const MAX_GRADIENT_NORM: f64 = 1e18;
+
+/// What became of the accumulated gradient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepOutcome {
+    /// The weights were updated.
+    Applied,
+    /// The norm was not finite (or above [`MAX_GRADIENT_NORM`]): the gradient was dropped; weights, moments and the
+    /// update counter are as before.
+    Skipped,
+}
+
+/// One call of [`AdamW::step`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepReport {
+    /// What happened.
+    pub outcome: StepOutcome,
+    /// Global L2 norm of the accumulated gradient before clipping; may be infinite or NaN when skipped.
+    pub gradient_norm: f64,
+    /// Factor the gradient was clipped by; 1 when it was not.
+    pub clip_scale: f64,
+    /// Learning rate of this update.
+    pub learning_rate: f64,
+    /// Updates applied so far, this one included.
+    pub updates: u64,
+}
+
+/// The optimizer. It updates the given `Var`s in place; do not step while another thread reads them.
+#[derive(Debug)]
+pub struct AdamW {
+    config: AdamWConfig,
+    schedule: Schedule,
+    slots: Vec<Slot>,
+    updates: u64,
+    /// Whether a gradient was accumulated since the last step.
+    pending: bool,
+}
+
+/// Whether weight decay applies: to matrices and embeddings, not to biases, norms or any other vector.
+#[must_use]
+pub fn decays(name: &str, rank: usize) -> bool {
+    rank >= 2 && !name.ends_with("bias") && !name.contains("norm")
+}
+
+impl AdamW {
+    /// An optimizer with zero moments. The order of `parameters` is the order of every sum, so it must be the same in
+    /// every run that is to be reproduced.
+    ///
+    /// # Errors
+    /// [`OptimizerError`] for settings out of their domain, a name used twice, no parameter at all, or a parameter
+    /// that is not f32 and contiguous.
+    pub fn new(
+        parameters: Vec<(String, Var)>,
+        config: AdamWConfig,
+        schedule: Schedule,
+    ) -> Result<Self, OptimizerError> {
+        Self::with_fused_on(parameters, config, schedule, Device::is_cpu)
+    }
+
+    fn with_fused_on(
+        parameters: Vec<(String, Var)>,
+        config: AdamWConfig,
+        schedule: Schedule,
+        fused: impl Fn(&Device) -> bool,
+    ) -> Result<Self, OptimizerError> {
+        config.validate()?;
+        schedule.validate()?;
+        if parameters.is_empty() {
+            return Err(OptimizerError::NoParameters);
+        }
+        let mut names = BTreeSet::new();
+        if let Some((name, _)) = parameters.iter().find(|(name, _)| !names.insert(name.as_str())) {
+            return Err(OptimizerError::DuplicateName { name: name.clone() });
+        }
+        let slots = parameters
+            .into_iter()
+            .map(|(name, var)| {
+                let fused = fused(var.device());
+                Slot::new(name, var, fused)
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { config, schedule, slots, updates: 0, pending: false })
+    }
+
+    /// Updates applied so far.
+    #[must_use]
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Names and variables of the parameters, in their fixed order.
+    pub fn parameters(&self) -> impl Iterator<Item = (&str, &Var)> {
+        self.slots.iter().map(Slot::named_var)
+    }
+
+    /// Adds the gradients of one backward pass, in f32. Over several micro-batches the caller scales each loss by its
+    /// share of the batch, so that the sum is the gradient of the batch.
+    ///
+    /// # Errors
+    /// [`OptimizerError::MissingGradient`] when a parameter got none, which means that an operation without a
+    /// backward pass severed the graph; nothing is added then.
+    pub fn accumulate(&mut self, gradients: &GradStore) -> Result<(), OptimizerError> {
+        let found = self.slots.iter().map(|slot| slot.gradient(gradients)).collect::<Result<Vec<_>, _>>()?;
+        for (slot, gradient) in self.slots.iter_mut().zip(&found) {
+            slot.accumulate(gradient, self.pending)?;
+        }
+        self.pending = true;
+        Ok(())
+    }
+
+    /// Updates the weights with the accumulated gradient, and forgets it.
+    ///
+    /// # Errors
+    /// [`OptimizerError::NothingAccumulated`] without a gradient. A gradient that is not finite is no error: see
+    /// [`StepOutcome::Skipped`].
+    pub fn step(&mut self) -> Result<StepReport, OptimizerError> {
+        if !std::mem::take(&mut self.pending) {
+            return Err(OptimizerError::NothingAccumulated);
+        }
+        let mut square = 0.0;
+        for slot in &self.slots {
+            square += slot.gradient_square_sum()?;
+        }
+        let gradient_norm = square.sqrt();
+        let learning_rate = self.schedule.learning_rate(self.updates);
+        // Written so that NaN is skipped too.
+        let usable = gradient_norm <= MAX_GRADIENT_NORM;
+        if !usable {
+            return Ok(StepReport {
+                outcome: StepOutcome::Skipped,
+                gradient_norm,
+                clip_scale: 1.0,
+                learning_rate,
+                updates: self.updates,
+            });
+        }
+        let clip_scale = if gradient_norm > self.config.max_gradient_norm {
+            self.config.max_gradient_norm / gradient_norm
+        } else {
+            1.0
+        };
+        let coefficients =
+            Coefficients::new(&self.config, learning_rate, clip_scale, self.updates.saturating_add(1));
+        for slot in &mut self.slots {
+            slot.update(&coefficients)?;
+        }
+        self.updates += 1;
+        Ok(StepReport {
+            outcome: StepOutcome::Applied,
+            gradient_norm,
+            clip_scale,
+            learning_rate,
+            updates: self.updates,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

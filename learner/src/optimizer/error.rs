@@ -1,0 +1,72 @@
+//! What can go wrong in the optimizer.
+
+use thiserror::Error;
+
+use crate::schedule::ScheduleError;
+
+/// Why the optimizer refused.
+#[derive(Debug, Error)]
+pub enum OptimizerError {
+    /// A setting is outside its domain.
+    #[error("optimizer setting `{setting}` is {value}: it must be {domain}")]
+    Setting {
+        /// Name of the setting.
+        setting: &'static str,
+        /// Value found.
+        value: f64,
+        /// What is allowed.
+        domain: &'static str,
+    },
+    /// The schedule is not usable.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// There is nothing to optimize.
+    #[error("the optimizer got no parameters: pass the model's variables")]
+    NoParameters,
+    /// Two parameters share a name.
+    #[error("parameter `{name}` is listed twice: list tied weights once")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
+    /// A parameter is not an f32 master weight.
+    #[error(
+        "parameter `{name}` is not a contiguous f32 variable: keep masters in f32 and cast in the forward pass"
+    )]
+    NotMaster {
+        /// The parameter.
+        name: String,
+    },
+    /// A parameter has no gradient.
+    #[error("parameter `{name}` got no gradient: an operation without a backward pass severed the graph")]
+    MissingGradient {
+        /// The parameter.
+        name: String,
+    },
+    /// A gradient does not fit its parameter.
+    #[error(
+        "gradient of `{name}` has shape {found:?}, its parameter {expected:?}: it belongs to another model"
+    )]
+    GradientShape {
+        /// The parameter.
+        name: String,
+        /// Shape of the gradient.
+        found: Vec<usize>,
+        /// Shape of the parameter.
+        expected: Vec<usize>,
+    },
+    /// `step` without `accumulate`.
+    #[error("no gradient was accumulated since the last step: run a backward pass first")]
+    NothingAccumulated,
+    /// An imported state does not fit.
+    #[error("optimizer state `{name}` {problem}: load the checkpoint that belongs to this model")]
+    State {
+        /// Name of the tensor.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The tensor library refused an operation.
+    #[error("tensor operation failed in the optimizer: {0}")]
+    Tensor(#[from] candle_core::Error),
+}

@@ -1,0 +1,305 @@
+//! Founding a run: key, model, starting policy, charter.
+
+use crate::config::{ConfigError, RunConfig};
+use crate::run_dir::RunDir;
+use crate::warmup::{WarmupError, warm_up};
+use crate::workload::{Workload, WorkloadError};
+use echo_policy::config::ModelConfig;
+use echo_policy::error::{ConfigError as ModelError, ExportError, WeightsError};
+use echo_policy::export::{ExportExtras, export};
+use echo_policy::tokenizer::{CHARACTER_VOCABULARY, CharTokenizer, TokenizerError};
+use echo_policy::weights::{DType, Weights};
+use echo_protocol::charter::{Charter, CharterError, RunId, TokenizerSpec};
+use echo_protocol::clock;
+use echo_protocol::identity::NodeKey;
+use echo_protocol::keyfile::{self, KeyfileError};
+use echo_protocol::signed::Signed;
+use echo_sandbox::mix::TaskMix;
+use echo_sandbox::spec::SpecError;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Files of a Hugging Face directory that make its tokenizer, and travel with snapshots.
+const TOKENIZER_FILES: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
+
+/// Why a run cannot be founded or found.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// There is a run already.
+    #[error(
+        "{0} already holds a run: `echo-learner resume {0}` goes on with it; for a new one choose another [run] dir"
+    )]
+    Exists(PathBuf),
+    /// There is none.
+    #[error("{0} holds no run: `echo-learner run --config FILE` founds one")]
+    NotARun(PathBuf),
+    /// Another learner works there.
+    #[error("another echo-learner is working in {0}: stop it first")]
+    Busy(PathBuf),
+    /// The disk.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The run file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The key.
+    #[error(transparent)]
+    Key(#[from] KeyfileError),
+    /// The model.
+    #[error("[model]: {0}")]
+    Model(#[from] ModelError),
+    /// The weights.
+    #[error("[model]: {0}")]
+    Weights(#[from] WeightsError),
+    /// The tokenizer.
+    #[error("[model]: {0}")]
+    Tokenizer(#[from] TokenizerError),
+    /// The tasks.
+    #[error("[[task]]: {0}")]
+    Tasks(#[from] SpecError),
+    /// The charter.
+    #[error(transparent)]
+    Charter(#[from] CharterError),
+    /// The charter is too long, or the one on disk is damaged.
+    #[error("the charter: {0}")]
+    Codec(#[from] echo_protocol::codec::CodecError),
+    /// What the charter asks for does not work.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The warm-up.
+    #[error("warm-up: {0}")]
+    Warmup(#[from] WarmupError),
+    /// Writing the starting policy.
+    #[error(transparent)]
+    Export(#[from] ExportError),
+}
+
+/// A run that is ready to go on.
+#[derive(Debug)]
+pub struct Founded {
+    /// Its directory.
+    pub dir: RunDir,
+    /// Its run file.
+    pub config: RunConfig,
+    /// Its key.
+    pub key: NodeKey,
+    /// Its charter.
+    pub charter: Signed<Charter>,
+    /// What the charter means.
+    pub workload: Workload,
+}
+
+/// Founds a run: makes the starting policy, signs the charter, and writes both. `progress` hears of warm-up updates and their loss.
+///
+/// The charter is written last: a directory without one holds no run, and founding it again begins anew.
+pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Founded, PrepareError> {
+    let dir = RunDir::new(&config.run.dir);
+    if dir.charter().exists() {
+        return Err(PrepareError::Exists(dir.path().to_owned()));
+    }
+    fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
+    let key = keyfile::load_or_create(&dir.identity())?;
+    let start = Start::of(config)?;
+    let charter = Signed::sign(&start.charter(config, &key)?, &key)?;
+    let (run, opened) = Charter::open(&charter)?;
+    let workload = Workload::open(run, opened, start.files.as_deref().unwrap_or(Path::new("")))?;
+    let weights = match &config.warmup {
+        Some(section) => warm_up(&workload, config, section, &start.weights, progress)?,
+        None => start.weights,
+    };
+    if dir.start().exists() {
+        fs::remove_dir_all(dir.start()).map_err(io_error(&dir.start()))?;
+    }
+    export_policy(&dir.start(), &workload, &weights, start.files.as_deref())?;
+    let text = toml::to_string(&absolute(config)?)
+        .map_err(|e| PrepareError::Io { path: dir.config(), source: io::Error::other(e) })?;
+    fs::write(dir.config(), text).map_err(io_error(&dir.config()))?;
+    write_whole(&dir.charter(), &charter.to_bytes())?;
+    Ok(Founded { dir, config: config.clone(), key, charter, workload })
+}
+
+/// Opens the run in `path`.
+pub fn find(path: &Path) -> Result<Founded, PrepareError> {
+    let dir = RunDir::new(path);
+    if !dir.charter().exists() {
+        return Err(PrepareError::NotARun(path.to_owned()));
+    }
+    let mut config = RunConfig::load(&dir.config())?;
+    // The directory may have been moved since.
+    config.run.dir = path.to_owned();
+    let bytes = fs::read(dir.charter()).map_err(io_error(&dir.charter()))?;
+    let charter = Signed::from_bytes(&bytes)?;
+    let (run, opened): (RunId, Charter) = Charter::open(&charter)?;
+    let key = keyfile::load_or_create(&dir.identity())?;
+    if key.public() != opened.learner {
+        return Err(CharterError::NotTheLearner { named: opened.learner, signer: key.public() }.into());
+    }
+    let workload = Workload::open(run, opened, &dir.start())?;
+    Ok(Founded { dir, config, key, charter, workload })
+}
+
+/// Writes a Hugging Face directory with weights, configuration and tokenizer.
+pub fn export_policy(
+    target: &Path,
+    workload: &Workload,
+    weights: &Weights,
+    tokenizer: Option<&Path>,
+) -> Result<(), PrepareError> {
+    let made = tempfile::tempdir().map_err(io_error(target))?;
+    let files = match tokenizer {
+        Some(dir) => dir.to_owned(),
+        None => {
+            let spec = match &workload.charter.tokenizer {
+                TokenizerSpec::Characters { alphabet } if !alphabet.is_empty() => {
+                    CharTokenizer::new(alphabet)?
+                }
+                _ => CharTokenizer::default(),
+            };
+            spec.save_huggingface(made.path())?;
+            made.path().to_owned()
+        }
+    };
+    let present = |name: &str| Some(files.join(name)).filter(|path| path.exists());
+    let extras = ExportExtras {
+        tokenizer: present("tokenizer.json"),
+        tokenizer_config: present("tokenizer_config.json"),
+    };
+    Ok(export(target, &workload.model, weights, DType::F32, &extras)?)
+}
+
+/// The companion files of a run's snapshots: none for built-in tokenizers.
+pub fn companion_files(founded: &Founded) -> Vec<PathBuf> {
+    match founded.workload.charter.tokenizer {
+        TokenizerSpec::Characters { .. } => Vec::new(),
+        TokenizerSpec::Snapshot => {
+            let files = TOKENIZER_FILES.iter().map(|name| founded.dir.start().join(name));
+            files.filter(|path| path.exists()).collect()
+        }
+    }
+}
+
+/// What training begins with.
+struct Start {
+    model: ModelConfig,
+    weights: Weights,
+    tokenizer: TokenizerSpec,
+    files: Option<PathBuf>,
+}
+
+impl Start {
+    fn of(config: &RunConfig) -> Result<Self, PrepareError> {
+        if let Some(tiny) = &config.model.tiny {
+            let mut model = ModelConfig::tiny_qwen3(tiny.sizes(CHARACTER_VOCABULARY))?;
+            model.eos_token_ids = vec![CharTokenizer::EOS];
+            model.pad_token_id = Some(CharTokenizer::PAD);
+            let weights = Weights::random(&model, config.run.seed);
+            let tokenizer = TokenizerSpec::Characters { alphabet: String::new() };
+            return Ok(Self { model, weights, tokenizer, files: None });
+        }
+        let path = config.model.path.clone().ok_or(ConfigError::Model)?;
+        let model = ModelConfig::from_file(&path.join("config.json"))?;
+        let weights = Weights::load_dir(&path, &model)?;
+        Ok(Self { model, weights, tokenizer: TokenizerSpec::Snapshot, files: Some(path) })
+    }
+
+    fn charter(&self, config: &RunConfig, key: &NodeKey) -> Result<Charter, PrepareError> {
+        let mix = TaskMix::new(&config.tasks)?;
+        // One token a character is the most that any tokenizer needs, and one more ends the response.
+        let longest = u32::try_from(mix.longest_response() + 1).unwrap_or(u32::MAX);
+        Ok(Charter {
+            name: config.run.name.clone(),
+            learner: key.public(),
+            created: clock::now(),
+            model: self.model.to_json(DType::F32),
+            tokenizer: self.tokenizer.clone(),
+            tasks: config.tasks.clone(),
+            group_size: config.sampling.group_size,
+            sampling: config.sampling.charter(longest),
+            staleness: config.staleness().map_err(ConfigError::from)?,
+            snapshot_type: config.snapshot.dtype,
+            chunk_bytes: config.snapshot.chunk_bytes,
+        })
+    }
+}
+
+/// The same run file with absolute paths, so that it means the same from inside the run directory.
+fn absolute(config: &RunConfig) -> Result<RunConfig, PrepareError> {
+    let absolute = |path: &PathBuf| std::path::absolute(path).map_err(io_error(path));
+    let mut config = config.clone();
+    config.run.dir = absolute(&config.run.dir)?;
+    config.model.path = config.model.path.as_ref().map(absolute).transpose()?;
+    config.network.peers = config.network.peers.as_ref().map(absolute).transpose()?;
+    Ok(config)
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), PrepareError> {
+    let draft = path.with_extension("draft");
+    fs::write(&draft, bytes)
+        .and_then(|()| fs::File::options().write(true).open(&draft)?.sync_all())
+        .and_then(|()| fs::rename(&draft, path))
+        .map_err(io_error(path))
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> PrepareError + use<> {
+    let path = path.to_owned();
+    move |source| PrepareError::Io { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ModelSection, NetworkSection, RunSection, TinySection};
+    use echo_protocol::charter::TaskSpec;
+
+    fn config(dir: PathBuf) -> RunConfig {
+        let tiny = TinySection {
+            hidden: 16,
+            layers: 1,
+            heads: 2,
+            kv_heads: 1,
+            head_dim: 8,
+            intermediate: 24,
+            positions: 32,
+        };
+        RunConfig {
+            run: RunSection { name: "test".into(), dir, updates: 3, seed: 0 },
+            model: ModelSection { path: None, tiny: Some(tiny) },
+            tasks: vec![TaskSpec { name: "chain_sum".into(), weight: 1, params: Default::default() }],
+            sampling: Default::default(),
+            staleness: Default::default(),
+            train: Default::default(),
+            warmup: None,
+            evaluation: Default::default(),
+            snapshot: Default::default(),
+            fleet: Default::default(),
+            network: NetworkSection { peers: Some("lists/echo.peers".into()), ..Default::default() },
+        }
+    }
+
+    #[test]
+    fn a_founded_run_is_found_again_and_not_founded_twice() {
+        let scratch = tempfile::tempdir().unwrap();
+        let config = config(scratch.path().join("run"));
+        let founded = found(&config, |_, _| ()).unwrap();
+        let again = find(&config.run.dir).unwrap();
+        assert_eq!(again.workload.run, founded.workload.run);
+        assert_eq!(again.key.public(), founded.key.public());
+        assert!(matches!(found(&config, |_, _| ()), Err(PrepareError::Exists(_))));
+        assert!(matches!(find(scratch.path()), Err(PrepareError::NotARun(_))));
+    }
+
+    #[test]
+    fn relative_paths_mean_the_same_after_a_resume() {
+        let scratch = tempfile::tempdir().unwrap();
+        let config = config(scratch.path().join("run"));
+        found(&config, |_, _| ()).unwrap();
+        let expected = std::path::absolute("lists/echo.peers").unwrap();
+        assert_eq!(find(&config.run.dir).unwrap().config.network.peers, Some(expected));
+    }
+}

@@ -1,0 +1,74 @@
+//! A run's directory, and what lies where in it.
+
+use std::path::{Path, PathBuf};
+
+/// A run directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunDir(PathBuf);
+
+impl RunDir {
+    /// The run directory at `path`, which need not exist yet.
+    pub fn new(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The run's secret key.
+    pub fn identity(&self) -> PathBuf {
+        self.0.join("identity")
+    }
+
+    /// The signed charter: its presence means that the run exists.
+    pub fn charter(&self) -> PathBuf {
+        self.0.join("charter.cbor")
+    }
+
+    /// The run file, as the run was started with.
+    pub fn config(&self) -> PathBuf {
+        self.0.join("run.toml")
+    }
+
+    /// The starting policy, a Hugging Face directory.
+    pub fn start(&self) -> PathBuf {
+        self.0.join("start")
+    }
+
+    /// Checkpoints, one directory each.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.0.join("checkpoints")
+    }
+
+    /// The database of the replay buffer and the lease book.
+    pub fn database(&self) -> PathBuf {
+        self.0.join("database")
+    }
+
+    /// Chunks of published snapshots.
+    pub fn chunks(&self) -> PathBuf {
+        self.0.join("chunks")
+    }
+
+    /// One JSON object per update and evaluation.
+    pub fn metrics(&self) -> PathBuf {
+        self.0.join("metrics.jsonl")
+    }
+
+    /// What the run came to, written when it ends.
+    pub fn summary(&self) -> PathBuf {
+        self.0.join("summary.json")
+    }
+
+    /// The trained policy, a Hugging Face directory.
+    pub fn policy(&self) -> PathBuf {
+        self.0.join("policy")
+    }
+
+    /// Held by the one learner that works in this directory.
+    pub fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+}

@@ -1,0 +1,173 @@
+//! The learner on the network: answers nodes, takes their groups in, serves snapshots.
+//!
+//! Everything here is passive (RLAX): it reacts to nodes and to the learning thread, and decides nothing about training. What it shares
+//! with the learning thread is [`Shared`]; the learning thread waits there for groups and tells it what was published.
+
+mod control;
+mod intake;
+
+use crate::admission::Admission;
+use crate::desk::Desk;
+use crate::fleet::Fleet;
+use crate::workload::Workload;
+use echo_protocol::charter::Charter;
+use echo_protocol::clock;
+use echo_protocol::identity::NodeKey;
+use echo_protocol::manifest::Manifest;
+use echo_protocol::net::snapshots::{SnapshotEvent, Snapshots};
+use echo_protocol::net::{Host, HostEvents, NetError, names};
+use echo_protocol::signed::Signed;
+use echo_protocol::version::PolicyVersion;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Signed manifests that are still handed out.
+const KEPT_MANIFESTS: usize = echo_protocol::relay::KEPT_VERSIONS;
+/// How often silent nodes are looked for.
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
+
+/// What the network side and the learning thread share.
+pub struct Shared {
+    /// What the charter means.
+    pub workload: Arc<Workload>,
+    /// The charter as nodes get it.
+    pub charter: Signed<Charter>,
+    /// The run's key.
+    pub key: NodeKey,
+    admission: Admission,
+    desk: Mutex<Desk>,
+    arrived: Condvar,
+    fleet: Mutex<Fleet>,
+    manifests: Mutex<VecDeque<(PolicyVersion, Signed<Manifest>)>>,
+    ended: Mutex<bool>,
+}
+
+impl Shared {
+    /// The shared state of a run.
+    pub fn new(
+        workload: Arc<Workload>,
+        charter: Signed<Charter>,
+        key: NodeKey,
+        admission: Admission,
+        desk: Desk,
+        fleet: Fleet,
+    ) -> Self {
+        let (desk, fleet) = (Mutex::new(desk), Mutex::new(fleet));
+        let (manifests, ended) = (Mutex::new(VecDeque::new()), Mutex::new(false));
+        Self { workload, charter, key, admission, desk, arrived: Condvar::new(), fleet, manifests, ended }
+    }
+
+    /// The desk. Held briefly: computing rewards happens outside.
+    pub fn desk(&self) -> MutexGuard<'_, Desk> {
+        lock(&self.desk)
+    }
+
+    /// The fleet.
+    pub fn fleet(&self) -> MutexGuard<'_, Fleet> {
+        lock(&self.fleet)
+    }
+
+    /// Waits until groups may have arrived, at most `longest`.
+    pub fn wait_for_groups<'a>(&self, desk: MutexGuard<'a, Desk>, longest: Duration) -> MutexGuard<'a, Desk> {
+        self.arrived.wait_timeout(desk, longest).map_or_else(|e| e.into_inner().0, |(desk, _)| desk)
+    }
+
+    fn groups_arrived(&self) {
+        self.arrived.notify_all();
+    }
+
+    /// Tells everybody about a snapshot whose chunks are stored.
+    pub async fn publish(
+        &self,
+        host: &Host,
+        snapshots: &Snapshots,
+        manifest: Arc<Manifest>,
+        signed: Signed<Manifest>,
+    ) {
+        let version = manifest.version;
+        // The driver only stops with the process.
+        let _ = snapshots.publish(manifest).await;
+        let bytes = signed.to_bytes();
+        {
+            let mut manifests = lock(&self.manifests);
+            manifests.push_back((version, signed));
+            while manifests.len() > KEPT_MANIFESTS {
+                manifests.pop_front();
+            }
+        }
+        self.fleet().published(clock::now(), version);
+        // Without a subscriber nobody is missed: nodes that come later hear of the version in their heartbeats.
+        if let Err(error) = host.publish(&names::manifest_topic(&self.workload.run.to_string()), bytes).await
+        {
+            tracing::debug!(%error, %version, "the announcement was not gossiped");
+        }
+    }
+
+    /// Says that the run has ended, so that nodes stop.
+    pub fn end(&self) {
+        *lock(&self.ended) = true;
+    }
+
+    fn newest(&self) -> Option<PolicyVersion> {
+        lock(&self.manifests).back().map(|(version, _)| *version)
+    }
+}
+
+/// A poisoned lock means that a thread panicked while it held it; every state behind these locks is changed in steps that are each
+/// valid, so going on is right.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Serves nodes until the host stops. Returns earlier only when a part of it has failed.
+pub async fn serve(
+    shared: Arc<Shared>,
+    host: Host,
+    events: HostEvents,
+    snapshot_events: mpsc::Receiver<SnapshotEvent>,
+) -> Result<(), NetError> {
+    let incoming = host.accept(names::TRAJECTORIES)?;
+    let intake = tokio::spawn(intake::accept(shared.clone(), incoming));
+    let sweep = tokio::spawn(sweep(shared.clone()));
+    let watch = tokio::spawn(watch(snapshot_events));
+    let stop = [intake.abort_handle(), sweep.abort_handle(), watch.abort_handle()];
+    tokio::select! {
+        () = control::answer(shared, events) => {}
+        // Its writer died: a learner that takes nothing in must not look alive.
+        _ = intake => {}
+    }
+    stop.into_iter().for_each(|task| task.abort());
+    Ok(())
+}
+
+/// Looks for nodes that have gone, and frees their orders.
+async fn sweep(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let gone = shared.fleet().expire(clock::now());
+        if !gone.is_empty() {
+            gone.iter()
+                .for_each(|node| tracing::info!(node = %node.short(), "a node is gone; its orders are free"));
+            shared.desk().nodes_gone(&gone);
+        }
+    }
+}
+
+/// The source's own events: only damage to its chunks matters, and the next publication writes them again.
+async fn watch(mut events: mpsc::Receiver<SnapshotEvent>) {
+    while let Some(event) = events.recv().await {
+        match event {
+            SnapshotEvent::AskParent { .. } => {
+                tracing::warn!(
+                    "a published chunk was damaged on this disk; nodes get it with the next version"
+                );
+            }
+            SnapshotEvent::CutOff(peer) => {
+                tracing::warn!(peer = %peer.short(), "a node broke the chunk protocol")
+            }
+            SnapshotEvent::Install(_) | SnapshotEvent::Progress { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Answers to nodes' questions.
+
+use super::{Shared, lock};
+use echo_protocol::clock;
+use echo_protocol::control::{Request, Response};
+use echo_protocol::heartbeat::MAX_ADDRESSES;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::net::peer::key_of_peer;
+use echo_protocol::net::{HostEvent, HostEvents, Reply};
+use echo_protocol::signed::Signed;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Requests worked on at once. The host bounds those that wait.
+const AT_ONCE: usize = 64;
+/// When a node that got fewer orders than it wanted asks again, in milliseconds.
+const LEASE_RETRY_MS: u32 = 100;
+
+/// Answers requests until the host stops.
+pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    while let Some(event) = events.recv().await {
+        match event {
+            HostEvent::Request { peer, body, reply } => {
+                let Some(node) = key_of_peer(&peer) else { continue };
+                let Ok(place) = places.clone().acquire_owned().await else { return };
+                let shared = shared.clone();
+                // Leases are flushed to disk before they leave, so this may block.
+                tokio::task::spawn_blocking(move || {
+                    respond(&shared, node, &body, reply);
+                    drop(place);
+                });
+            }
+            // The learner is the only rightful publisher, and does not hear itself.
+            HostEvent::Gossip { verdict, .. } => verdict.reject(),
+            HostEvent::Connected { .. } | HostEvent::Disconnected { .. } => {}
+        }
+    }
+}
+
+fn respond(shared: &Shared, node: PublicKey, body: &[u8], reply: Reply) {
+    let response = match Request::from_bytes(body) {
+        Ok(request) => response(shared, node, request),
+        Err(error) => Response::Refused(error.to_string()),
+    };
+    match response.to_bytes() {
+        // The node has gone or waits no longer: it will ask again.
+        Ok(bytes) => drop(reply.send(bytes)),
+        Err(error) => tracing::error!(%error, "a response could not be encoded"),
+    }
+}
+
+fn response(shared: &Shared, node: PublicKey, request: Request) -> Response {
+    match request {
+        Request::Charter => Response::Charter(shared.charter.clone()),
+        Request::Heartbeat(mut heartbeat) => {
+            heartbeat.addresses.truncate(MAX_ADDRESSES);
+            let mut fleet = shared.fleet();
+            match fleet.heartbeat(clock::now(), node, heartbeat) {
+                Ok(()) => Response::News {
+                    newest: shared.newest(),
+                    parent: fleet.parent(&node),
+                    ended: *lock(&shared.ended),
+                },
+                Err(full) => Response::Refused(full.to_string()),
+            }
+        }
+        Request::Manifest(version) => {
+            let manifests = lock(&shared.manifests);
+            let found = match version {
+                Some(version) => manifests.iter().find(|(v, _)| *v == version),
+                None => manifests.back(),
+            };
+            Response::Manifest(found.map(|(_, signed)| signed.clone()))
+        }
+        Request::Lease { orders } => lease(shared, node, orders),
+        Request::Parent { lost } => {
+            let mut fleet = shared.fleet();
+            if let Some(lost) = lost {
+                fleet.lost(&node, &lost);
+            }
+            Response::Parent(fleet.parent(&node))
+        }
+    }
+}
+
+fn lease(shared: &Shared, node: PublicKey, orders: u32) -> Response {
+    let installed = shared.fleet().members().get(&node).and_then(|member| member.heartbeat.installed);
+    let granted = shared.desk().lease(clock::now(), node, installed, orders);
+    let signed = granted.map_err(|e| e.to_string()).and_then(|leases| {
+        let signed = leases.iter().map(|lease| Signed::sign(lease, &shared.key));
+        signed.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())
+    });
+    match signed {
+        Ok(leases) => Response::Leases { leases, retry_after_ms: LEASE_RETRY_MS },
+        Err(error) => {
+            tracing::error!(error, "no lease could be made durable");
+            Response::Refused("the learner cannot lease orders now; ask again later".into())
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The store on disk: sled 0.34, the one file that knows it.
+//!
+//! Two habits of sled are answered here. On Linux its flush ends in `sync_file_range`, which does not survive power
+//! loss, so the file is synced again. And it keeps pages above a quarter of its 512 KiB segments in side files that are
+//! never synced; a page holds up to 17 entries, so values are cut into pieces of which 17 stay below that size.
+
+use std::fs;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use super::{Store, StoreError, Tree, WriteBatch};
+
+/// Memory that sled may use for pages, in bytes.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// Longest piece of a value.
+const PIECE_BYTES: usize = 4 << 10;
+
+/// Bytes of the piece number that ends every key, and of the piece count that starts every first piece.
+const COUNT_BYTES: usize = 2;
+
+/// A [`Store`] in a directory.
+#[derive(Debug)]
+pub struct SledStore {
+    db: sled::Db,
+    path: PathBuf,
+    #[cfg(target_os = "linux")]
+    file: fs::File,
+}
+
+impl SledStore {
+    /// Opens the store in the directory `path`, creating it when there is none.
+    ///
+    /// # Errors
+    /// When another process has it open, its files are damaged, or the file system fails.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(sled::Config::new(), path)
+    }
+
+    /// A store whose files change only when its methods are called, so that a copy of them is what `kill -9` leaves.
+    #[cfg(test)]
+    pub(crate) fn open_without_background(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(sled::Config::new().flush_every_ms(None), path)
+    }
+
+    fn open_with(config: sled::Config, path: &Path) -> Result<Self, StoreError> {
+        let io_failed = |error: &io::Error| from_io(path, error);
+        fs::create_dir_all(path).map_err(|error| io_failed(&error))?;
+        let config = config.path(path).cache_capacity(CACHE_BYTES);
+        // Some kinds of damage make sled's recovery panic; to the operator they are damage like any other.
+        let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
+        let db = opened
+            .map_err(|_| StoreError::Damaged { path: path.to_owned(), reason: "recovery panicked".into() })?
+            .map_err(|error| from_sled(path, error))?;
+        // The names of a new store's files must be as durable as their bytes.
+        #[cfg(unix)]
+        fs::File::open(path).and_then(|dir| dir.sync_all()).map_err(|error| io_failed(&error))?;
+        Ok(Self {
+            #[cfg(target_os = "linux")]
+            file: fs::File::open(path.join("db")).map_err(|error| io_failed(&error))?,
+            db,
+            path: path.to_owned(),
+        })
+    }
+
+    /// How many pieces the value at `key` has; 0 when there is none.
+    fn pieces(&self, tree: Tree, key: &[u8]) -> Result<u16, StoreError> {
+        let first = self.db.get(piece_key(tree, key, 0)).map_err(|error| self.failed(error))?;
+        first.map_or(Ok(0), |first| self.piece_count(&first))
+    }
+
+    fn piece_count(&self, first: &[u8]) -> Result<u16, StoreError> {
+        let count =
+            first.first_chunk::<COUNT_BYTES>().ok_or_else(|| self.damaged("a value without its length"))?;
+        Ok(u16::from_be_bytes(*count))
+    }
+
+    fn failed(&self, error: sled::Error) -> StoreError {
+        from_sled(&self.path, error)
+    }
+
+    fn damaged(&self, reason: &str) -> StoreError {
+        StoreError::Damaged { path: self.path.clone(), reason: reason.to_owned() }
+    }
+}
+
+/// `tree ‖ key ‖ piece`.
+fn piece_key(tree: Tree, key: &[u8], piece: u16) -> Vec<u8> {
+    [&[tree as u8], key, &piece.to_be_bytes()].concat()
+}
+
+impl Store for SledStore {
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(first) = self.db.get(piece_key(tree, key, 0)).map_err(|error| self.failed(error))? else {
+            return Ok(None);
+        };
+        let pieces = self.piece_count(&first)?;
+        let mut value = first[COUNT_BYTES..].to_vec();
+        for piece in 1..pieces {
+            let next = self.db.get(piece_key(tree, key, piece)).map_err(|error| self.failed(error))?;
+            // A short value is the reader's to judge: its checksum cannot match.
+            value.extend_from_slice(next.as_deref().unwrap_or_default());
+        }
+        Ok(Some(value))
+    }
+
+    fn visit(&self, tree: Tree, each: &mut dyn FnMut(&[u8], Vec<u8>)) -> Result<(), StoreError> {
+        let mut current: Option<(Vec<u8>, Vec<u8>)> = None;
+        for entry in self.db.scan_prefix([tree as u8]) {
+            let (physical, bytes) = entry.map_err(|error| self.failed(error))?;
+            let (key, piece) = physical[1..]
+                .split_last_chunk::<COUNT_BYTES>()
+                .ok_or_else(|| self.damaged("a key without its piece number"))?;
+            if u16::from_be_bytes(*piece) == 0 {
+                let first = bytes.get(COUNT_BYTES..).unwrap_or_default().to_vec();
+                if let Some((key, value)) = current.replace((key.to_vec(), first)) {
+                    each(&key, value);
+                }
+            } else if let Some((_, value)) = current.as_mut().filter(|(of, _)| of == key) {
+                value.extend_from_slice(&bytes);
+            }
+        }
+        if let Some((key, value)) = current {
+            each(&key, value);
+        }
+        Ok(())
+    }
+
+    fn apply(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+        batch.check_limits()?;
+        let mut sled_batch = sled::Batch::default();
+        for (tree, key, value) in batch.writes() {
+            let mut pieces = 0u16;
+            if let Some(value) = value {
+                let count = value.len().div_ceil(PIECE_BYTES).max(1);
+                let count = u16::try_from(count).expect("MAX_VALUE_BYTES has fewer than 2^16 pieces");
+                // An empty value still has a first piece: the one that says so.
+                for (piece, part) in (0..count).zip(value.chunks(PIECE_BYTES).chain(std::iter::once(&[][..])))
+                {
+                    let head: &[u8] = if piece == 0 { &count.to_be_bytes() } else { &[] };
+                    sled_batch.insert(piece_key(tree, key, piece), [head, part].concat());
+                }
+                pieces = count;
+            }
+            for piece in pieces..self.pieces(tree, key)? {
+                sled_batch.remove(piece_key(tree, key, piece));
+            }
+        }
+        self.db.apply_batch(sled_batch).map_err(|error| self.failed(error))
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.db.flush().map_err(|error| self.failed(error))?;
+        #[cfg(target_os = "linux")]
+        self.file.sync_all().map_err(|error| from_io(&self.path, &error))?;
+        Ok(())
+    }
+}
+
+fn from_sled(path: &Path, error: sled::Error) -> StoreError {
+    match error {
+        sled::Error::Io(error) => from_io(path, &error),
+        sled::Error::Corruption { at, .. } => {
+            StoreError::Damaged { path: path.to_owned(), reason: format!("corruption at {at:?}") }
+        }
+        other => StoreError::Io { path: path.to_owned(), reason: other.to_string() },
+    }
+}
+
+fn from_io(path: &Path, error: &io::Error) -> StoreError {
+    let path = path.to_owned();
+    let reason = error.to_string();
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full { path },
+        // sled wraps the failed lock in an error of the kind `Other`.
+        io::ErrorKind::WouldBlock => StoreError::InUse { path },
+        io::ErrorKind::Other if reason.contains("could not acquire lock") => StoreError::InUse { path },
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => StoreError::Damaged { path, reason },
+        _ => StoreError::Io { path, reason },
+    }
+}

@@ -1,0 +1,48 @@
+//! A tiny workload for the tests of this crate.
+
+use crate::workload::Workload;
+use echo_policy::config::{ModelConfig, TinySizes};
+use echo_policy::weights::{DType, Weights};
+use echo_protocol::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
+use echo_protocol::identity::NodeKey;
+use echo_protocol::manifest::TensorType;
+use echo_protocol::signed::Signed;
+use echo_protocol::staleness::Staleness;
+use echo_protocol::time::UnixMillis;
+use std::path::Path;
+
+/// A one-layer model on one-digit sums, with random weights.
+pub(crate) fn workload() -> (Workload, Weights) {
+    let sizes = TinySizes {
+        vocab: 64,
+        hidden: 16,
+        layers: 1,
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 8,
+        intermediate: 24,
+        positions: 32,
+    };
+    let model = ModelConfig::tiny_qwen3(sizes).unwrap();
+    let learner = NodeKey::from_secret([1; 32]);
+    let charter = Charter {
+        name: "test".into(),
+        learner: learner.public(),
+        created: UnixMillis(1),
+        model: model.to_json(DType::F32),
+        tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
+        tasks: vec![TaskSpec {
+            name: "chain_sum".into(),
+            weight: 1,
+            params: [("digits".to_owned(), 1)].into(),
+        }],
+        group_size: 4,
+        sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: 4 },
+        staleness: Staleness::new(3, None).unwrap(),
+        snapshot_type: TensorType::F32,
+        chunk_bytes: 16 << 10,
+    };
+    let run = RunId::of(&Signed::sign(&charter, &learner).unwrap());
+    let weights = Weights::random(&model, 7);
+    (Workload::open(run, charter, Path::new("")).unwrap(), weights)
+}

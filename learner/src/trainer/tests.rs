@@ -1,0 +1,146 @@
+use super::*;
+use crate::checkpoint;
+use crate::schedule::Schedule;
+use crate::testing;
+use candle_core::Tensor;
+use echo_policy::engine::{Generation, Policy};
+use echo_policy::weights::DType as Stored;
+use echo_protocol::lease::LeaseId;
+use echo_protocol::order::OrderCounter;
+use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
+use echo_protocol::version::PolicyVersion;
+use std::sync::Arc;
+
+fn section() -> TrainSection {
+    TrainSection { schedule: Schedule::constant(1e-3, 0), ..TrainSection::default() }
+}
+
+fn bits(tensor: &Tensor) -> Vec<u32> {
+    tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+/// Groups as an honest node makes them, with rewards that differ within each group.
+fn groups(workload: &Workload, weights: &Weights, counters: std::ops::Range<u64>) -> Vec<StoredGroup> {
+    let policy = Arc::new(Policy::load(0, &workload.model, weights).unwrap());
+    let group_size = workload.charter.group_size;
+    let made = counters.enumerate().map(|(arrival, counter)| {
+        let order = workload.order(Purpose::Train, counter);
+        let request = workload.request(&order, group_size).unwrap();
+        let completions = Generation::start(policy.clone(), vec![request]).unwrap().run().unwrap().remove(0);
+        let trajectories = completions.into_iter().enumerate().map(|(i, c)| Trajectory {
+            versions: spans(c.versions.iter().map(|v| PolicyVersion(*v))),
+            response: c.tokens,
+            logprobs: c.logprobs,
+            reward: (i % 2) as f32,
+            stopped: c.stopped,
+            omega: Default::default(),
+        });
+        let group = TrajectoryGroup {
+            run: workload.run,
+            lease: LeaseId(0),
+            counter: OrderCounter(counter),
+            node: workload.charter.learner,
+            trajectories: trajectories.collect(),
+        };
+        StoredGroup { arrival: arrival as u64, correct: vec![false; group.trajectories.len()], group }
+    });
+    made.collect()
+}
+
+#[test]
+fn an_update_on_policy_starts_with_weights_of_one() {
+    let (workload, weights) = testing::workload();
+    let mut trainer = Trainer::new(&workload.model, &weights, &section()).unwrap();
+    let report = trainer.update(&workload, &groups(&workload, &weights, 0..3)).unwrap();
+    // The engine's log-probs and the trainer's are the same numbers, up to rounding.
+    assert!(report.stats.kl_k3().abs() < 1e-6, "{:?}", report.stats);
+    assert!(report.step.gradient_norm > 0.0);
+}
+
+#[test]
+fn reinforcement_raises_what_was_rewarded() {
+    let (workload, weights) = testing::workload();
+    let batch = groups(&workload, &weights, 0..4);
+    let mut trainer = Trainer::new(&workload.model, &weights, &section()).unwrap();
+    let gain = |trainer: &Trainer| {
+        let policy =
+            Policy::load(1, &workload.model, &trainer.decoder().to_weights(Stored::F32).unwrap()).unwrap();
+        let mut gain = 0.0;
+        for stored in &batch {
+            let prompt = workload.prompt(&workload.order(Purpose::Train, stored.group.counter.0)).unwrap();
+            for t in &stored.group.trajectories {
+                let sequence = [prompt.clone(), t.response.clone()].concat();
+                let scored = echo_policy::engine::score(&policy, &[sequence]).unwrap().remove(0);
+                let response: f32 = scored[scored.len() - t.response.len()..].iter().sum();
+                gain += (t.reward - 0.5) * response;
+            }
+        }
+        gain
+    };
+    let before = gain(&trainer);
+    for _ in 0..3 {
+        trainer.update(&workload, &batch).unwrap();
+    }
+    assert!(gain(&trainer) > before);
+}
+
+#[test]
+fn a_resumed_trainer_goes_on_bit_for_bit() {
+    let (workload, weights) = testing::workload();
+    let batches: Vec<_> = (0..4).map(|i| groups(&workload, &weights, 4 * i..4 * i + 3)).collect();
+    let mut whole = Trainer::new(&workload.model, &weights, &section()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for (at, batch) in batches.iter().enumerate() {
+        if at == 2 {
+            checkpoint::write(dir.path(), PolicyVersion(2), whole.decoder(), whole.optimizer()).unwrap();
+        }
+        whole.update(&workload, batch).unwrap();
+    }
+    let (found, damaged) = checkpoint::newest(dir.path(), &Device::Cpu).unwrap();
+    assert!(damaged.is_empty());
+    let mut resumed = Trainer::resume(&workload.model, &found.unwrap(), &section()).unwrap();
+    for batch in &batches[2..] {
+        resumed.update(&workload, batch).unwrap();
+    }
+    for ((name, a), (_, b)) in whole.decoder().vars().iter().zip(resumed.decoder().vars()) {
+        assert!(bits(a.as_tensor()) == bits(b.as_tensor()), "{name} differs after the resume");
+    }
+}
+
+#[test]
+fn micro_batches_add_up_to_the_batch() {
+    let (workload, weights) = testing::workload();
+    let batch = groups(&workload, &weights, 0..6);
+    let report = |tokens| {
+        let train = TrainSection { micro_batch_tokens: tokens, ..section() };
+        Trainer::new(&workload.model, &weights, &train).unwrap().update(&workload, &batch).unwrap()
+    };
+    let (whole, split, narrow) = (report(1 << 14), report(100), report(1));
+    // A budget below one group is raised to one group.
+    assert!((whole.loss - narrow.loss).abs() < 1e-6);
+    assert!((whole.loss - split.loss).abs() < 1e-6);
+    assert!((whole.step.gradient_norm / split.step.gradient_norm - 1.0).abs() < 1e-5);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over() {
+    let (workload, weights) = testing::workload();
+    let trainer = Trainer::new(&workload.model, &weights, &section()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for version in [2, 4, 6, 8] {
+        checkpoint::write(dir.path(), PolicyVersion(version), trainer.decoder(), trainer.optimizer())
+            .unwrap();
+    }
+    assert_eq!(checkpoint::oldest(dir.path()).unwrap(), Some(PolicyVersion(4)));
+    let newest = dir.path().join("000000000008/optimizer.safetensors");
+    let mut bytes = std::fs::read(&newest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&newest, bytes).unwrap();
+    let (found, damaged) = checkpoint::newest(dir.path(), &Device::Cpu).unwrap();
+    assert_eq!((found.unwrap().version, damaged.len()), (PolicyVersion(6), 1));
+    // The run comes back to the version, and replaces what is damaged.
+    checkpoint::write(dir.path(), PolicyVersion(8), trainer.decoder(), trainer.optimizer()).unwrap();
+    let (found, damaged) = checkpoint::newest(dir.path(), &Device::Cpu).unwrap();
+    assert_eq!((found.unwrap().version, damaged.len()), (PolicyVersion(8), 0));
+}

@@ -1,0 +1,134 @@
+//! What a charter means in terms of tokens and rewards: the model's form, the tokenizer and the task mix.
+
+use echo_policy::config::ModelConfig;
+use echo_policy::engine::SampleRequest;
+use echo_policy::sampler::SamplingParams;
+use echo_policy::tokenizer::{CharTokenizer, Tokenizer};
+use echo_protocol::charter::{Charter, RunId, TokenizerSpec};
+use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
+use echo_sandbox::assignment::Assignment;
+use echo_sandbox::mix::TaskMix;
+use echo_sandbox::task::{Response, TaskError, Verdict};
+use std::path::Path;
+
+/// A run's charter, opened and ready to derive work from.
+#[derive(Debug)]
+pub struct Workload {
+    /// The run.
+    pub run: RunId,
+    /// Its charter.
+    pub charter: Charter,
+    /// The model's form.
+    pub model: ModelConfig,
+    /// Text to tokens and back.
+    pub tokenizer: Tokenizer,
+    /// The tasks.
+    pub mix: TaskMix,
+    end: u32,
+}
+
+/// A charter that cannot be worked on.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// The model's `config.json`.
+    #[error("the charter's model: {0}")]
+    Model(#[from] echo_policy::error::ConfigError),
+    /// The tokenizer.
+    #[error("the charter's tokenizer: {0}")]
+    Tokenizer(#[from] echo_policy::tokenizer::TokenizerError),
+    /// The task mix.
+    #[error("the charter's tasks: {0}")]
+    Tasks(#[from] echo_sandbox::spec::SpecError),
+    /// Nothing would end a response.
+    #[error(
+        "the tokenizer names no end-of-text token, so no response would ever end: add eos_token to tokenizer_config.json"
+    )]
+    NoEnd,
+    /// A prompt and a response do not fit.
+    #[error(
+        "a prompt of up to {prompt} characters and a response of {response} tokens do not fit the model's {positions} positions"
+    )]
+    TooLong {
+        /// Longest prompt in characters.
+        prompt: usize,
+        /// Longest response in tokens.
+        response: usize,
+        /// The model's positions.
+        positions: usize,
+    },
+}
+
+impl Workload {
+    /// Opens a charter; `files` is where the snapshot's companion files lie, needed for [`TokenizerSpec::Snapshot`].
+    pub fn open(run: RunId, charter: Charter, files: &Path) -> Result<Self, WorkloadError> {
+        let model = ModelConfig::from_json(&charter.model)?;
+        let tokenizer = match &charter.tokenizer {
+            TokenizerSpec::Characters { alphabet } if alphabet.is_empty() => CharTokenizer::default().into(),
+            TokenizerSpec::Characters { alphabet } => CharTokenizer::new(alphabet)?.into(),
+            TokenizerSpec::Snapshot => Tokenizer::from_dir(files)?,
+        };
+        let end = tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?;
+        let mix = TaskMix::new(&charter.tasks)?;
+        let (prompt, response) = (mix.longest_prompt(), charter.sampling.max_new_tokens as usize);
+        let positions = model.max_position_embeddings;
+        if prompt + response > positions {
+            return Err(WorkloadError::TooLong { prompt, response, positions });
+        }
+        Ok(Self { run, charter, model, tokenizer, mix, end })
+    }
+
+    /// The order with this number.
+    pub fn order(&self, purpose: Purpose, counter: u64) -> WorkOrder {
+        WorkOrder::derive(&self.run, purpose, OrderCounter(counter))
+    }
+
+    /// What the order asks for.
+    pub fn assignment(&self, order: &WorkOrder) -> Assignment<'_> {
+        Assignment::of(&self.mix, order)
+    }
+
+    /// The order's prompt in tokens.
+    pub fn prompt(&self, order: &WorkOrder) -> Result<Vec<u32>, WorkloadError> {
+        Ok(self.tokenizer.encode(&self.assignment(order).prompt().text)?)
+    }
+
+    /// What the engine is asked for `samples` responses to `order`.
+    pub fn request(&self, order: &WorkOrder, samples: u32) -> Result<SampleRequest, WorkloadError> {
+        let s = &self.charter.sampling;
+        let params = SamplingParams {
+            temperature: s.temperature,
+            top_p: s.top_p,
+            top_k: s.top_k,
+            max_new_tokens: s.max_new_tokens,
+        };
+        let (prompt, seed, stop_ids) = (self.prompt(order)?, order.sampler_seed(), vec![self.end]);
+        Ok(SampleRequest { prompt, seed, samples, stop_ids, params })
+    }
+
+    /// Judges response tokens; text that does not decode earns what an empty answer earns.
+    pub fn judge(&self, order: &WorkOrder, tokens: &[u32], finished: bool) -> Result<Verdict, TaskError> {
+        // Only the token that ended the response is no part of it: hidden special tokens would let different responses read the same.
+        let answer = tokens.strip_suffix(&[self.end]).unwrap_or(tokens);
+        let text = self.tokenizer.decode(answer, false).unwrap_or_default();
+        self.assignment(order).reward(&Response { text: &text, finished })
+    }
+
+    /// The token that ends a response.
+    pub fn end(&self) -> u32 {
+        self.end
+    }
+}
+
+impl crate::admission::TextDecoder for Workload {
+    fn decode(&self, ids: &[u32]) -> Result<String, String> {
+        self.tokenizer.decode(ids, false).map_err(|e| e.to_string())
+    }
+
+    fn end_id(&self) -> u32 {
+        self.end
+    }
+
+    fn vocabulary(&self) -> u32 {
+        self.model.vocab_size as u32
+    }
+}
