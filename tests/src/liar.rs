@@ -1,0 +1,134 @@
+//! A stranger that takes part in a run as a node would, and then says what no honest node says.
+//!
+//! It finds the learner as volunteers do, from the signed peer list and through the DHT, and speaks their protocols with a key of its
+//! own. What it makes is well-formed work ([`Liar::group`]), which the learner accepts; each test changes one thing about it.
+
+mod child;
+mod envelope;
+mod learner;
+mod parent;
+mod work;
+
+pub use child::receive;
+pub use envelope::Envelope;
+pub use learner::{Learner, News};
+pub use parent::{ROTTEN, RottenParent};
+pub use work::Order;
+
+use anyhow::{Context as _, bail};
+use echo_learner::workload::Workload;
+use echo_protocol::charter::Charter;
+use echo_protocol::clock;
+use echo_protocol::identity::{NodeKey, PublicKey};
+use echo_protocol::net::peer::peer_of_key;
+use echo_protocol::net::{
+    AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, PeerId, Stream,
+};
+use echo_protocol::peer_list::{self, PeerList, Trust};
+use std::path::Path;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+/// Anything that is waited for happens within this time, or something is broken.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Where a liar listens: the system chooses the port.
+const LISTEN: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
+
+/// A member of a run that nobody should believe.
+pub struct Liar {
+    host: Host,
+    key: NodeKey,
+    learner: Learner,
+    workload: Workload,
+    /// The stream that groups go out on; opened when it is first needed.
+    stream: Option<Stream>,
+    /// Heartbeats, and a reader of the host's events.
+    _tasks: JoinSet<()>,
+}
+
+impl Liar {
+    /// Joins the first run of the signed list at `list` with the key of `secret`, and keeps sending heartbeats from then on. With
+    /// `relays`, it offers to pass snapshots on, so the learner gives it a place in a chain.
+    ///
+    /// # Errors
+    /// When the list does not open, or the learner is not found or understood within [`PATIENCE`].
+    pub async fn join(list: &Path, secret: [u8; 32], relays: bool) -> anyhow::Result<Self> {
+        let text =
+            std::fs::read_to_string(list).with_context(|| format!("cannot read {}", list.display()))?;
+        let list = peer_list::open(&text, clock::now(), &mut Trust::default())?;
+        let (_, key) = list.learners().next().context("the list names no run")?;
+        let learner = peer_of_key(&key).context("the learner's key is none")?;
+        let (host, events) = Host::start(HostConfig {
+            secret,
+            listen: vec![LISTEN.parse()?],
+            mode: DhtMode::Server,
+            agent: "echo-lab liar".into(),
+            topics: Vec::new(),
+            limits: ConnectionLimits::volunteer(),
+            external: Vec::new(),
+        })
+        .await?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(ignore(events));
+        reach(&host, learner, &list).await?;
+        let learner = Learner::new(host.clone(), learner, relays);
+        let (run, charter) = Charter::open(&learner.charter().await?)?;
+        // The runs of the lab's tests use the character tokenizer, which needs no files.
+        let workload = Workload::open(run, charter, Path::new(""))?;
+        learner.beat().await?;
+        tasks.spawn(learner.clone().stay());
+        Ok(Self { host, key: NodeKey::from_secret(secret), learner, workload, stream: None, _tasks: tasks })
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &NodeKey {
+        &self.key
+    }
+
+    /// Its network host.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The line to the learner.
+    #[must_use]
+    pub fn learner(&self) -> &Learner {
+        &self.learner
+    }
+
+    /// The learner's key, which signs manifests.
+    #[must_use]
+    pub fn learner_key(&self) -> PublicKey {
+        self.workload.charter.learner
+    }
+}
+
+/// Reads a host's events so that none wait; requests and gossip of others are dropped.
+async fn ignore(mut events: HostEvents) {
+    while events.recv().await.is_some() {}
+}
+
+/// Connects to the learner by way of the list's peers.
+async fn reach(host: &Host, learner: PeerId, list: &PeerList) -> anyhow::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        for text in &list.peers {
+            let address: Multiaddr = text.parse()?;
+            if let Some(AddrProtocol::P2p(peer)) = address.iter().last() {
+                // One that answers is enough, and who is connected answers at once.
+                let _ = host.dial(peer, vec![address.clone()]).await;
+            }
+        }
+        let found = host.find_peer(learner).await.unwrap_or_default();
+        match host.dial(learner, found).await {
+            Ok(()) => return Ok(()),
+            Err(error) if Instant::now() > deadline => bail!("the learner is not reached: {error}"),
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Orders, groups that would be accepted, and what the learner answers to whatever is sent to it.
+
+use super::{Liar, PATIENCE, PAUSE};
+use anyhow::{Context as _, ensure};
+use echo_learner::admission::MAX_FRAME_BYTES;
+use echo_protocol::codec;
+use echo_protocol::lease::LeaseId;
+use echo_protocol::net::{Stream, names, read_frame, write_frame};
+use echo_protocol::order::{OrderCounter, Purpose};
+use echo_protocol::signed::Signed;
+use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome};
+use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
+use echo_protocol::version::PolicyVersion;
+use futures::AsyncWriteExt as _;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Log-probability that is claimed for every token.
+const LOGPROB: f32 = -0.1;
+
+/// One order of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The order.
+    pub counter: OrderCounter,
+}
+
+impl Liar {
+    /// An order that is leased to us, waiting until the learner has one.
+    ///
+    /// # Errors
+    /// When the learner has none within [`PATIENCE`].
+    pub async fn order(&self) -> anyhow::Result<Order> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.learner.beat().await?;
+            if let Some(order) = self.lease(1).await?.pop() {
+                return Ok(order);
+            }
+            ensure!(Instant::now() < deadline, "the learner leases no order");
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Every order that the staleness budget has room for: from then on nobody else gets work, and the run stands still.
+    ///
+    /// # Errors
+    /// When the learner has none within [`PATIENCE`].
+    pub async fn hoard(&self) -> anyhow::Result<Vec<Order>> {
+        let mut hoard = vec![self.order().await?];
+        loop {
+            let more = self.lease(u32::MAX).await?;
+            if more.is_empty() {
+                return Ok(hoard);
+            }
+            hoard.extend(more);
+        }
+    }
+
+    async fn lease(&self, orders: u32) -> anyhow::Result<Vec<Order>> {
+        let mut leased = Vec::new();
+        for signed in self.learner.leases(orders).await? {
+            let lease = signed.open_from(&self.learner_key())?;
+            leased.extend(lease.orders().map(|counter| Order { lease: lease.id, counter }));
+        }
+        Ok(leased)
+    }
+
+    /// What an honest node might have made of an order under `version`: right answers in the first half of the group, empty ones in the
+    /// other, each with the reward that it earns.
+    ///
+    /// # Errors
+    /// When the task cannot judge, or the tokenizer cannot spell the answer.
+    pub fn group(&self, order: Order, version: PolicyVersion) -> anyhow::Result<TrajectoryGroup> {
+        let work = self.workload.order(Purpose::Train, order.counter.0);
+        let solution = self.workload.assignment(&work).solution();
+        let samples = self.workload.charter.group_size;
+        let trajectory = |sample| {
+            let text = if sample < samples.div_ceil(2) { solution.as_str() } else { "" };
+            let mut response = self.workload.tokenizer.encode(text)?;
+            response.push(self.workload.end());
+            let verdict = self.workload.judge(&work, &response, true)?;
+            Ok(Trajectory {
+                logprobs: vec![LOGPROB; response.len()],
+                versions: spans(response.iter().map(|_| version)),
+                reward: verdict.reward,
+                stopped: true,
+                omega: verdict.metadata,
+                response,
+            })
+        };
+        Ok(TrajectoryGroup {
+            run: self.workload.run,
+            lease: order.lease,
+            counter: order.counter,
+            node: self.key.public(),
+            trajectories: (0..samples).map(trajectory).collect::<anyhow::Result<_>>()?,
+        })
+    }
+
+    /// Signs a group with our own key.
+    ///
+    /// # Errors
+    /// When it is too long.
+    pub fn sign(&self, group: &TrajectoryGroup) -> anyhow::Result<Vec<u8>> {
+        Ok(Signed::sign(group, &self.key)?.to_bytes())
+    }
+
+    /// An honest group for `order` under the newest version, signed.
+    ///
+    /// # Errors
+    /// Those of [`Liar::group`] and of heartbeats.
+    pub async fn work(&self, order: Order) -> anyhow::Result<Vec<u8>> {
+        let newest = self.learner.newest().await?;
+        self.sign(&self.group(order, newest)?)
+    }
+
+    /// Sends one frame, again for as long as the learner asks for that, and returns what it says at last.
+    ///
+    /// # Errors
+    /// When there is no answer within [`PATIENCE`].
+    pub async fn send(&mut self, frame: &[u8]) -> anyhow::Result<Answer> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let stream = self.stream().await?;
+            write_frame(stream, frame, MAX_FRAME_BYTES).await?;
+            let answer = read_answer(stream).await?;
+            if answer.outcome != Outcome::Retry {
+                return Ok(answer);
+            }
+            ensure!(Instant::now() < deadline, "the learner never decides");
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Announces a frame of `len` bytes, sends none of them, and returns what the learner says.
+    ///
+    /// # Errors
+    /// When there is no answer within [`PATIENCE`], or the learner goes on reading the stream.
+    pub async fn announce(&mut self, len: u32) -> anyhow::Result<Answer> {
+        let stream = self.stream().await?;
+        stream.write_all(&len.to_be_bytes()).await?;
+        stream.flush().await?;
+        let answer = read_answer(stream).await?;
+        let end = timeout(PATIENCE, read_frame(stream, MAX_ANSWER_BYTES)).await?;
+        ensure!(!matches!(end, Ok(Some(_))), "a second answer to one frame");
+        self.stream = None;
+        Ok(answer)
+    }
+
+    async fn stream(&mut self) -> anyhow::Result<&mut Stream> {
+        if self.stream.is_none() {
+            self.stream = Some(self.host.open_stream(self.learner.peer(), names::TRAJECTORIES).await?);
+        }
+        self.stream.as_mut().context("the stream was just opened")
+    }
+}
+
+async fn read_answer(stream: &mut Stream) -> anyhow::Result<Answer> {
+    let frame = timeout(PATIENCE, read_frame(stream, MAX_ANSWER_BYTES)).await.context("no answer")??;
+    let frame = frame.context("the learner closed the stream without an answer")?;
+    Ok(codec::decode(&frame, MAX_ANSWER_BYTES)?)
+}

@@ -1,0 +1,24 @@
+//! echo-lab: everything that looks at Echo as a whole.
+//!
+//! - [`network`] starts a local network of real processes; [`processes`] keeps them on a leash, [`binaries`] finds them;
+//! - [`vectors`] compares Echo's numbers with reference data that others made;
+//! - [`suite`] runs every test of the workspace, [`setup`] prepares a fresh machine for it;
+//! - [`liar`] takes part in a run as a node that lies, [`small_run`] is a network for tests to put it in;
+//! - [`live`] and [`plot`] show how training goes;
+//! - [`console`] is how commands speak, to people and to scripts.
+//!
+//! The lab may import every crate of the house; nothing imports the lab.
+
+pub mod binaries;
+pub mod cargo;
+pub mod console;
+pub mod demo;
+pub mod liar;
+pub mod live;
+pub mod network;
+pub mod plot;
+pub mod processes;
+pub mod setup;
+pub mod small_run;
+pub mod suite;
+pub mod vectors;

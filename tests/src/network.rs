@@ -1,0 +1,270 @@
+//! A network of real processes on this machine: a bootstrap node, a learner and volunteers, all on loopback.
+//!
+//! What is started here is exactly what an operator and volunteers would start, with the same commands and files; the
+//! lab knows nothing that they do not.
+
+mod config;
+mod layout;
+mod ready;
+
+pub use config::{LearnerConfig, NetworkConfig, NodeConfig};
+pub use layout::Layout;
+
+use crate::binaries::Binaries;
+use crate::processes::{Output, Process};
+use anyhow::{Context as _, bail, ensure};
+use echo_protocol::identity::PublicKey;
+use echo_protocol::keyfile;
+use echo_protocol::peer_list::ListedRun;
+use ready::lines_of;
+use serde::Serialize;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+/// A bootstrap node listens within this time.
+const BOOTSTRAP_LIMIT: Duration = Duration::from_secs(30);
+/// A list is signed within this time.
+const SIGN_LIMIT: Duration = Duration::from_secs(30);
+/// Lists of local networks expire after this.
+const LIST_LIFETIME: &str = "1day";
+/// Where everybody listens: the system chooses the ports.
+const LISTEN: [&str; 2] = ["/ip4/127.0.0.1/udp/0/quic-v1", "/ip4/127.0.0.1/tcp/0"];
+
+/// A running network. Dropped, every process of it is killed.
+#[derive(Debug)]
+pub struct Network {
+    config: NetworkConfig,
+    layout: Layout,
+    learner_key: PublicKey,
+    // Fields are dropped in this order: volunteers first, so that none of them logs the end of the others.
+    nodes: Vec<Option<Process>>,
+    learner: Option<Process>,
+    bootstrap: Process,
+}
+
+/// The draft of the network's list, as `echo-bootstrap sign-list` reads it.
+#[derive(Serialize)]
+struct Draft<'a> {
+    network: &'a str,
+    version: u64,
+    expires_in: &'a str,
+    peers: Vec<String>,
+    runs: Vec<ListedRun>,
+}
+
+impl Network {
+    /// Starts bootstrap node, learner and volunteers, in this order. Returns when all are started; the learner and the
+    /// volunteers then still have to find each other.
+    ///
+    /// # Errors
+    /// What could not be started, with the end of its log.
+    pub async fn start(config: NetworkConfig) -> anyhow::Result<Self> {
+        let layout =
+            Layout::create(&config.dir).with_context(|| format!("cannot use {}", config.dir.display()))?;
+        let learner_key = keyfile::load_or_create(&layout.learner_identity())?.public();
+        let (bootstrap, peers) = start_bootstrap(&config.binaries, &layout).await?;
+        let run = ListedRun { name: config.run.clone(), learner: learner_key.to_string() };
+        let draft =
+            Draft { network: &config.network, version: 1, expires_in: LIST_LIFETIME, peers, runs: vec![run] };
+        sign_list(&config.binaries, &layout, &draft).await?;
+        let nodes = config.nodes.iter().map(|_| None).collect();
+        let mut network = Self { config, layout, learner_key, nodes, learner: None, bootstrap };
+        network.start_learner()?;
+        for index in 0..network.nodes.len() {
+            network.start_node(index)?;
+        }
+        Ok(network)
+    }
+
+    /// Where everything lies.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The learner's key, which is also the run's.
+    #[must_use]
+    pub fn learner_key(&self) -> PublicKey {
+        self.learner_key
+    }
+
+    /// The number of volunteers, running or not.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The name of a volunteer.
+    #[must_use]
+    pub fn node_name(&self, index: usize) -> &str {
+        &self.config.nodes[index].name
+    }
+
+    /// Whether a volunteer was started and has not been killed or stopped by us.
+    #[must_use]
+    pub fn node_is_up(&self, index: usize) -> bool {
+        self.nodes[index].is_some()
+    }
+
+    /// What a volunteer last wrote of itself to `status.json` in its data directory; `None` before the first time.
+    #[must_use]
+    pub fn node_status(&self, index: usize) -> Option<serde_json::Value> {
+        let text = fs::read(self.layout.node_dir(self.node_name(index)).join("status.json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Adds a volunteer to those of the configuration, starts it, and returns its index.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn add_node(&mut self, node: NodeConfig) -> anyhow::Result<usize> {
+        let index = self.nodes.len();
+        self.config.nodes.push(node);
+        self.nodes.push(None);
+        self.start_node(index).map(|()| index)
+    }
+
+    /// Starts a volunteer, for the first time or again, with the data directory it had.
+    ///
+    /// # Errors
+    /// When it is up already or cannot be started.
+    pub fn start_node(&mut self, index: usize) -> anyhow::Result<()> {
+        let NodeConfig { name, threads, arguments, environment } = &self.config.nodes[index];
+        ensure!(self.nodes[index].is_none(), "{name} is up already");
+        let mut command = Command::new(&self.config.binaries.node);
+        command.arg("run").arg("--data-dir").arg(self.layout.node_dir(name));
+        command.arg("--peers").arg(self.layout.list()).args(["--threads", &threads.to_string()]);
+        for address in LISTEN {
+            command.args(["--listen", address]);
+        }
+        command.args(arguments).envs(environment);
+        self.nodes[index] = Some(Process::start(name, command, Output::Log(self.layout.log(name)))?);
+        Ok(())
+    }
+
+    /// Kills a volunteer as a power cut would (SIGKILL).
+    ///
+    /// # Errors
+    /// When it is not up.
+    pub async fn kill_node(&mut self, index: usize) -> anyhow::Result<()> {
+        let node = self.nodes[index].take();
+        Ok(node.with_context(|| format!("{} is not up", self.node_name(index)))?.kill().await?)
+    }
+
+    /// Kills the learner as a power cut would (SIGKILL).
+    ///
+    /// # Errors
+    /// When it is not up.
+    pub async fn kill_learner(&mut self) -> anyhow::Result<()> {
+        Ok(self.learner.take().context("the learner is not up")?.kill().await?)
+    }
+
+    /// Starts a killed learner again on what it left: `echo-learner resume`.
+    ///
+    /// # Errors
+    /// When it is up already or cannot be started.
+    pub fn resume_learner(&mut self) -> anyhow::Result<()> {
+        ensure!(self.learner.is_none(), "the learner is up already");
+        let mut command = Command::new(&self.config.binaries.learner);
+        command.arg("resume").arg(self.layout.run_dir());
+        self.spawn_learner(command)
+    }
+
+    /// Whether everything that should run runs. A learner that we killed should not.
+    ///
+    /// # Errors
+    /// [`ProcessError::Ended`](crate::processes::ProcessError::Ended) for whatever ended without us. A learner that
+    /// ended well is no error: its run is over.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        self.bootstrap.must_run()?;
+        for node in self.nodes.iter_mut().flatten() {
+            // A run that is over ends its volunteers too.
+            if node.ended()?.is_none_or(|status| !status.success()) {
+                node.must_run()?;
+            }
+        }
+        if self.learner.is_some() { self.learner_ended().map(drop) } else { Ok(()) }
+    }
+
+    /// How the learner ended, if it has: `Some` only if it ended well.
+    ///
+    /// # Errors
+    /// When it is not up, or ended with an error; then with the end of its log.
+    pub fn learner_ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        let learner = self.learner.as_mut().context("the learner is not up")?;
+        match learner.ended()? {
+            Some(status) if status.success() => Ok(Some(status)),
+            _ => Ok(learner.must_run().map(|()| None)?),
+        }
+    }
+
+    /// Asks everybody to end, volunteers first, and kills who has not within `grace`.
+    ///
+    /// # Errors
+    /// When the system does not do it.
+    pub async fn stop(mut self, grace: Duration) -> anyhow::Result<()> {
+        let nodes = self.nodes.iter_mut().flatten().map(|node| node.stop(grace));
+        futures::future::try_join_all(nodes).await?;
+        if let Some(learner) = &mut self.learner {
+            learner.stop(grace).await?;
+        }
+        self.bootstrap.stop(grace).await?;
+        Ok(())
+    }
+
+    fn start_learner(&mut self) -> anyhow::Result<()> {
+        let path = self.layout.run_config();
+        let text = self.config.learner.run_file(&LISTEN, &self.layout)?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut command = Command::new(&self.config.binaries.learner);
+        command.arg("run").arg("--config").arg(path);
+        self.spawn_learner(command)
+    }
+
+    fn spawn_learner(&mut self, mut command: Command) -> anyhow::Result<()> {
+        command.envs(&self.config.learner.environment);
+        self.learner = Some(Process::start("learner", command, Output::Log(self.layout.log("learner")))?);
+        Ok(())
+    }
+}
+
+async fn start_bootstrap(binaries: &Binaries, layout: &Layout) -> anyhow::Result<(Process, Vec<String>)> {
+    let addresses = layout.addresses();
+    // What an earlier network in this directory wrote is of no use.
+    remove_if_there(&addresses)?;
+    let mut command = Command::new(&binaries.bootstrap);
+    command.arg("run").arg("--data-dir").arg(layout.bootstrap_dir()).arg("--write-address").arg(&addresses);
+    for address in LISTEN {
+        command.args(["--listen", address]);
+    }
+    let mut bootstrap = Process::start("bootstrap", command, Output::Log(layout.log("bootstrap")))?;
+    let peers = lines_of(&addresses, &mut bootstrap, BOOTSTRAP_LIMIT).await?;
+    Ok((bootstrap, peers))
+}
+
+async fn sign_list(binaries: &Binaries, layout: &Layout, draft: &Draft<'_>) -> anyhow::Result<()> {
+    let (input, list) = (layout.draft(), layout.list());
+    fs::write(&input, toml::to_string(draft)?)
+        .with_context(|| format!("cannot write {}", input.display()))?;
+    remove_if_there(&list)?;
+    let mut command = Command::new(&binaries.bootstrap);
+    command.arg("sign-list").arg("--input").arg(input).arg("--key").arg(layout.keeper_key());
+    command.arg("--output").arg(list);
+    let mut signer = Process::start("sign-list", command, Output::Log(layout.log("sign-list")))?;
+    let status = signer.wait(SIGN_LIMIT).await?;
+    if !status.success() {
+        bail!("the peer list was not signed ({status}):\n{}", signer.log_tail());
+    }
+    Ok(())
+}
+
+fn remove_if_there(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,103 @@
+//! Echo's numbers against the reference data of `$ECHO_VECTORS` or `../shared/data`.
+//!
+//! Trials are made from what is found there: one for each model directory, one for the tokenizer, one for each
+//! precision of the objectives. What is not found becomes an ignored trial that says so, never a silent pass.
+
+use echo_lab::vectors::{self, MODELS, OBJECTIVES, Sources, TOKENIZER};
+use echo_learner::objective::vectors::Precision;
+use echo_policy::vectors::VectorReport;
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{fs, io};
+
+fn main() -> ExitCode {
+    let trials = match Sources::find() {
+        Ok(sources) => {
+            models(&sources).into_iter().chain(tokenizer(&sources)).chain(objectives(&sources)).collect()
+        }
+        Err(reason) => {
+            [MODELS, TOKENIZER, OBJECTIVES].into_iter().map(|name| skipped(name, &reason)).collect()
+        }
+    };
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn models(sources: &Sources) -> Vec<Trial> {
+    let found = sources.path(MODELS).and_then(|dir| directories(&dir).map_err(|error| error.to_string()));
+    match found {
+        Ok(found) if found.is_empty() => vec![skipped(MODELS, &format!("no model directories in {MODELS}"))],
+        Ok(found) => found.into_iter().map(|dir| trial(&name_of(&dir), move || one_model(&dir))).collect(),
+        Err(reason) => vec![skipped(MODELS, &reason)],
+    }
+}
+
+fn tokenizer(sources: &Sources) -> Vec<Trial> {
+    match sources.path(TOKENIZER) {
+        Ok(file) => vec![trial(TOKENIZER, move || vectors::tokenizer(&file, None))],
+        Err(reason) => vec![skipped(TOKENIZER, &reason)],
+    }
+}
+
+fn objectives(sources: &Sources) -> Vec<Trial> {
+    let file = match sources.path(OBJECTIVES) {
+        Ok(file) => file,
+        Err(reason) => return vec![skipped(OBJECTIVES, &reason)],
+    };
+    let precision = |name: &str, precision| {
+        let file = file.clone();
+        trial(&format!("{OBJECTIVES} in {name}"), move || vectors::objectives(&file, precision))
+    };
+    vec![precision("f32", Precision::F32), precision("f64", Precision::F64)]
+}
+
+fn trial(name: &str, check: impl FnOnce() -> anyhow::Result<VectorReport> + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        let report = check().map_err(|error| Failed::from(format!("{error:#}")))?;
+        if report.failed > 0 {
+            return Err(format!(
+                "{} of {} failed:\n{}",
+                report.failed,
+                report.cases,
+                report.failures.join("\n")
+            )
+            .into());
+        }
+        if report.passed == 0 {
+            return Err(format!("all of the {} cases were skipped", report.cases).into());
+        }
+        Ok(())
+    })
+}
+
+fn skipped(name: &str, reason: &str) -> Trial {
+    Trial::test(name, || Ok(())).with_kind(format!("skipped: {reason}")).with_ignored_flag(true)
+}
+
+/// Checks a single model: as the only one of a directory of models, which is what can be checked.
+fn one_model(dir: &Path) -> anyhow::Result<VectorReport> {
+    let parent = tempfile::tempdir()?;
+    let copy = parent.path().join(dir.file_name().unwrap_or_default());
+    fs::create_dir(&copy)?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        fs::copy(entry.path(), copy.join(entry.file_name()))?;
+    }
+    vectors::models(parent.path())
+}
+
+fn directories(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn name_of(dir: &Path) -> String {
+    format!("{MODELS}/{}", dir.file_name().unwrap_or_default().to_string_lossy())
+}
