@@ -5,6 +5,8 @@
 //!
 //! The contract: a batch is applied whole or not at all, also across a crash; batches survive in the order in which
 //! they were applied; what was applied before a [`Store::flush`] that returned `Ok` survives `kill -9` and power loss.
+//! Where a disk has lost parts of the files all the same, a value may come back with a part missing: so every value is
+//! a record with a checksum, and its reader books the damage.
 
 mod memory;
 mod record;
