@@ -54,6 +54,8 @@ pub async fn run(
         topics: Vec::new(),
         limits: ConnectionLimits::hub(),
         external: config.external.clone(),
+        max_upload: None,
+        max_download: None,
     })
     .await?;
     let addresses = full_addresses(&host, &config.external);

@@ -1,5 +1,6 @@
 //! The command line of `echo-learner`.
 
+use crate::rehearsal::Plan;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -29,6 +30,8 @@ Examples:
   echo-learner resume runs/addition         go on with it
   echo-learner warmup --config run.toml --output start
                                             only make the supervised starting policy
+  echo-learner publish run.toml --policy qwen3 --nodes 8 --json
+                                            how long a policy takes to reach a fleet
   echo-learner identity runs/addition       the key that belongs into a signed peer list
 
 A run file, all that is needed for a first run:
@@ -78,6 +81,17 @@ pub enum Command {
         /// Where to write the policy. Must not exist.
         #[arg(long)]
         output: PathBuf,
+    },
+    /// Serve policies to the fleet without training: rehearse a broadcast, or test a fleet's links.
+    ///
+    /// The first policy is version 0, the next version 1, and so on. Nodes join as in a real run; they get no work. Ends when every
+    /// living node has installed the last version, at the deadline, or with Ctrl-C.
+    Publish {
+        /// The run file. Its [model] and [train] are not used: the first policy says what the model is.
+        config: PathBuf,
+        /// What is published, and when.
+        #[command(flatten)]
+        plan: Plan,
     },
     /// Show a run's public key and peer id; the key is created if the directory has none.
     Identity {

@@ -3,10 +3,13 @@
 use crate::batch::MAX_SEQUENCES;
 use crate::buffer::MAX_BATCH_GROUPS;
 use crate::objective::{ObjectiveError, Preset};
+use crate::publisher::MAX_KEEP_VERSIONS;
 use crate::schedule::{Schedule, ScheduleError};
 use echo_policy::config::TinySizes;
 use echo_protocol::charter::{Sampling, TaskSpec};
 use echo_protocol::manifest::TensorType;
+use echo_protocol::rate::BytesPerSec;
+use echo_protocol::relay::Mode;
 use echo_protocol::staleness::{Staleness, StalenessError};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -172,16 +175,18 @@ pub struct SnapshotSection {
     pub dtype: TensorType,
     /// Size of a chunk in bytes.
     pub chunk_bytes: u32,
+    /// K: published versions that are kept, so that nodes which hold any of them need only deltas.
+    pub keep_versions: usize,
+    /// Every so many publications one without deltas (a key frame); 1 switches deltas off.
+    pub key_frame_every: u64,
 }
 
 /// `[fleet]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FleetSection {
-    /// B0: the learner's uplink for snapshots, in bytes per second.
-    pub uplink: u64,
-    /// Bw: a node's uplink, in bytes per second. ⌊B0/Bw⌋ chains are built.
-    pub node_uplink: u64,
+    /// B̂w: a node's uplink; left out, the median of those that nodes declare or others measure. ⌊B0/B̂w⌋ chains are built.
+    pub node_uplink: Option<BytesPerSec>,
     /// Seconds until an order that was leased and not delivered is leased again.
     pub lease_s: u64,
     /// Most orders that one node holds at once.
@@ -196,6 +201,13 @@ pub struct NetworkSection {
     pub listen: Vec<String>,
     /// Multiaddresses at which others reach the learner, where they differ (a forwarded port).
     pub external: Vec<String>,
+    /// How snapshots are spread: `echo` (chains and a mesh), `chain` (ECHO-2's chains alone) or `star` (everyone from the learner).
+    pub dissemination: Mode,
+    /// B0: most bytes a second that the learner sends, over everything; left out, there is no cap, and chains are counted as if it were
+    /// 100 Mbit/s.
+    pub max_upload: Option<BytesPerSec>,
+    /// Most bytes a second that the learner receives.
+    pub max_download: Option<BytesPerSec>,
     /// A signed peer list.
     pub peers: Option<PathBuf>,
     /// The key that must have signed it, in hexadecimal; left out, the list's own signer is trusted.
@@ -235,20 +247,28 @@ impl Default for EvaluationSection {
 
 impl Default for SnapshotSection {
     fn default() -> Self {
-        Self { dtype: TensorType::Bf16, chunk_bytes: 1 << 20 }
+        Self { dtype: TensorType::Bf16, chunk_bytes: 1 << 20, keep_versions: 3, key_frame_every: 16 }
     }
 }
 
 impl Default for FleetSection {
     fn default() -> Self {
-        Self { uplink: 12_500_000, node_uplink: 12_500_000, lease_s: 600, orders_per_node: 64 }
+        Self { node_uplink: None, lease_s: 600, orders_per_node: 64 }
     }
 }
 
 impl Default for NetworkSection {
     fn default() -> Self {
         let listen = ["/ip4/0.0.0.0/udp/4001/quic-v1", "/ip4/0.0.0.0/tcp/4001"].map(str::to_owned).to_vec();
-        Self { listen, external: Vec::new(), peers: None, list_key: None }
+        Self {
+            listen,
+            external: Vec::new(),
+            dissemination: Mode::Echo,
+            max_upload: None,
+            max_download: None,
+            peers: None,
+            list_key: None,
+        }
     }
 }
 
@@ -341,6 +361,11 @@ impl RunConfig {
             let rule = "at most 16384, and at most 65536 responses in a batch";
             return Err(ConfigError::Number { field, found, rule });
         }
+        above_zero("snapshot.key_frame_every", self.snapshot.key_frame_every)?;
+        if !(1..=MAX_KEEP_VERSIONS).contains(&self.snapshot.keep_versions) {
+            let (field, found) = ("snapshot.keep_versions", self.snapshot.keep_versions as u64);
+            return Err(ConfigError::Number { field, found, rule: "it has to be 1 to 16" });
+        }
         above_zero("fleet.lease_s", self.fleet.lease_s)?;
         above_zero("fleet.orders_per_node", u64::from(self.fleet.orders_per_node))?;
         match &self.warmup {
@@ -424,6 +449,10 @@ mod tests {
             parsed.and_then(|config| config.validate().map_err(|e| e.to_string())).unwrap_err()
         };
         assert!(refused("updates = 500", "updates = 0").contains("run.updates"));
+        let snapshot = |option: &str| refused("[warmup]", &format!("[snapshot]\n{option}\n[warmup]"));
+        assert!(snapshot("keep_versions = 0").contains("snapshot.keep_versions"));
+        assert!(snapshot("keep_versions = 17").contains("1 to 16"));
+        assert!(snapshot("key_frame_every = 0").contains("snapshot.key_frame_every"));
         assert!(refused("name = \"gepo\"", "name = \"gpo\"").contains("gpo"));
         assert!(refused("batch = 64", "batch = 64\nlerning_rate = 1").contains("lerning_rate"));
         assert!(refused("[model.tiny]", "[model]\npath = \"x\"\n[model.tiny]").contains("exactly one"));

@@ -5,7 +5,7 @@ use crate::checkpoint;
 use crate::config::RunConfig;
 use crate::controller::{Controller, Plan};
 use crate::desk::Desk;
-use crate::fleet::{Fleet, chains::chain_count};
+use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Announce, Ended, Learning};
 use crate::leases::LeaseConfig;
 use crate::metrics::{self, Metrics};
@@ -13,7 +13,7 @@ use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
 use crate::publisher::Publisher;
 use crate::run_dir::RunDir;
 use crate::service::{Shared, serve};
-use crate::store::SledStore;
+use crate::store::{SledStore, Store};
 use crate::summary::Summary;
 use crate::trainer::{BACKWARD_STACK, Trainer};
 use anyhow::{Context, bail};
@@ -21,8 +21,9 @@ use candle_core::Device;
 use echo_policy::weights::Weights;
 use echo_protocol::charter::TokenizerSpec;
 use echo_protocol::clock;
+use echo_protocol::content::ContentId;
 use echo_protocol::control::Peer;
-use echo_protocol::net::snapshots::{Role, Snapshots};
+use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
 use echo_protocol::net::{
     AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, names,
 };
@@ -38,6 +39,8 @@ use tokio::time::Instant;
 
 /// How long nodes are given to hear that the run has ended.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// What the run's key signs for the seed of the fleet's draws.
+const FLEET_SEED: &[u8] = b"echo fleet draws 1";
 /// Pause between attempts to reach a bootstrap peer, while none is connected.
 const BOOTSTRAP_EVERY: Duration = Duration::from_secs(2);
 
@@ -65,10 +68,12 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let (host, events) = host(&founded).await?;
     let chunks = Arc::new(ChunkStore::open(&founded.dir.chunks())?);
     let me = founded.key.public();
-    let (snapshots, snapshot_events) = Snapshots::start(host.clone(), chunks.clone(), me, Role::Source)?;
-    let publisher = Publisher::new(chunks, companion_files(&founded));
+    let (snapshots, snapshot_events) =
+        Snapshots::start(host.clone(), chunks.clone(), snapshots_config(&founded))?;
+    let publisher = Publisher::new(chunks, companion_files(&founded), founded.config.snapshot);
     let (config, dir) = (founded.config.clone(), founded.dir.clone());
-    let shared = Arc::new(shared(founded, version, tally, &host)?);
+    let store = Arc::new(SledStore::open(&dir.database())?);
+    let shared = Arc::new(shared(founded, store, version, tally, &host)?);
     let mut serving = tokio::spawn(serve(shared.clone(), host.clone(), events, snapshot_events));
     let finding = tokio::spawn(stay_found(host.clone(), bootstraps(&config)?, me.as_bytes().to_vec()));
 
@@ -170,8 +175,13 @@ fn trainer(founded: &Founded) -> anyhow::Result<(Trainer, Option<PolicyVersion>)
     }
 }
 
+/// The learner's end of all broadcasts.
+pub(crate) fn snapshots_config(founded: &Founded) -> SnapshotsConfig {
+    SnapshotsConfig::new(founded.key.public(), Role::Source, founded.config.network.dissemination)
+}
+
 /// Only one learner may work in a directory.
-fn lock(founded: &Founded) -> anyhow::Result<std::fs::File> {
+pub(crate) fn lock(founded: &Founded) -> anyhow::Result<std::fs::File> {
     let path = founded.dir.lock();
     let file = std::fs::File::create(&path).with_context(|| path.display().to_string())?;
     if fs4::FileExt::try_lock(&file).is_err() {
@@ -189,7 +199,8 @@ fn last_tally(founded: &Founded) -> anyhow::Result<Tally> {
     Ok(Tally { accepted: row.accepted, refused: refused.collect(), ..Tally::default() })
 }
 
-async fn host(founded: &Founded) -> anyhow::Result<(Host, HostEvents)> {
+/// Listens where the run file says.
+pub(crate) async fn host(founded: &Founded) -> anyhow::Result<(Host, HostEvents)> {
     let network = &founded.config.network;
     let config = HostConfig {
         secret: founded.key.secret(),
@@ -199,6 +210,8 @@ async fn host(founded: &Founded) -> anyhow::Result<(Host, HostEvents)> {
         topics: vec![names::manifest_topic(&founded.workload.run.to_string())],
         limits: ConnectionLimits::hub(),
         external: multiaddresses(&network.external)?,
+        max_upload: network.max_upload.map(|rate| rate.0),
+        max_download: network.max_download.map(|rate| rate.0),
     };
     let (host, events) = Host::start(config).await?;
     for address in host.listen_addrs() {
@@ -207,10 +220,16 @@ async fn host(founded: &Founded) -> anyhow::Result<(Host, HostEvents)> {
     Ok((host, events))
 }
 
-fn shared(founded: Founded, version: PolicyVersion, tally: Tally, host: &Host) -> anyhow::Result<Shared> {
-    let Founded { dir, config, key, charter, workload } = founded;
+/// The state of a run around what `store` keeps.
+pub(crate) fn shared(
+    founded: Founded,
+    store: Arc<dyn Store>,
+    version: PolicyVersion,
+    tally: Tally,
+    host: &Host,
+) -> anyhow::Result<Shared> {
+    let Founded { dir: _, config, key, charter, workload } = founded;
     let workload = Arc::new(workload);
-    let store = Arc::new(SledStore::open(&dir.database())?);
     let leases = LeaseConfig {
         run: workload.run,
         lifetime_ms: config.fleet.lease_s.saturating_mul(1000),
@@ -221,8 +240,14 @@ fn shared(founded: Founded, version: PolicyVersion, tally: Tally, host: &Host) -
     let admission = Admission::new(workload.run, &workload.charter, workload.clone())?;
     let mut addresses: Vec<String> = host.listen_addrs().iter().map(Multiaddr::to_string).collect();
     addresses.extend(config.network.external.iter().cloned());
-    let chains = chain_count(config.fleet.uplink, config.fleet.node_uplink);
-    let fleet = Fleet::new(Peer { key: key.public(), addresses }, chains);
+    let fleet = FleetConfig {
+        mode: config.network.dissemination,
+        uplink: config.network.max_upload.unwrap_or(UNKNOWN_UPLINK),
+        node_uplink: config.fleet.node_uplink,
+        // Nobody outside knows it, so nobody can choose a key for its place in the mesh.
+        seed: *ContentId::of(&key.sign(FLEET_SEED).to_bytes()).as_bytes(),
+    };
+    let fleet = Fleet::new(Peer { key: key.public(), addresses }, fleet);
     tracing::info!(run = %workload.run, name = workload.charter.name, "at {version}");
     Ok(Shared::new(workload, charter, key, admission, desk, fleet))
 }
@@ -236,7 +261,7 @@ fn announcer(shared: Arc<Shared>, host: Host, snapshots: Snapshots) -> Announce 
 }
 
 /// Bootstrap peers of the signed list, if the run file names one.
-fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
+pub(crate) fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
     let Some(path) = &config.network.peers else {
         tracing::warn!(
             "[network] peers is not set: only nodes that know this learner's address will find it"
@@ -255,7 +280,7 @@ fn multiaddresses(texts: &[String]) -> anyhow::Result<Vec<Multiaddr>> {
 }
 
 /// Keeps a connection to the bootstrap peers and a place in the DHT, so that nodes find the learner by its key.
-async fn stay_found(host: Host, bootstraps: Vec<Multiaddr>, key: Vec<u8>) {
+pub(crate) async fn stay_found(host: Host, bootstraps: Vec<Multiaddr>, key: Vec<u8>) {
     let mut provided = false;
     loop {
         let connected = host.connected_peers().await;

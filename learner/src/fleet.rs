@@ -1,44 +1,88 @@
-//! The fleet: who is here, under which version, and in which forwarding chain. Sans-IO.
+//! The fleet: who is here, under which version, and who receives snapshots from whom. Sans-IO.
 //!
-//! Chains follow ECHO-2 §4.2: the learner sends to the head of each of N_ch = max(1, ⌊B0/Bw⌋) chains, every node passes on to the
-//! next. They are kept as they are while nodes live, because reshuffling in mid-broadcast would leave two halves of the fleet waiting
-//! for each other; a node that comes is appended, one that goes leaves its child to its parent, one whose child reports it as lost
-//! moves to the tail.
+//! Chains follow ECHO-2 §4.2: the learner sends to the head of each of N_ch = max(1, ⌊B0/B̂w⌋) chains, every node passes on to the
+//! next. Nodes are ranked by what others measured of them ([`score`]); the best are heads, the others follow by their uplinks. Beside
+//! its chain every node has a standby and a few neighbours of a random mesh ([`mesh`]), from which it takes what its chain is slow to
+//! bring.
+//!
+//! Ranks change only between broadcasts: reshuffling in mid-broadcast would leave two halves of the fleet waiting for each other. In
+//! mid-broadcast a node that comes is appended, one that goes leaves its child to its parent, and one that fails a neighbour is
+//! replaced for that neighbour alone, until several say the same of it ([`trust`]).
 
 pub mod chains;
+pub mod graph;
+mod member;
+pub mod mesh;
+mod ranking;
+pub mod score;
+pub mod trust;
 
 use chains::Chains;
 use echo_protocol::control::Peer;
-use echo_protocol::heartbeat::{ACTIVE_FOR_MS, Heartbeat};
+use echo_protocol::heartbeat::{ACTIVE_FOR_MS, Heartbeat, LOST_AFTER_MS, UplinkReport};
 use echo_protocol::identity::PublicKey;
+use echo_protocol::rate::BytesPerSec;
+use echo_protocol::relay::Mode;
 use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
-use std::collections::{BTreeMap, VecDeque};
+use graph::Graph;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use trust::{Accusations, Rotten};
+
+pub use member::{Member, Standing};
+pub use ranking::UNKNOWN_UPLINK;
 
 /// Most nodes that a fleet holds; heartbeats of further ones are refused.
 pub const MAX_NODES: usize = 100_000;
 /// Broadcast times kept for the percentiles.
 pub const MAX_BROADCAST_SAMPLES: usize = 4096;
+/// Milliseconds that a node which closed its connection has to come back before nobody receives from it any more.
+pub const DISCONNECT_GRACE_MS: u64 = 500;
+/// Milliseconds without a heartbeat after which one neighbour's word that a node is gone is enough.
+pub const DOUBTFUL_AFTER_MS: u64 = 1_500;
+/// Milliseconds for which a node gets others instead of a neighbour that it lost.
+pub const AVOID_MS: u64 = 10_000;
 /// Publications whose arrival is still timed.
 const MAX_PUBLICATIONS: usize = 64;
+/// Most bytes that one report is believed to be about: a second at 10 Gbit/s.
+const MAX_DELIVERY: u64 = 1_250_000_000;
 
-/// What is known of one node.
+/// What a fleet is told once.
 #[derive(Clone, Debug)]
-pub struct Member {
-    /// Its last heartbeat.
-    pub heartbeat: Heartbeat,
-    /// When that came.
-    pub seen: UnixMillis,
+pub struct FleetConfig {
+    /// How snapshots are spread.
+    pub mode: Mode,
+    /// B0: the source's uplink.
+    pub uplink: BytesPerSec,
+    /// B̂w: a node's uplink; `None` is the median of those that nodes declared or others measured.
+    pub node_uplink: Option<BytesPerSec>,
+    /// Of all draws.
+    pub seed: [u8; 32],
 }
 
 /// All nodes of a run, as the learner sees them.
-#[derive(Debug)]
 pub struct Fleet {
     me: Peer,
+    config: FleetConfig,
     members: BTreeMap<PublicKey, Member>,
+    /// Members by the time of their last heartbeat.
+    by_seen: BTreeSet<(UnixMillis, PublicKey)>,
+    /// Members that are not silent.
+    present: BTreeSet<PublicKey>,
+    /// Members whose connection ended, and when.
+    disconnected: BTreeMap<PublicKey, UnixMillis>,
     chains: Chains,
+    graph: Graph,
+    source_places: BTreeSet<PublicKey>,
+    accusations: Accusations,
+    rotten: Rotten,
     publications: VecDeque<(PolicyVersion, UnixMillis)>,
     broadcast_ms: VecDeque<u64>,
+    /// Members that have installed the newest publication.
+    current: usize,
+    /// When nodes were ranked, and whether something that matters to it has changed since.
+    ranked: UnixMillis,
+    changed: bool,
 }
 
 /// Nobody further can join.
@@ -47,71 +91,241 @@ pub struct Fleet {
 pub struct FleetFull;
 
 impl Fleet {
-    /// An empty fleet around the learner `me`, with `chain_count` chains (see [`chains::chain_count`]).
-    pub fn new(me: Peer, chain_count: usize) -> Self {
-        let (publications, broadcast_ms) = (VecDeque::new(), VecDeque::new());
-        Self { me, members: BTreeMap::new(), chains: Chains::new(chain_count), publications, broadcast_ms }
+    /// An empty fleet around the learner `me`.
+    pub fn new(me: Peer, config: FleetConfig) -> Self {
+        Self {
+            me,
+            members: BTreeMap::new(),
+            by_seen: BTreeSet::new(),
+            present: BTreeSet::new(),
+            disconnected: BTreeMap::new(),
+            chains: Chains::new(1),
+            graph: Graph::new(config.seed),
+            config,
+            source_places: BTreeSet::new(),
+            accusations: Accusations::default(),
+            rotten: Rotten::default(),
+            publications: VecDeque::new(),
+            broadcast_ms: VecDeque::new(),
+            current: 0,
+            ranked: UnixMillis(0),
+            changed: false,
+        }
     }
 
-    /// Takes in a heartbeat. A node that is new, or back after a silence, gets a place in a chain.
+    /// Takes in a heartbeat. A node that is new, or back after a silence, gets a place.
+    ///
+    /// # Errors
+    /// [`FleetFull`]
     pub fn heartbeat(
         &mut self,
         now: UnixMillis,
         node: PublicKey,
         heartbeat: Heartbeat,
     ) -> Result<(), FleetFull> {
-        if self.members.len() >= MAX_NODES && !self.members.contains_key(&node) {
-            return Err(FleetFull);
+        let heartbeat = heartbeat.checked();
+        if !self.members.contains_key(&node) {
+            if self.members.len() >= MAX_NODES {
+                return Err(FleetFull);
+            }
+            self.members.insert(node, Member::new(Heartbeat::default(), now));
         }
-        let before = self.members.get(&node).and_then(|m| m.heartbeat.installed);
-        if heartbeat.installed > before
-            && let Some(version) = heartbeat.installed
-            && let Some((_, at)) = self.publications.iter().find(|(v, _)| *v == version)
-        {
+        self.note_installation(now, &node, heartbeat.installed);
+        self.take_in(now, &node, &heartbeat.uplinks);
+        self.disconnected.remove(&node);
+        let Some(member) = self.members.get_mut(&node) else { return Ok(()) };
+        self.by_seen.remove(&(member.seen, node));
+        self.by_seen.insert((now, node));
+        let moved = member.heartbeat.reach != heartbeat.reach;
+        (member.seen, member.heartbeat) = (now, heartbeat);
+        if moved {
+            // Some of its edges may be impossible now.
+            self.displace(&node);
+        }
+        self.place(&node);
+        Ok(())
+    }
+
+    fn note_installation(&mut self, now: UnixMillis, node: &PublicKey, installed: Option<PolicyVersion>) {
+        let newest = self.publications.back().map(|(version, _)| *version);
+        let Some(member) = self.members.get_mut(node) else { return };
+        let before = member.heartbeat.installed;
+        if installed == before {
+            return;
+        }
+        member.installed_at = installed.map(|_| now);
+        let is_newest = |version: Option<PolicyVersion>| usize::from(version.is_some() && version == newest);
+        self.current = self.current + is_newest(installed) - is_newest(before);
+        let published = self.publications.iter().find(|(version, _)| Some(*version) == installed);
+        if let (true, Some((_, at))) = (installed > before, published) {
             self.broadcast_ms.push_back(now.since(*at));
             if self.broadcast_ms.len() > MAX_BROADCAST_SAMPLES {
                 self.broadcast_ms.pop_front();
             }
         }
-        self.chains.join(node, heartbeat.relays);
-        self.members.insert(node, Member { heartbeat, seen: now });
-        Ok(())
     }
 
-    /// Forgets nodes that have been silent for too long, closes the gaps that they leave, and returns them.
-    pub fn expire(&mut self, now: UnixMillis) -> Vec<PublicKey> {
-        let silent = self.members.iter().filter(|(_, member)| now.since(member.seen) > ACTIVE_FOR_MS);
-        let gone: Vec<PublicKey> = silent.map(|(node, _)| *node).collect();
-        for node in &gone {
-            self.members.remove(node);
-            self.chains.leave(node);
+    /// Believes a node about those that it was told to receive from, and about nobody else.
+    fn take_in(&mut self, now: UnixMillis, node: &PublicKey, reports: &[UplinkReport]) {
+        let Some(member) = self.members.get(node) else { return };
+        let upstreams: Vec<PublicKey> =
+            self.upstreams(now, node, member).into_iter().map(|(key, _)| key).collect();
+        let before = member.heartbeat.uplinks.clone();
+        for report in reports {
+            let known =
+                upstreams.contains(&report.peer) || member_avoids(&self.members, node, &report.peer, now);
+            if !known || report.peer == self.me.key {
+                continue;
+            }
+            let old = before.iter().find(|old| old.peer == report.peer && old.bytes <= report.bytes);
+            let (bytes, failed) = old.map_or((0, 0), |old| (old.bytes, old.failed));
+            if let Some(peer) = self.members.get_mut(&report.peer) {
+                if report.bytes > bytes {
+                    peer.record.delivered(now, (report.bytes - bytes).min(MAX_DELIVERY));
+                }
+                if report.failed > failed {
+                    peer.record.failed(now);
+                }
+            }
+            if report.rotten {
+                self.rotten(node, &report.peer);
+            }
         }
+    }
+
+    /// Takes a node's word that a neighbour served rotten bytes. It never gets that neighbour again; others go on with it until several
+    /// say the same.
+    fn rotten(&mut self, reporter: &PublicKey, peer: &PublicKey) {
+        if let Some(member) = self.members.get_mut(reporter) {
+            member.avoid(*peer, UnixMillis(u64::MAX));
+        }
+        if self.rotten.add(*reporter, *peer)
+            && let Some(member) = self.members.get_mut(peer)
+        {
+            member.standing = Standing::Banned;
+            self.displace(peer);
+        }
+    }
+
+    /// Notes that a node broke the chunk protocol towards the learner itself: nobody receives from it any more.
+    pub fn cut_off(&mut self, node: &PublicKey) {
+        self.rotten.add(self.me.key, *node);
+        if let Some(member) = self.members.get_mut(node) {
+            member.standing = Standing::Banned;
+            self.displace(node);
+        }
+    }
+
+    /// Takes a node's word that neighbours are gone. It gets others at once; what that means for everybody else depends on how many
+    /// say so, and on whether those neighbours are silent here, too.
+    pub fn lost(&mut self, now: UnixMillis, node: &PublicKey, lost: &[PublicKey]) {
+        let Some(member) = self.members.get(node) else { return };
+        let mut named: Vec<PublicKey> =
+            self.upstreams(now, node, member).into_iter().map(|(key, _)| key).collect();
+        named.retain(|key| *key != self.me.key && lost.contains(key));
+        for peer in named {
+            let Some(member) = self.members.get_mut(node) else { return };
+            if !member.reports.one_more(now) {
+                return;
+            }
+            member.avoid(peer, now.plus(AVOID_MS));
+            let quorum = self.accusations.add(now, *node, peer);
+            let Some(accused) = self.members.get_mut(&peer) else { continue };
+            accused.record.failed(now);
+            if now.since(accused.seen) > DOUBTFUL_AFTER_MS {
+                self.silence(&peer);
+            } else if quorum {
+                self.degrade(now, &peer);
+            }
+        }
+    }
+
+    /// Notes that the last connection with a node ended. It has [`DISCONNECT_GRACE_MS`] to come back.
+    pub fn disconnected(&mut self, now: UnixMillis, node: &PublicKey) {
+        if self.present.contains(node) {
+            self.disconnected.insert(*node, now);
+        }
+    }
+
+    /// Looks for nodes that are silent or have gone, and ranks the others when it is time to. Returns those that are members no more.
+    pub fn expire(&mut self, now: UnixMillis) -> Vec<PublicKey> {
+        let over = self.disconnected.iter().filter(|(_, at)| now.since(**at) > DISCONNECT_GRACE_MS);
+        let over: Vec<PublicKey> = over.map(|(node, _)| *node).collect();
+        let (mut gone, mut silent) = (Vec::new(), over.clone());
+        self.disconnected.retain(|node, _| !over.contains(node));
+        for (seen, node) in &self.by_seen {
+            match now.since(*seen) {
+                silence if silence > ACTIVE_FOR_MS => gone.push(*node),
+                silence if silence > LOST_AFTER_MS => silent.push(*node),
+                _ => break,
+            }
+        }
+        silent.iter().for_each(|node| self.silence(node));
+        gone.iter().for_each(|node| self.forget(node));
+        self.rank_if_due(now);
         gone
     }
 
     /// Notes when a version went out.
     pub fn published(&mut self, now: UnixMillis, version: PolicyVersion) {
+        // The broadcast before is over, whether or not everybody has it.
+        if self.changed {
+            self.rank(now);
+        }
         self.publications.push_back((version, now));
         if self.publications.len() > MAX_PUBLICATIONS {
             self.publications.pop_front();
         }
+        self.current = self.members.values().filter(|m| m.heartbeat.installed == Some(version)).count();
     }
 
-    /// Takes a child's word that its parent is gone or rotten: that parent moves to the tail, where nobody waits for it.
-    pub fn lost(&mut self, child: &PublicKey, parent: &PublicKey) {
-        if self.chains.parent(child).as_ref() == Some(parent) {
-            self.chains.lost(child, parent);
+    /// Gives a node that is not silent its place in chains and mesh, if it has none.
+    fn place(&mut self, node: &PublicKey) {
+        let Some(member) = self.members.get(node) else { return };
+        let (serves, forwards) = (member.serves(), member.forwards());
+        let mut changed = self.present.insert(*node);
+        if serves != self.graph.contains(node) || forwards != self.chains.contains(node) {
+            changed = true;
+            let members = &self.members;
+            let linked = |a: &PublicKey, b: &PublicKey| linked(members, a, b);
+            match serves {
+                true => self.graph.join(*node, linked),
+                false => self.graph.leave(node, linked),
+            }
+            match forwards {
+                true => self.chains.join(*node),
+                false => self.chains.leave(node),
+            }
+        }
+        if changed {
+            self.changed = true;
+            self.place_at_source();
         }
     }
 
-    /// Whom `node` receives from: a node of its chain, or the learner itself.
-    pub fn parent(&self, node: &PublicKey) -> Option<Peer> {
-        if !self.members.contains_key(node) {
-            return None;
+    /// Takes a node out of chains and mesh.
+    fn displace(&mut self, node: &PublicKey) {
+        let members = &self.members;
+        self.graph.leave(node, |a, b| linked(members, a, b));
+        self.chains.leave(node);
+        self.changed = true;
+        self.place_at_source();
+    }
+
+    /// Nobody receives from a silent node.
+    fn silence(&mut self, node: &PublicKey) {
+        if self.present.remove(node) {
+            self.displace(node);
         }
-        let Some(parent) = self.chains.parent(node) else { return Some(self.me.clone()) };
-        let addresses = self.members.get(&parent)?.heartbeat.addresses.clone();
-        Some(Peer { key: parent, addresses })
+    }
+
+    fn forget(&mut self, node: &PublicKey) {
+        self.silence(node);
+        self.disconnected.remove(node);
+        let Some(member) = self.members.remove(node) else { return };
+        self.by_seen.remove(&(member.seen, *node));
+        let newest = self.publications.back().map(|(version, _)| *version);
+        self.current -= usize::from(newest.is_some() && member.heartbeat.installed == newest);
     }
 
     /// The active nodes.
@@ -124,6 +338,11 @@ impl Fleet {
         &self.chains
     }
 
+    /// Nodes that were reported to serve bytes which do not match their names, and by how many.
+    pub fn rotten_peers(&self) -> impl Iterator<Item = (PublicKey, usize)> {
+        self.rotten.peers()
+    }
+
     /// The p-th percentile (0 to 1) of the time from a publication to its installation on a node, in milliseconds: T_bcast.
     pub fn broadcast_ms(&self, p: f64) -> Option<u64> {
         let mut sorted: Vec<u64> = self.broadcast_ms.iter().copied().collect();
@@ -133,66 +352,19 @@ impl Fleet {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use echo_protocol::identity::NodeKey;
-
-    fn key(seed: u8) -> PublicKey {
-        NodeKey::from_secret([seed; 32]).public()
-    }
-
-    fn fleet() -> Fleet {
-        Fleet::new(Peer { key: key(0), addresses: vec!["/learner".into()] }, 1)
-    }
-
-    fn beat(installed: Option<u64>) -> Heartbeat {
-        let addresses = vec!["/node".into()];
-        Heartbeat { installed: installed.map(PolicyVersion), relays: true, addresses, ..Heartbeat::default() }
-    }
-
-    #[test]
-    fn nodes_join_leave_and_are_replaced_as_parents() {
-        let mut fleet = fleet();
-        for n in 1..=3 {
-            fleet.heartbeat(UnixMillis(0), key(n), beat(None)).unwrap();
-        }
-        let parents =
-            |fleet: &Fleet| (1..=3).map(|n| fleet.parent(&key(n)).map(|p| p.key)).collect::<Vec<_>>();
-        assert_eq!(parents(&fleet), [Some(key(0)), Some(key(1)), Some(key(2))]);
-        // The second falls silent: the third goes to its parent.
-        let late = UnixMillis(ACTIVE_FOR_MS + 1);
-        for n in [1, 3] {
-            fleet.heartbeat(late, key(n), beat(None)).unwrap();
-        }
-        assert_eq!(fleet.expire(late), [key(2)]);
-        assert_eq!(fleet.parent(&key(2)), None);
-        assert_eq!(fleet.members().len(), 2);
-        let heads = fleet.members().keys().filter(|n| fleet.parent(n).unwrap().key == key(0)).count();
-        assert_eq!(heads, 1);
-    }
-
-    #[test]
-    fn a_parent_reported_by_its_child_moves_to_the_tail() {
-        let mut fleet = fleet();
-        for n in 1..=3 {
-            fleet.heartbeat(UnixMillis(0), key(n), beat(None)).unwrap();
-        }
-        fleet.lost(&key(3), &key(1));
-        assert_eq!(fleet.parent(&key(2)).unwrap().key, key(1), "a stranger's word moves nobody");
-        fleet.lost(&key(2), &key(1));
-        assert_eq!(fleet.parent(&key(2)).unwrap().key, key(0));
-        assert_eq!(fleet.parent(&key(1)).unwrap().key, key(3));
-    }
-
-    #[test]
-    fn times_the_broadcast_once_for_each_node_and_version() {
-        let mut fleet = fleet();
-        assert_eq!(fleet.broadcast_ms(0.5), None);
-        fleet.published(UnixMillis(100), PolicyVersion(2));
-        for (node, at) in [(1, 150), (2, 400), (1, 900)] {
-            fleet.heartbeat(UnixMillis(at), key(node), beat(Some(2))).unwrap();
-        }
-        assert_eq!((fleet.broadcast_ms(0.0), fleet.broadcast_ms(1.0)), (Some(50), Some(300)));
-    }
+fn linked(members: &BTreeMap<PublicKey, Member>, a: &PublicKey, b: &PublicKey) -> bool {
+    let reach = |key| members.get(key).map(|member: &Member| member.heartbeat.reach).unwrap_or_default();
+    reach(a).links(reach(b))
 }
+
+fn member_avoids(
+    members: &BTreeMap<PublicKey, Member>,
+    node: &PublicKey,
+    peer: &PublicKey,
+    now: UnixMillis,
+) -> bool {
+    members.get(node).is_some_and(|member| member.avoids(peer, now))
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use crate::checkpoint::{self, CheckpointError};
 use crate::controller::{Controller, Step};
 use crate::desk::DeskError;
 use crate::evaluation::{EvaluationError, evaluate};
-use crate::metrics::{EvaluationRow, Metrics, UpdateRow, WeightRow};
+use crate::metrics::{EvaluationRow, Metrics, PublicationRow, UpdateRow, WeightRow};
 use crate::optimizer::StepOutcome;
 use crate::publisher::{PublishError, Publisher, dtype};
 use crate::run_dir::RunDir;
@@ -142,11 +142,13 @@ impl Learning {
 
     fn publish(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
         let workload = &self.shared.workload;
-        let weights = self.weights(dtype(workload.charter.snapshot_type))?;
-        let (manifest, signed) = self.publisher.publish(workload, &self.shared.key, version, &weights)?;
+        let tensors = self.trainer.decoder().tensors(dtype(workload.charter.snapshot_type));
+        let publication = self.publisher.publish(workload, &self.shared.key, version, tensors)?;
+        log_publication(&publication.row);
+        self.metrics.write(&publication.row).map_err(LearningError::Metrics)?;
         // First: a node may deliver under this version before the announcement returns.
         self.shared.desk().published(version);
-        (self.announce)(manifest, signed);
+        (self.announce)(publication.manifest, publication.signed);
         Ok(())
     }
 
@@ -198,6 +200,10 @@ impl Learning {
             *row.nodes.entry(version.0).or_default() += 1;
         }
         row.t_bcast_ms = [fleet.broadcast_ms(0.5), fleet.broadcast_ms(0.95)];
+        row.rotten_peers = fleet.rotten_peers().map(|(peer, count)| (peer.to_string(), count)).collect();
+        for standing in fleet.members().values().filter_map(|m| m.standing.name()) {
+            *row.degraded.entry(standing.to_owned()).or_default() += 1;
+        }
         drop(fleet);
         let desk = self.shared.desk();
         row.accepted = desk.tally().accepted;
@@ -212,6 +218,20 @@ impl Learning {
 fn log_evaluation(row: &EvaluationRow) {
     let (accuracy, orders) = (row.held_out_accuracy, row.orders);
     tracing::info!("evaluated v{} · held-out accuracy {accuracy:.3} over {orders} orders", row.evaluated);
+}
+
+fn log_publication(row: &PublicationRow) {
+    tracing::info!(
+        "wrote v{} · {} bytes full, {} as deltas · {} chunks unchanged, {} sparse, {} xor, {} full · {:.2} s",
+        row.published,
+        row.full_bytes,
+        row.delta_bytes,
+        row.unchanged,
+        row.sparse,
+        row.xor,
+        row.full,
+        row.publish_s
+    );
 }
 
 /// The figures of an update that follow from its batch and report alone.

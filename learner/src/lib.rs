@@ -5,7 +5,8 @@
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
 //!   [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
 //! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`warmup`], [`evaluation`], [`checkpoint`];
-//! - **the fleet**: [`fleet`] (nodes and forwarding chains), [`publisher`] (snapshots).
+//! - **the fleet**: [`fleet`] (nodes and forwarding chains), [`publisher`] (snapshots), [`rehearsal`] (broadcasts without
+//!   training).
 
 pub mod admission;
 pub mod batch;
@@ -25,6 +26,7 @@ pub mod objective;
 pub mod optimizer;
 pub mod prepare;
 pub mod publisher;
+pub mod rehearsal;
 pub mod run_dir;
 pub mod schedule;
 pub mod service;

@@ -5,7 +5,7 @@ use clap::Parser;
 use echo_learner::cli::{Cli, Command};
 use echo_learner::config::RunConfig;
 use echo_learner::run_dir::RunDir;
-use echo_learner::{daemon, prepare};
+use echo_learner::{daemon, prepare, rehearsal};
 use echo_protocol::keyfile;
 use echo_protocol::net::peer_id_of;
 use std::io::IsTerminal as _;
@@ -36,12 +36,19 @@ fn main() -> anyhow::Result<()> {
             daemon::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
         }
         Command::Identity { dir } => identity(&dir),
+        Command::Publish { config, plan } => publish(&RunConfig::load(&config)?, &plan),
     }
 }
 
 fn work(founded: prepare::Founded) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(daemon::work(founded)).map(drop)
+}
+
+fn publish(config: &RunConfig, plan: &rehearsal::Plan) -> anyhow::Result<()> {
+    let founded = prepare::rehearse(config, plan.first())?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(rehearsal::rehearse(founded, plan))
 }
 
 fn report_warmup(update: u64, loss: f64) {

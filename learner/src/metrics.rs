@@ -1,4 +1,4 @@
-//! `metrics.jsonl`: one JSON object a line, one line per update and evaluation.
+//! `metrics.jsonl`: one JSON object a line, one line per update, evaluation and publication.
 //!
 //! Rows are keyed by their version. A learner that resumes from an earlier checkpoint takes back the rows of the updates that it will
 //! make again, so that the file always tells one history.
@@ -52,6 +52,12 @@ pub struct UpdateRow {
     pub nodes: BTreeMap<u64, u64>,
     /// T_bcast so far, milliseconds: p50 and p95.
     pub t_bcast_ms: [Option<u64>; 2],
+    /// Peers that nodes found to serve rotten bytes, or that broke the chunk protocol: key → how many say so.
+    #[serde(default)]
+    pub rotten_peers: BTreeMap<String, usize>,
+    /// Nodes that are not waited for: slow or failing (`tail`), out of the forwarding role (`out`), banned (`banned`).
+    #[serde(default)]
+    pub degraded: BTreeMap<String, u64>,
     /// Groups accepted, and refused by reason, since the run began.
     pub accepted: u64,
     /// Groups refused, by reason.
@@ -82,6 +88,31 @@ pub struct EvaluationRow {
     pub held_out_reward: f64,
     /// How many orders.
     pub orders: u64,
+}
+
+/// One publication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PublicationRow {
+    /// The version published.
+    pub published: u64,
+    /// Length of the snapshot in bytes: what a node without an older version fetches.
+    pub full_bytes: u64,
+    /// What a node fetches that holds the version before: deltas, and the chunks that have none, in bytes.
+    pub delta_bytes: u64,
+    /// Length of the signed manifest in bytes.
+    pub manifest_bytes: u64,
+    /// Chunks that the version before has at the same place.
+    pub unchanged: u64,
+    /// Chunks whose delta lists what changed.
+    pub sparse: u64,
+    /// Chunks whose delta covers all elements (xor, byte planes, zstd).
+    pub xor: u64,
+    /// Chunks without a delta.
+    pub full: u64,
+    /// Seconds of encoding, summed over threads: reading older chunks, deltas, writing them.
+    pub encode_s: f64,
+    /// Seconds from the first tensor to the signed manifest.
+    pub publish_s: f64,
 }
 
 /// The open file.
@@ -115,6 +146,11 @@ pub fn evaluations(path: &Path) -> io::Result<Vec<EvaluationRow>> {
     Ok(read_lines(path)?.iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
+/// All publications on record, oldest first.
+pub fn publications(path: &Path) -> io::Result<Vec<PublicationRow>> {
+    Ok(read_lines(path)?.iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
 /// All updates on record, oldest first.
 pub fn updates(path: &Path) -> io::Result<Vec<UpdateRow>> {
     Ok(read_lines(path)?.iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
@@ -131,7 +167,9 @@ fn read_lines(path: &Path) -> io::Result<Vec<String>> {
 fn is_kept(line: &str, version: PolicyVersion) -> bool {
     let row: Option<Value> = serde_json::from_str(line).ok();
     let key = |name| row.as_ref().and_then(|row| row.get(name)).and_then(Value::as_u64);
-    key("update").or_else(|| key("evaluated")).is_some_and(|at| at <= version.0)
+    let made = key("update").or_else(|| key("evaluated")).is_some_and(|at| at <= version.0);
+    // A resumed learner publishes its own version again.
+    made || key("published").is_some_and(|at| at < version.0)
 }
 
 #[cfg(test)]
@@ -148,6 +186,9 @@ mod tests {
             metrics.write(&UpdateRow { update, ..Default::default() }).unwrap();
         }
         metrics.write(&EvaluationRow { evaluated: 5, ..Default::default() }).unwrap();
+        for published in [0, 3] {
+            metrics.write(&PublicationRow { published, sparse: 9, ..Default::default() }).unwrap();
+        }
         // A crash tore the last line.
         std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"update\":6,").unwrap();
         let mut metrics = Metrics::open(&path, PolicyVersion(3)).unwrap();
@@ -155,6 +196,8 @@ mod tests {
         let rows: Vec<u64> = updates(&path).unwrap().iter().map(|row| row.update).collect();
         assert_eq!(rows, [1, 2, 3, 4]);
         assert_eq!(evaluations(&path).unwrap().last().unwrap().orders, 8);
+        let published: Vec<u64> = publications(&path).unwrap().iter().map(|row| row.published).collect();
+        assert_eq!(published, [0]);
     }
 
     #[test]

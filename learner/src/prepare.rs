@@ -124,6 +124,28 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     Ok(Founded { dir, config: config.clone(), key, charter, workload })
 }
 
+/// Founds a run that only rehearses broadcasts of `policy`, a Hugging Face directory, which says what the model is. Nothing of it is
+/// kept but the key: each rehearsal is a new run, and nodes leave the one before for it.
+///
+/// # Errors
+/// [`PrepareError::Exists`] where a training run lives: its nodes would take the rehearsal's policies for its own.
+pub fn rehearse(config: &RunConfig, policy: &Path) -> Result<Founded, PrepareError> {
+    let dir = RunDir::new(&config.run.dir);
+    if dir.charter().exists() {
+        return Err(PrepareError::Exists(dir.path().to_owned()));
+    }
+    if dir.chunks().exists() {
+        fs::remove_dir_all(dir.chunks()).map_err(io_error(&dir.chunks()))?;
+    }
+    fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
+    let key = keyfile::load_or_create(&dir.identity())?;
+    let start = Start::at(policy)?;
+    let charter = Signed::sign(&start.charter(config, &key)?, &key)?;
+    let (run, opened) = Charter::open(&charter)?;
+    let workload = Workload::open(run, opened, policy)?;
+    Ok(Founded { dir, config: config.clone(), key, charter, workload })
+}
+
 /// Opens the run in `path`.
 pub fn find(path: &Path) -> Result<Founded, PrepareError> {
     let dir = RunDir::new(path);
@@ -177,11 +199,13 @@ pub fn export_policy(
 pub fn companion_files(founded: &Founded) -> Vec<PathBuf> {
     match founded.workload.charter.tokenizer {
         TokenizerSpec::Characters { .. } => Vec::new(),
-        TokenizerSpec::Snapshot => {
-            let files = TOKENIZER_FILES.iter().map(|name| founded.dir.start().join(name));
-            files.filter(|path| path.exists()).collect()
-        }
+        TokenizerSpec::Snapshot => tokenizer_files(&founded.dir.start()),
     }
+}
+
+/// The files of a Hugging Face directory that make its tokenizer.
+pub fn tokenizer_files(dir: &Path) -> Vec<PathBuf> {
+    TOKENIZER_FILES.iter().map(|name| dir.join(name)).filter(|path| path.exists()).collect()
 }
 
 /// What training begins with.
@@ -202,10 +226,19 @@ impl Start {
             let tokenizer = TokenizerSpec::Characters { alphabet: String::new() };
             return Ok(Self { model, weights, tokenizer, files: None });
         }
-        let path = config.model.path.clone().ok_or(ConfigError::Model)?;
+        let path = config.model.path.as_ref().ok_or(ConfigError::Model)?;
+        Ok(Self { tokenizer: TokenizerSpec::Snapshot, ..Self::at(path)? })
+    }
+
+    /// The policy in a Hugging Face directory; one without a tokenizer gets the character tokenizer.
+    fn at(path: &Path) -> Result<Self, PrepareError> {
         let model = ModelConfig::from_file(&path.join("config.json"))?;
-        let weights = Weights::load_dir(&path, &model)?;
-        Ok(Self { model, weights, tokenizer: TokenizerSpec::Snapshot, files: Some(path) })
+        let weights = Weights::load_dir(path, &model)?;
+        let tokenizer = match path.join("tokenizer.json").exists() {
+            true => TokenizerSpec::Snapshot,
+            false => TokenizerSpec::Characters { alphabet: String::new() },
+        };
+        Ok(Self { model, weights, tokenizer, files: Some(path.to_owned()) })
     }
 
     fn charter(&self, config: &RunConfig, key: &NodeKey) -> Result<Charter, PrepareError> {

@@ -5,6 +5,7 @@
 
 mod control;
 mod intake;
+mod turns;
 
 use crate::admission::Admission;
 use crate::desk::Desk;
@@ -26,7 +27,7 @@ use tokio::sync::mpsc;
 /// Signed manifests that are still handed out.
 const KEPT_MANIFESTS: usize = echo_protocol::relay::KEPT_VERSIONS;
 /// How often silent nodes are looked for.
-const SWEEP_EVERY: Duration = Duration::from_millis(500);
+const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
 /// What the network side and the learning thread share.
 pub struct Shared {
@@ -131,7 +132,7 @@ pub async fn serve(
     let incoming = host.accept(names::TRAJECTORIES)?;
     let intake = tokio::spawn(intake::accept(shared.clone(), incoming));
     let sweep = tokio::spawn(sweep(shared.clone()));
-    let watch = tokio::spawn(watch(snapshot_events));
+    let watch = tokio::spawn(watch(shared.clone(), snapshot_events));
     let stop = [intake.abort_handle(), sweep.abort_handle(), watch.abort_handle()];
     tokio::select! {
         () = control::answer(shared, events) => {}
@@ -156,16 +157,17 @@ async fn sweep(shared: Arc<Shared>) {
 }
 
 /// The source's own events: only damage to its chunks matters, and the next publication writes them again.
-async fn watch(mut events: mpsc::Receiver<SnapshotEvent>) {
+async fn watch(shared: Arc<Shared>, mut events: mpsc::Receiver<SnapshotEvent>) {
     while let Some(event) = events.recv().await {
         match event {
-            SnapshotEvent::AskParent { .. } => {
+            SnapshotEvent::AskNeighbours { .. } => {
                 tracing::warn!(
                     "a published chunk was damaged on this disk; nodes get it with the next version"
                 );
             }
             SnapshotEvent::CutOff(peer) => {
-                tracing::warn!(peer = %peer.short(), "a node broke the chunk protocol")
+                tracing::warn!(peer = %peer.short(), "a node broke the chunk protocol");
+                shared.fleet().cut_off(&peer);
             }
             SnapshotEvent::Install(_) | SnapshotEvent::Progress { .. } => {}
         }

@@ -23,6 +23,8 @@ pub enum State {
     WaitingForSnapshot,
     /// The learner has no work right now.
     WaitingForWork,
+    /// Keeping the newest snapshots and passing them on: this node does not generate.
+    Relaying,
     /// Generating rollouts.
     Generating,
     /// The outbox is full: nothing is generated until the learner takes something.
@@ -40,10 +42,27 @@ pub enum State {
 pub struct Download {
     /// Its version.
     pub version: PolicyVersion,
-    /// Chunks that are here.
-    pub have: u32,
-    /// Chunks in all.
-    pub total: u32,
+    /// Bytes that are here.
+    pub have: u64,
+    /// Bytes in all.
+    pub total: u64,
+}
+
+/// Bytes and groups of snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// Bytes received, useful or not.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Groups received that were not here before.
+    pub groups: u64,
+    /// Groups received that were here already.
+    pub duplicates: u64,
+    /// Groups taken over from a slower or lost neighbour.
+    pub repairs: u64,
+    /// Peers that were cut off because they served rotten bytes or broke the protocol: the first digits of their keys.
+    pub cut_off: Vec<String>,
 }
 
 /// The node at one moment: what `status.json` holds.
@@ -55,6 +74,8 @@ pub struct Facts {
     pub learner: bool,
     /// The installed version.
     pub version: Option<PolicyVersion>,
+    /// When it was installed, in milliseconds since the Unix epoch.
+    pub installed_at: Option<UnixMillis>,
     /// Trajectories per second, over the last ten seconds.
     pub rollouts_per_s: f32,
     /// Trajectories generated since the start.
@@ -69,6 +90,10 @@ pub struct Facts {
     pub peers: usize,
     /// Where snapshots come from: the first digits of a key.
     pub parent: Option<String>,
+    /// Peers that snapshots may come from.
+    pub neighbours: usize,
+    /// Snapshots as they went through here since the start.
+    pub traffic: Traffic,
     /// The snapshot that is being received.
     pub download: Option<Download>,
 }

@@ -13,6 +13,9 @@ Examples:
   echo-node preflight --peers list.txt
       Only check: everything that would keep the node from running, each with its mend.
 
+  echo-node run --peers list.txt --role relay --max-upload 40mbit
+      Help without a fast processor: keep the newest policy and pass it on, never sending more than 40 Mbit/s.
+
   ECHO_NODE_THREADS=2 echo-node config
       What the node would run with, and where each value came from.
 
@@ -20,7 +23,10 @@ Settings come from flags, then the environment (ECHO_NODE_THREADS for --threads)
 directory (threads = 2), then the defaults. Limits:
   threads      processor cores that generating may use; all other work of the node needs little
   max_orders   work orders held at once. Their rollouts are lost to the run if this node goes away in the midst
-  relay        whether to offer the learner to pass snapshots on to other nodes
+  roles        rollout: generate; relay: pass snapshots on to other nodes. A node whose only role is relay keeps the newest
+               snapshots and serves them, without ever loading the model
+  max_upload   most bytes a second that the node sends, over everything it does: 40mbit, 5MB/s
+  max_download most bytes a second that it receives
 
 Stop a node with Ctrl-C at any moment: what it has finished is in its outbox and goes out at the next start.";
 
@@ -64,16 +70,16 @@ pub enum Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Role;
     use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound_and_flags_stand_anywhere() {
         Cli::command().debug_assert();
-        let cli =
-            Cli::try_parse_from(["echo-node", "--threads", "2", "config", "--json", "--relay", "false"])
-                .unwrap();
+        let cli = Cli::try_parse_from(["echo-node", "--threads", "2", "config", "--json", "--role", "relay"])
+            .unwrap();
         assert_eq!(cli.command, Command::Config { json: true });
-        assert_eq!((cli.flags.threads, cli.flags.relay), (Some(2), Some(false)));
+        assert_eq!((cli.flags.threads, cli.flags.roles), (Some(2), Some(vec![Role::Relay])));
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 mod layers;
 mod report;
+mod role;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use echo_protocol::rate::BytesPerSec;
 use figment::providers::{Format, Toml};
 use figment::{Figment, Metadata, Provider};
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,7 @@ use layers::Layer;
 
 pub use layers::Flags;
 pub use report::{Reported, Source};
+pub use role::Role;
 
 /// Prefix of the environment variables: `ECHO_NODE_THREADS` is the setting `threads`.
 pub const ENV_PREFIX: &str = "ECHO_NODE_";
@@ -46,8 +49,12 @@ pub struct Settings {
     pub threads: usize,
     /// Most orders that are leased to this node at once: half of them being worked on, half waiting.
     pub max_orders: u32,
-    /// Whether this node passes snapshots on to others.
-    pub relay: bool,
+    /// What this node does for the run: at least one role.
+    pub roles: BTreeSet<Role>,
+    /// Most that this node sends, over everything it does.
+    pub max_upload: Option<BytesPerSec>,
+    /// Most that this node receives, over everything it does.
+    pub max_download: Option<BytesPerSec>,
     /// What to log: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,echo_node=debug`.
     pub log: String,
     /// Seconds between two status lines.
@@ -101,7 +108,9 @@ impl Default for Settings {
             // Half: the computer belongs to somebody who is using it.
             threads: (cores / 2).max(1),
             max_orders: 8,
-            relay: true,
+            roles: Role::ALL.into(),
+            max_upload: None,
+            max_download: None,
             log: "warn,echo_node=info,echo_protocol=info".to_owned(),
             status_every_s: 5,
         }
@@ -112,6 +121,16 @@ impl Settings {
     /// The data directory.
     pub fn data(&self) -> DataDir {
         DataDir::new(&self.data_dir)
+    }
+
+    /// Whether the node generates rollouts.
+    pub fn generates(&self) -> bool {
+        self.roles.contains(&Role::Rollout)
+    }
+
+    /// Whether the node passes snapshots on to others.
+    pub fn relays(&self) -> bool {
+        self.roles.contains(&Role::Relay)
     }
 
     /// The time between two status lines, at least a second.

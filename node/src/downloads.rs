@@ -1,8 +1,9 @@
-//! Snapshots on their way here: parents, progress, and installation once all is there.
+//! Snapshots on their way here: neighbours, progress, and installation once all is there.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use echo_protocol::clock;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::snapshots::{SnapshotEvent, Snapshots, Stopped};
@@ -10,10 +11,11 @@ use echo_protocol::store::ChunkStore;
 use echo_protocol::version::PolicyVersion;
 use tokio::sync::{mpsc, watch};
 
-use crate::board::{Board, Download};
+use crate::board::{Board, Download, State};
 use crate::install::{self, InstallError, Installed};
 use crate::learner::Learner;
 use crate::manifests::Manifests;
+use crate::neighbours::Neighbours;
 use crate::workload::Workload;
 
 /// Everything that receiving snapshots needs.
@@ -26,14 +28,19 @@ pub struct Downloads {
     pub snapshots: Snapshots,
     /// The manifests seen.
     pub manifests: Arc<Manifests>,
-    /// Names parents.
+    /// Names neighbours.
     pub learner: Learner,
+    /// Takes them over.
+    pub neighbours: Neighbours,
     /// Where the owner sees what happens.
     pub board: Arc<Board>,
     /// Where the manifest of the installed snapshot is kept.
     pub kept: PathBuf,
-    /// What the node generates with.
-    pub policy: watch::Sender<Option<Arc<Installed>>>,
+    /// What the node generates with. A node that does not generate has none: a snapshot counts as installed there when every byte of
+    /// it is stored, which it is only after it matched the signed manifest.
+    pub policy: Option<watch::Sender<Option<Arc<Installed>>>>,
+    /// The installed version.
+    pub installed: watch::Sender<Option<PolicyVersion>>,
 }
 
 impl Downloads {
@@ -44,13 +51,13 @@ impl Downloads {
     pub async fn run(self, mut events: mpsc::Receiver<SnapshotEvent>) -> Result<(), Stopped> {
         let (complete, completed) = watch::channel(None);
         // One question at a time; what comes while it is under way is asked again by the relay machine.
-        let (orphan, orphans) = mpsc::channel(1);
+        let (ask, asked) = mpsc::channel(1);
         let follow = async {
             while let Some(event) = events.recv().await {
                 match event {
                     SnapshotEvent::Install(manifest) => drop(complete.send_replace(Some(manifest))),
-                    SnapshotEvent::AskParent { lost } => drop(orphan.try_send(lost)),
-                    SnapshotEvent::Progress { version, have, total } => {
+                    SnapshotEvent::AskNeighbours { lost } => drop(ask.try_send(lost)),
+                    SnapshotEvent::Progress { version, have_bytes: have, total_bytes: total } => {
                         let download = Some(Download { version, have, total });
                         self.board.set(|facts| facts.download = download);
                     }
@@ -63,19 +70,18 @@ impl Downloads {
         };
         tokio::select! {
             ended = follow => ended,
-            ended = self.ask_parents(orphans) => ended,
+            ended = self.ask_neighbours(asked) => ended,
             ended = self.install(completed) => ended,
         }
     }
 
-    async fn ask_parents(&self, mut orphans: mpsc::Receiver<Option<PublicKey>>) -> Result<(), Stopped> {
-        while let Some(lost) = orphans.recv().await {
-            match self.learner.parent(lost).await {
-                Ok(parent) => {
-                    self.board.set(|facts| facts.parent = parent.as_ref().map(|peer| peer.key.short()));
-                    self.snapshots.parent(parent).await?;
-                }
-                Err(error) => tracing::debug!(%error, "no parent was named"),
+    async fn ask_neighbours(&self, mut asked: mpsc::Receiver<Vec<PublicKey>>) -> Result<(), Stopped> {
+        while let Some(lost) = asked.recv().await {
+            match self.learner.neighbours(lost).await {
+                Ok(Some(neighbourhood)) => self.neighbours.take(neighbourhood).await?,
+                // The next heartbeat makes this node a member.
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%error, "no neighbours were named"),
             }
         }
         Err(Stopped)
@@ -86,14 +92,21 @@ impl Downloads {
         while completed.changed().await.is_ok() {
             let Some(manifest) = completed.borrow_and_update().clone() else { continue };
             let version = manifest.version;
-            if self.installed().is_some_and(|installed| installed >= version) {
+            if *self.installed.borrow() >= Some(version) {
                 continue;
             }
+            let Some(policy) = &self.policy else {
+                self.done(version);
+                continue;
+            };
             let (store, workload) = (self.store.clone(), self.workload.clone());
             let loaded =
                 tokio::task::spawn_blocking(move || install::load(&store, &manifest, &workload)).await;
             match loaded {
-                Ok(Ok(installed)) => self.replace(version, installed),
+                Ok(Ok(installed)) => {
+                    policy.send_replace(Some(Arc::new(installed)));
+                    self.done(version);
+                }
                 Ok(Err(InstallError::Chunk { index, source })) => {
                     tracing::warn!(%version, "not installed yet: {source}");
                     self.snapshots.damaged(version, index).await?;
@@ -110,19 +123,20 @@ impl Downloads {
         Err(Stopped)
     }
 
-    fn replace(&self, version: PolicyVersion, installed: Installed) {
-        self.policy.send_replace(Some(Arc::new(installed)));
+    fn done(&self, version: PolicyVersion) {
         self.board.set(|facts| {
             facts.version = Some(version);
+            facts.installed_at = Some(clock::now());
             facts.download = None;
+            if self.policy.is_none() {
+                facts.state = State::Relaying;
+            }
         });
+        // After the board: the heartbeat that this sets off reads it.
+        self.installed.send_replace(Some(version));
         tracing::info!(%version, "installed");
         if let Err(error) = self.manifests.keep(version, &self.kept) {
             tracing::warn!(%error, "the next start will have to ask for the newest snapshot first");
         }
-    }
-
-    fn installed(&self) -> Option<PolicyVersion> {
-        self.policy.borrow().as_ref().map(|installed| PolicyVersion(installed.policy.version()))
     }
 }

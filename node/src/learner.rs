@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use echo_protocol::charter::Charter;
 use echo_protocol::codec::CodecError;
-use echo_protocol::control::{MAX_LEASES, Peer, Request, Response};
+use echo_protocol::control::{MAX_LEASES, MAX_NEIGHBOURS, Neighbourhood, Request, Response};
 use echo_protocol::heartbeat::Heartbeat;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::Lease;
@@ -46,8 +46,8 @@ pub enum AskError {
 pub struct News {
     /// The newest published version.
     pub newest: Option<PolicyVersion>,
-    /// Where to receive snapshots from.
-    pub parent: Option<Peer>,
+    /// Where to receive snapshots from, if that has changed.
+    pub neighbourhood: Option<Neighbourhood>,
     /// Whether the run has ended.
     pub ended: bool,
 }
@@ -87,7 +87,9 @@ impl Learner {
     /// [`AskError`]
     pub async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<News, AskError> {
         match self.ask(&Request::Heartbeat(heartbeat), "heartbeat").await? {
-            Response::News { newest, parent, ended } => Ok(News { newest, parent, ended }),
+            Response::News { newest, neighbourhood, ended } => {
+                Ok(News { newest, neighbourhood: neighbourhood.map(Neighbourhood::bounded), ended })
+            }
             _ => Err(AskError::OffTopic { asked: "heartbeat" }),
         }
     }
@@ -117,14 +119,15 @@ impl Learner {
         }
     }
 
-    /// A parent to receive snapshots from.
+    /// Whom to receive snapshots from, now that the neighbours `lost` are gone.
     ///
     /// # Errors
     /// [`AskError`]
-    pub async fn parent(&self, lost: Option<PublicKey>) -> Result<Option<Peer>, AskError> {
-        match self.ask(&Request::Parent { lost }, "parent").await? {
-            Response::Parent(parent) => Ok(parent),
-            _ => Err(AskError::OffTopic { asked: "parent" }),
+    pub async fn neighbours(&self, mut lost: Vec<PublicKey>) -> Result<Option<Neighbourhood>, AskError> {
+        lost.truncate(MAX_NEIGHBOURS);
+        match self.ask(&Request::Neighbours { lost }, "neighbours").await? {
+            Response::Neighbours(neighbourhood) => Ok(neighbourhood.map(Neighbourhood::bounded)),
+            _ => Err(AskError::OffTopic { asked: "neighbours" }),
         }
     }
 

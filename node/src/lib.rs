@@ -9,11 +9,12 @@
 //! ```
 //!
 //! - [`config`] and [`preflight`] say what the node runs with, and everything that would keep it from running;
-//! - [`discovery`] finds the learner, [`session`] keeps talking to it, [`install`] makes a policy of a snapshot;
+//! - [`discovery`] finds the learner, [`session`] keeps talking to it, [`neighbours`] are those that it names;
+//! - [`downloads`] follows snapshots, [`install`] makes a policy of one;
 //! - [`rollout`] turns leased orders into signed groups, [`outbox`] keeps them, [`uplink`] delivers them;
 //! - [`status`] tells the owner; [`node`] puts it all together and takes it down again.
 //!
-//! Nothing here limits bandwidth, disk or schedule yet: there is no setting for what is not enforced.
+//! Nothing here limits disk or schedule yet: there is no setting for what is not enforced.
 
 pub mod backoff;
 pub mod board;
@@ -29,6 +30,7 @@ pub mod known_peers;
 pub mod learner;
 pub mod manifests;
 pub mod membership;
+pub mod neighbours;
 pub mod node;
 pub mod orders;
 pub mod outbox;

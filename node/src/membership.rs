@@ -53,6 +53,8 @@ pub async fn fetch_charter(ready: &Ready, agent: &str) -> Result<Signed<Charter>
         topics: Vec::new(),
         limits: ConnectionLimits::volunteer(),
         external: Vec::new(),
+        max_upload: None,
+        max_download: None,
     })
     .await?;
     let learner = Learner::new(host.clone(), ready.learner);

@@ -95,6 +95,9 @@ pub enum Problem {
         /// Its range.
         allowed: String,
     },
+    /// The node is to do nothing.
+    #[error("roles is empty, so this node would do nothing; use --role rollout, --role relay, or both")]
+    NoRole,
     /// The log filter makes no sense.
     #[error("log {filter:?}: {cause}; use error, warn, info, debug or trace")]
     Log {

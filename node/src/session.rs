@@ -5,19 +5,22 @@ use std::time::Duration;
 
 use echo_protocol::charter::{Charter, RunId};
 use echo_protocol::clock;
-use echo_protocol::control::Peer;
-use echo_protocol::heartbeat::{HEARTBEAT_EVERY_MS, Heartbeat, MAX_ADDRESSES};
-use echo_protocol::net::snapshots::{Snapshots, Stopped};
+use echo_protocol::control::MAX_NEIGHBOURS;
+use echo_protocol::heartbeat::{
+    HEARTBEAT_EVERY_MS, Heartbeat, MAX_ADDRESSES, Reach, UplinkReport, WHOLE_PERMILLE,
+};
+use echo_protocol::net::snapshots::{SnapshotStats, Snapshots, Stopped};
 use echo_protocol::net::{Host, Multiaddr};
+use echo_protocol::rate::BytesPerSec;
 use echo_protocol::signed::Signed;
 use echo_protocol::version::PolicyVersion;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::board::{Board, State};
+use crate::board::{Board, Download, State, Traffic};
 use crate::discovery::Discovery;
-use crate::install::Installed;
 use crate::learner::{AskError, Learner, News};
+use crate::neighbours::Neighbours;
 
 /// Unanswered heartbeats after which the connection is given up and the learner looked for anew.
 const MAX_MISSED: u32 = 2;
@@ -45,14 +48,18 @@ pub struct Session {
     pub learner: Learner,
     /// Its key and the run.
     pub run: RunId,
-    /// Receives parents.
+    /// Says what neighbours gave.
     pub snapshots: Snapshots,
+    /// Takes over the neighbours that the learner names.
+    pub neighbours: Neighbours,
     /// Where the owner sees what happens.
     pub board: Arc<Board>,
     /// What is installed: told to the learner at once.
-    pub policy: watch::Receiver<Option<Arc<Installed>>>,
+    pub installed: watch::Receiver<Option<PolicyVersion>>,
     /// Whether this node passes snapshots on.
-    pub relay: bool,
+    pub relays: bool,
+    /// The upload cap that its owner set.
+    pub max_upload: Option<BytesPerSec>,
     /// Whether the learner answers.
     pub linked: watch::Sender<bool>,
     /// The newest version that the learner has told of.
@@ -111,11 +118,10 @@ impl Session {
         let mut beat = tokio::time::interval(Duration::from_millis(HEARTBEAT_EVERY_MS));
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut missed, mut remembered) = (0, Instant::now());
-        let mut parent = None;
         loop {
             tokio::select! {
                 _ = beat.tick() => {}
-                () = changed(&mut self.policy) => beat.reset(),
+                () = changed(&mut self.installed) => beat.reset(),
                 () = self.learner_gone.notified() => {
                     // An old connection may end while a newer one stands.
                     if !self.host.connected_peers().await.contains(&self.learner.peer()) {
@@ -123,13 +129,13 @@ impl Session {
                     }
                 }
             }
-            let news = self.learner.heartbeat(self.heartbeat()).await;
+            let news = self.learner.heartbeat(self.heartbeat().await?).await;
             match news {
                 Ok(news) if news.ended => return Ok(Some(Ending::RunEnded)),
                 Ok(news) => {
                     missed = 0;
                     self.link(true);
-                    self.take(news, &mut parent).await?;
+                    self.take(news).await?;
                 }
                 Err(error) => {
                     missed += 1;
@@ -146,7 +152,7 @@ impl Session {
         }
     }
 
-    async fn take(&mut self, news: News, parent: &mut Option<Peer>) -> Result<(), Stopped> {
+    async fn take(&mut self, news: News) -> Result<(), Stopped> {
         self.newest.send_if_modified(|newest| {
             let newer = news.newest > *newest;
             if newer {
@@ -154,25 +160,31 @@ impl Session {
             }
             newer
         });
-        if news.parent.is_some() && news.parent != *parent {
-            self.board.set(|facts| facts.parent = news.parent.as_ref().map(|peer| peer.key.short()));
-            parent.clone_from(&news.parent);
-            self.snapshots.parent(news.parent).await?;
+        match news.neighbourhood {
+            Some(neighbourhood) => self.neighbours.take(neighbourhood).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    fn heartbeat(&self) -> Heartbeat {
+    async fn heartbeat(&self) -> Result<Heartbeat, Stopped> {
+        let stats = self.snapshots.stats().await?;
+        let uplinks = uplinks(&stats);
+        self.board.set(|facts| facts.traffic = traffic(&stats));
         let facts = self.board.facts(clock::now());
         let addresses = self.host.listen_addrs();
-        Heartbeat {
+        Ok(Heartbeat {
             installed: facts.version,
+            progress: facts.download.map(|download| (download.version, permille(&download))),
             rollouts_per_s: facts.rollouts_per_s,
             outbox: u32::try_from(facts.outbox).unwrap_or(u32::MAX),
             addresses: addresses.iter().take(MAX_ADDRESSES).map(Multiaddr::to_string).collect(),
-            relays: self.relay,
-            max_upload: None,
-        }
+            // Nobody has tried yet to reach us from outside.
+            reach: Reach::Unknown,
+            relays: self.relays,
+            max_upload: self.max_upload,
+            uplinks,
+            neighbourhood: self.neighbours.digest(),
+        })
     }
 
     async fn connected(&self) -> bool {
@@ -188,6 +200,43 @@ impl Session {
             }
         });
     }
+}
+
+/// What the neighbours gave, those first that were cut off: they are the fewest, and the learner must hear of them.
+fn uplinks(stats: &SnapshotStats) -> Vec<UplinkReport> {
+    let upstream = |peer| stats.relay.upstreams.iter().find(|upstream| upstream.peer == peer);
+    let rotten = stats.cut_off.iter().rev().map(|peer| (*peer, true));
+    let others = stats.relay.upstreams.iter().map(|upstream| (upstream.peer, false));
+    let others = others.filter(|(peer, _)| !stats.cut_off.contains(peer));
+    let report = |(peer, rotten)| {
+        let gave = upstream(peer);
+        UplinkReport {
+            peer,
+            bytes: gave.map_or(0, |upstream| upstream.bytes),
+            bytes_per_s: gave.map_or(0, |upstream| upstream.bytes_per_s),
+            failed: gave.map_or(0, |upstream| u32::try_from(upstream.failed).unwrap_or(u32::MAX)),
+            rotten,
+        }
+    };
+    // Half of the places are kept for those that still deliver.
+    rotten.take(MAX_NEIGHBOURS / 2).chain(others).take(MAX_NEIGHBOURS).map(report).collect()
+}
+
+fn traffic(stats: &SnapshotStats) -> Traffic {
+    Traffic {
+        received_bytes: stats.received_bytes,
+        sent_bytes: stats.sent_bytes,
+        groups: stats.relay.groups,
+        duplicates: stats.relay.duplicates,
+        repairs: stats.relay.steals,
+        cut_off: stats.cut_off.iter().map(|peer| peer.short()).collect(),
+    }
+}
+
+fn permille(download: &Download) -> u16 {
+    let whole = u128::from(WHOLE_PERMILLE);
+    let part = u128::from(download.have) * whole / u128::from(download.total.max(1));
+    u16::try_from(part.min(whole)).unwrap_or(WHOLE_PERMILLE)
 }
 
 /// Waits for a change; for ever when there will be none.

@@ -91,6 +91,7 @@ fn doing(facts: &Facts) -> String {
         State::Joining => "looking for the learner",
         State::WaitingForSnapshot => "waiting for a snapshot",
         State::WaitingForWork => "waiting for work",
+        State::Relaying => "relaying",
         State::Generating => "generating",
         State::OutboxFull => "outbox full, waiting for the learner",
         State::PolicyUnusable => "policy unusable, waiting for the next",
@@ -102,7 +103,7 @@ fn doing(facts: &Facts) -> String {
         text.push_str(", learner away");
     }
     if let Some(download) = facts.download {
-        let percent = u64::from(download.have) * 100 / u64::from(download.total.max(1));
+        let percent = u128::from(download.have) * 100 / u128::from(download.total.max(1));
         let _ = write!(text, ", receiving {} {percent} %", download.version);
     }
     text

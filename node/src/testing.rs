@@ -94,6 +94,8 @@ pub(crate) async fn host(secret: u8, topics: Vec<String>) -> (Host, HostEvents) 
         topics,
         limits: ConnectionLimits::hub(),
         external: Vec::new(),
+        max_upload: None,
+        max_download: None,
     })
     .await
     .unwrap()

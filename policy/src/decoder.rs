@@ -104,12 +104,16 @@ impl Decoder {
     /// # Errors
     /// When the device fails to give them back.
     pub fn to_weights(&self, dtype: DType) -> Result<Weights, DecoderError> {
-        let mut raw = Vec::with_capacity(self.vars.len());
-        for (name, var) in &self.vars {
-            let values = var.flatten_all()?.to_vec1::<f32>()?;
-            raw.push(RawTensor::from_f32(name, var.dims(), &values, dtype));
-        }
+        let raw: Vec<RawTensor> = self.tensors(dtype).collect::<Result<_, _>>()?;
         Ok(Weights::from_raw(&self.config, raw)?)
+    }
+
+    /// Copies the parameters out one at a time, rounded to `dtype`, in the order of [`expected_tensors`].
+    pub fn tensors(&self, dtype: DType) -> impl Iterator<Item = Result<RawTensor, DecoderError>> {
+        self.vars.iter().map(move |(name, var)| {
+            let values = var.flatten_all()?.to_vec1::<f32>()?;
+            Ok(RawTensor::from_f32(name, var.dims(), &values, dtype))
+        })
     }
 
     /// Hidden states `[N, T, H]` after the final norm, for token ids `[N, T]` (u32).

@@ -6,14 +6,19 @@ use crate::heartbeat::Heartbeat;
 use crate::identity::PublicKey;
 use crate::lease::Lease;
 use crate::manifest::Manifest;
+use crate::relay::{Mode, Role};
 use crate::signed::Signed;
 use crate::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
+
+pub use crate::relay::MAX_NEIGHBOURS;
 
 /// Longest encoded request, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 16 << 10;
 /// Longest encoded response, in bytes: a manifest of the largest snapshot.
 pub const MAX_RESPONSE_BYTES: usize = crate::manifest::MAX_MANIFEST_BYTES + 1024;
+/// Most addresses of a neighbour.
+pub const MAX_PEER_ADDRESSES: usize = 4;
 /// Most leases in one response.
 pub const MAX_LEASES: usize = 64;
 
@@ -31,10 +36,10 @@ pub enum Request {
         /// Orders wanted.
         orders: u32,
     },
-    /// A parent to receive snapshots from.
-    Parent {
-        /// The parent that is gone or serves rotten bytes, if any.
-        lost: Option<PublicKey>,
+    /// Whom to receive snapshots from, now.
+    Neighbours {
+        /// Neighbours that are gone, at most [`MAX_NEIGHBOURS`].
+        lost: Vec<PublicKey>,
     },
 }
 
@@ -47,8 +52,8 @@ pub enum Response {
     News {
         /// The newest published version.
         newest: Option<PolicyVersion>,
-        /// Where to receive snapshots from.
-        parent: Option<Peer>,
+        /// Where to receive snapshots from; `None` when the node has this neighbourhood already.
+        neighbourhood: Option<Neighbourhood>,
         /// Whether the run has ended; nodes stop generating.
         ended: bool,
     },
@@ -61,8 +66,8 @@ pub enum Response {
         /// When to ask again, in milliseconds, if this is not enough.
         retry_after_ms: u32,
     },
-    /// Whom to receive snapshots from; `None`: nobody has a free place now, ask again.
-    Parent(Option<Peer>),
+    /// Whom to receive snapshots from; `None` for a stranger: a heartbeat makes it a member.
+    Neighbours(Option<Neighbourhood>),
     /// The request could not be served.
     Refused(String),
 }
@@ -74,6 +79,51 @@ pub struct Peer {
     pub key: PublicKey,
     /// Multiaddresses.
     pub addresses: Vec<String>,
+}
+
+/// One neighbour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Neighbour {
+    /// Who, and where.
+    pub peer: Peer,
+    /// What it is to the node.
+    pub role: Role,
+}
+
+/// Those from whom a node receives snapshots, and those it has to connect to because they cannot connect to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Neighbourhood {
+    /// How groups are gathered.
+    pub mode: Mode,
+    /// Whom to pull from; at most [`MAX_NEIGHBOURS`].
+    pub neighbours: Vec<Neighbour>,
+    /// Peers that will pull from the node, and that it has to dial because it lies behind a NAT; at most [`MAX_NEIGHBOURS`].
+    pub dial: Vec<Peer>,
+}
+
+impl Neighbourhood {
+    /// Names this neighbourhood in heartbeats, so that it is sent only when it has changed. Never 0, which is to have none.
+    pub fn digest(&self) -> u64 {
+        let bytes = codec::encode(self, MAX_RESPONSE_BYTES).unwrap_or_default();
+        let hash = *blake3::hash(&bytes).as_bytes();
+        let (first, _) = hash.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        u64::from_le_bytes(*first).max(1)
+    }
+
+    /// The parent, if there is one.
+    pub fn parent(&self) -> Option<&Peer> {
+        self.neighbours.iter().find(|n| n.role == Role::Parent).map(|n| &n.peer)
+    }
+
+    /// Cuts what is longer than a limit: what a peer sent is not what an honest learner would.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        self.neighbours.truncate(MAX_NEIGHBOURS);
+        self.dial.truncate(MAX_NEIGHBOURS);
+        let peers = self.neighbours.iter_mut().map(|n| &mut n.peer).chain(&mut self.dial);
+        peers.for_each(|peer| peer.addresses.truncate(MAX_PEER_ADDRESSES));
+        self
+    }
 }
 
 impl Request {
@@ -97,5 +147,37 @@ impl Response {
     /// Decodes a response.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
         codec::decode(bytes, MAX_RESPONSE_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::NodeKey;
+
+    fn peer(seed: u8) -> Peer {
+        let addresses = vec!["/ip4/10.0.0.1/udp/4001/quic-v1".to_owned(); 6];
+        Peer { key: NodeKey::from_secret([seed; 32]).public(), addresses }
+    }
+
+    #[test]
+    fn a_neighbourhood_is_named_by_all_that_it_says() {
+        let neighbours = vec![Neighbour { peer: peer(1), role: Role::Parent }];
+        let one = Neighbourhood { mode: Mode::Echo, neighbours, dial: Vec::new() };
+        let mut other = one.clone();
+        assert_eq!(one.digest(), other.digest());
+        other.neighbours[0].role = Role::Mesh;
+        assert_ne!(one.digest(), other.digest());
+        assert_eq!((one.parent(), other.parent()), (Some(&peer(1)), None));
+        let news = Response::News { newest: None, neighbourhood: Some(one), ended: false };
+        assert_eq!(Response::from_bytes(&news.to_bytes().unwrap()).unwrap(), news);
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut() {
+        let neighbours = vec![Neighbour { peer: peer(1), role: Role::Mesh }; 40];
+        let long = Neighbourhood { mode: Mode::Echo, neighbours, dial: vec![peer(2); 40] }.bounded();
+        assert_eq!((long.neighbours.len(), long.dial.len()), (MAX_NEIGHBOURS, MAX_NEIGHBOURS));
+        assert_eq!(long.dial[0].addresses.len(), MAX_PEER_ADDRESSES);
     }
 }

@@ -7,8 +7,9 @@
 //!   [`content`] (BLAKE3 addresses), [`draw`] (draws that are the same on every platform);
 //! - **a run**: [`charter`], [`version`], [`staleness`], [`peer_list`];
 //! - **work**: [`lease`], [`order`], [`trajectory`], [`submission`];
-//! - **snapshots**: [`manifest`], [`chunk_set`], [`relay`];
-//! - **talk**: [`control`], [`heartbeat`];
+//! - **snapshots**: [`manifest`], [`piece_set`], [`groups`] (parts that are verified alone), [`delta`], [`recipe`] (what to fetch), [`chunk_set`],
+//!   [`relay`];
+//! - **talk**: [`control`], [`heartbeat`], [`rate`];
 //! - **drivers**: [`store`] (chunks on disk), [`keyfile`], [`clock`], and [`net`], the only libp2p code of the house.
 //!
 //! Everything but the drivers is free of sockets, clocks, files and threads, so that a simulator can drive it.
@@ -19,7 +20,9 @@ pub mod clock;
 pub mod codec;
 pub mod content;
 pub mod control;
+pub mod delta;
 pub mod draw;
+pub mod groups;
 pub mod heartbeat;
 pub mod identity;
 pub mod keyfile;
@@ -28,6 +31,9 @@ pub mod manifest;
 pub mod net;
 pub mod order;
 pub mod peer_list;
+pub mod piece_set;
+pub mod rate;
+pub mod recipe;
 pub mod relay;
 pub mod signed;
 pub mod staleness;

@@ -2,6 +2,13 @@
 //!
 //! A snapshot is one run of bytes: companion files first (a tokenizer, say; they rarely change, so their chunks keep their names
 //! from version to version), then the tensors in the model's canonical order, cut into chunks of equal size.
+//!
+//! A manifest may also name deltas: how to make a chunk out of another one, which receivers of an older version hold. Chunks and
+//! deltas together are the *pieces* of a snapshot, which is what travels.
+
+mod piece;
+
+pub use piece::{DeltaEntry, Piece, PieceIndex};
 
 use crate::charter::{CHUNK_BYTES, RunId};
 use crate::content::{ChunkIndex, ContentId};
@@ -10,8 +17,8 @@ use crate::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Longest encoded manifest, in bytes.
-pub const MAX_MANIFEST_BYTES: usize = 1 << 20;
+/// Longest encoded manifest, in bytes. The largest snapshot with a delta for every chunk leaves 300 KiB to the tensor table.
+pub const MAX_MANIFEST_BYTES: usize = 2 << 20;
 /// Most chunks of a snapshot: 64 GiB in chunks of 4 MiB.
 pub const MAX_CHUNKS: usize = 16 << 10;
 /// Most tensors of a snapshot.
@@ -66,6 +73,8 @@ pub struct Manifest {
     pub run: RunId,
     /// The version that these weights are.
     pub version: PolicyVersion,
+    /// The version that the deltas start from; `None` for a key frame, which has none.
+    pub base: Option<PolicyVersion>,
     /// Companion files, in order of their offsets.
     pub files: Vec<FileEntry>,
     /// Tensors, in order of their offsets.
@@ -76,6 +85,8 @@ pub struct Manifest {
     pub chunk_bytes: u32,
     /// Names of the chunks, in order.
     pub chunks: Vec<ContentId>,
+    /// For each chunk its delta, if it has one: a chunk that did not change has none and needs none. Empty in a key frame.
+    pub deltas: Vec<Option<DeltaEntry>>,
 }
 
 /// A manifest that contradicts itself or exceeds a limit.
@@ -87,7 +98,7 @@ pub struct ManifestError {
 }
 
 impl Signable for Manifest {
-    const CONTEXT: &'static str = "echo snapshot manifest 1";
+    const CONTEXT: &'static str = "echo snapshot manifest 2";
     const MAX_BYTES: usize = MAX_MANIFEST_BYTES;
 }
 
@@ -136,11 +147,32 @@ impl Manifest {
                 _ => return fail(format!("entry {name:?} at {offset} does not fit")),
             }
         }
-        if end == self.total_bytes {
-            Ok(())
-        } else {
-            fail(format!("entries end at {end} of {}", self.total_bytes))
+        if end != self.total_bytes {
+            return fail(format!("entries end at {end} of {}", self.total_bytes));
         }
+        self.validate_deltas()
+    }
+
+    fn validate_deltas(&self) -> Result<(), ManifestError> {
+        let fail = |what: String| Err(ManifestError { version: self.version, what });
+        if self.base.is_some() == self.deltas.is_empty() || self.base >= Some(self.version) {
+            return fail(format!("{} deltas against {:?}", self.deltas.len(), self.base));
+        }
+        if !self.deltas.is_empty() && self.deltas.len() != self.chunks.len() {
+            return fail(format!("{} deltas for {} chunks", self.deltas.len(), self.chunks.len()));
+        }
+        for (delta, index) in self.deltas.iter().zip(0..) {
+            let Some(delta) = delta else { continue };
+            let chunk = self.chunk_range(ChunkIndex(index));
+            let shorter = (1..chunk.end - chunk.start).contains(&u64::from(delta.length));
+            if !shorter || Some(delta.base) == self.chunk_id(ChunkIndex(index)) {
+                return fail(format!(
+                    "the delta of chunk {index}: {} bytes on {:?}",
+                    delta.length, delta.base
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The bytes of the snapshot that a chunk holds; empty for an index beyond the last.
@@ -152,6 +184,49 @@ impl Manifest {
     /// The name of a chunk.
     pub fn chunk_id(&self, index: ChunkIndex) -> Option<ContentId> {
         self.chunks.get(index.0 as usize).copied()
+    }
+}
+
+impl Manifest {
+    /// How many piece indices the snapshot has: one for each chunk, and one more for each chunk's delta.
+    pub fn pieces(&self) -> u32 {
+        2 * self.chunks.len() as u32
+    }
+
+    /// The index of a chunk as a piece.
+    pub fn chunk_piece(&self, index: ChunkIndex) -> PieceIndex {
+        PieceIndex(index.0)
+    }
+
+    /// The index of a chunk's delta as a piece, whether or not there is one.
+    pub fn delta_piece(&self, index: ChunkIndex) -> PieceIndex {
+        PieceIndex(index.0.saturating_add(self.chunks.len() as u32))
+    }
+
+    /// The chunk that a piece is, or is the delta of.
+    pub fn chunk_of(&self, piece: PieceIndex) -> ChunkIndex {
+        let chunks = self.chunks.len() as u32;
+        ChunkIndex(piece.0.checked_sub(chunks).unwrap_or(piece.0))
+    }
+
+    /// Name and length of a piece; `None` for an index that is none, or of a delta that does not exist.
+    pub fn piece(&self, index: PieceIndex) -> Option<Piece> {
+        let at = index.0 as usize;
+        if let Some(id) = self.chunks.get(at) {
+            let range = self.chunk_range(ChunkIndex(index.0));
+            return Some(Piece { id: *id, length: range.end - range.start });
+        }
+        self.deltas.get(at - self.chunks.len())?.as_ref().map(DeltaEntry::piece)
+    }
+
+    /// How to make a chunk from an older one, if the manifest says.
+    pub fn delta(&self, index: ChunkIndex) -> Option<&DeltaEntry> {
+        self.deltas.get(index.0 as usize)?.as_ref()
+    }
+
+    /// The names of everything that this manifest names.
+    pub fn ids(&self) -> impl Iterator<Item = ContentId> {
+        self.chunks.iter().copied().chain(self.deltas.iter().flatten().map(|delta| delta.id))
     }
 }
 
@@ -173,6 +248,7 @@ pub(crate) mod tests {
         Manifest {
             run: RunId::of(&charter),
             version: PolicyVersion(version),
+            base: None,
             files: vec![FileEntry { name: "tokenizer.json".into(), offset: 0, length: 8 }],
             tensors: vec![TensorEntry {
                 name: "w".into(),
@@ -183,7 +259,18 @@ pub(crate) mod tests {
             total_bytes: total,
             chunk_bytes: 16 << 10,
             chunks: (0..chunks).map(|i| ContentId::of(&[version as u8, i])).collect(),
+            deltas: Vec::new(),
         }
+    }
+
+    /// The same with a delta of `length` bytes for every chunk.
+    pub(crate) fn with_deltas(version: u64, chunks: u8, length: u32) -> Manifest {
+        let (old, new) = (manifest(version - 1, chunks), manifest(version, chunks));
+        let delta = |(base, id): (&ContentId, &ContentId)| {
+            Some(DeltaEntry { base: *base, id: ContentId::of(id.as_bytes()), length })
+        };
+        let deltas = old.chunks.iter().zip(&new.chunks).map(delta).collect();
+        Manifest { base: Some(old.version), deltas, ..new }
     }
 
     #[test]
@@ -196,8 +283,29 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn pieces_are_the_chunks_and_then_their_deltas() {
+        let plain = manifest(1, 3);
+        let mut manifest = with_deltas(2, 3, 100);
+        manifest.deltas[1] = None;
+        assert_eq!(manifest.validate(), Ok(()));
+        assert_eq!((plain.pieces(), manifest.pieces()), (6, 6));
+        assert_eq!(manifest.piece(PieceIndex(2)), Some(Piece { id: manifest.chunks[2], length: 16380 }));
+        let delta = manifest.delta(ChunkIndex(2)).unwrap();
+        assert_eq!(manifest.delta_piece(ChunkIndex(2)), PieceIndex(5));
+        assert_eq!(manifest.piece(PieceIndex(5)), Some(Piece { id: delta.id, length: 100 }));
+        assert_eq!(
+            (manifest.chunk_of(PieceIndex(2)), manifest.chunk_of(PieceIndex(5))),
+            (ChunkIndex(2), ChunkIndex(2))
+        );
+        let none = [PieceIndex(4), PieceIndex(6), PieceIndex(u32::MAX)];
+        assert!(none.into_iter().all(|index| manifest.piece(index).is_none()));
+        assert!((3..6).all(|index| plain.piece(PieceIndex(index)).is_none()));
+        assert_eq!((plain.ids().count(), manifest.ids().count()), (3, 5));
+    }
+
+    #[test]
     fn contradictions_are_refused() {
-        let broken: [fn(&mut Manifest); 10] = [
+        let broken: [fn(&mut Manifest); 20] = [
             |m| m.chunk_bytes = 1,
             |m| m.total_bytes += 4,
             |m| m.total_bytes = u64::MAX,
@@ -208,17 +316,34 @@ pub(crate) mod tests {
             |m| m.files[0].name = "../tokenizer.json".into(),
             |m| m.files[0].name = "a\\b".into(),
             |m| m.files[0].name = ".bashrc".into(),
+            |m| m.base = None,
+            |m| m.base = Some(m.version),
+            |m| m.base = Some(m.version.next()),
+            |m| m.deltas.clear(),
+            |m| m.deltas.truncate(2),
+            |m| m.deltas.push(None),
+            |m| m.deltas.iter_mut().flatten().for_each(|d| d.length = 0),
+            |m| m.deltas.iter_mut().flatten().for_each(|d| d.length = 16 << 10),
+            |m| m.deltas.iter_mut().flatten().for_each(|d| d.length = u32::MAX),
+            |m| m.deltas[1].as_mut().unwrap().base = m.chunks[1],
         ];
         for (case, breaking) in broken.into_iter().enumerate() {
-            let mut manifest = manifest(1, 3);
+            let mut manifest = with_deltas(2, 3, 16379);
+            assert_eq!(manifest.validate(), Ok(()));
             breaking(&mut manifest);
             assert!(manifest.validate().is_err(), "case {case} passed");
         }
+        // The last chunk is shorter than the others, and so must its delta be.
+        assert!(with_deltas(2, 3, 16380).validate().is_err());
     }
 
     #[test]
-    fn the_largest_manifest_fits_its_limit() {
-        let names = MAX_CHUNKS * 34;
-        assert!(names < MAX_MANIFEST_BYTES * 3 / 5, "chunk names leave room for the tensor table");
+    fn the_largest_snapshot_fits_and_costs_next_to_nothing() {
+        let manifest = with_deltas(2, 200, u32::MAX);
+        let bytes = crate::codec::encode(&manifest, MAX_MANIFEST_BYTES).unwrap();
+        assert_eq!(crate::codec::decode::<Manifest>(&bytes, MAX_MANIFEST_BYTES).unwrap(), manifest);
+        let chunk = bytes.len() / 200;
+        assert!(chunk * MAX_CHUNKS + (250 << 10) < MAX_MANIFEST_BYTES, "{chunk} bytes a chunk");
+        assert!(chunk * 200 < 256 << 10, "0.5 % of chunks of 256 KiB");
     }
 }

@@ -22,6 +22,7 @@ pub mod frame;
 pub mod host;
 pub mod limits;
 pub mod names;
+mod pacing;
 pub mod peer;
 pub mod snapshots;
 pub mod streams;
@@ -34,6 +35,7 @@ pub use host::{DhtMode, GossipVerdict, Host, HostConfig, HostEvent, HostEvents, 
 pub use libp2p::multiaddr::Protocol as AddrProtocol;
 pub use libp2p::{Multiaddr, PeerId, Stream};
 pub use limits::ConnectionLimits;
+pub use pacing::Pacing;
 pub use streams::IncomingStreams;
 
 /// The peer id that belongs to a raw Ed25519 secret.

@@ -1,199 +1,322 @@
-//! The forwarding chain, as seen by one peer: whom to receive from, what to pass on, when to install.
+//! How snapshots spread, as seen by one peer: what to ask of whom, what to serve to whom, when a version is complete.
 //!
 //! Sans-IO: a driver verifies, stores and moves bytes, and tells this machine what happened; the machine says what to do next. The
-//! learner runs the same machine as the source of every chain ([`Input::Published`]).
+//! learner runs the same machine as the source ([`Input::Published`]).
 //!
-//! A child subscribes at its parent with the set of chunks that it has; the parent sends what is missing, lowest index first, as
-//! soon as it has stored it itself. So a new parent after a loss continues where the old one stopped. Each child has a small number
-//! of chunks in flight ([`CREDIT`]); its driver returns the credit when a chunk has left.
+//! Everything is driven by the receiver. A peer opens one stream to each *neighbour* that the learner named and asks it for *groups*
+//! of *pieces*; every neighbour tells what it holds as soon as it has verified it, so a group travels on before its piece is whole.
+//! Each neighbour has a window of groups asked and not yet here, so wide that about [`QUEUE_MS`] of data are under way.
+//! A server answers what it is asked, and keeps few groups per consumer in its driver's hands.
 //!
 //! Rules that hold at every step:
-//! - only chunks that the driver has verified and stored are forwarded ([`Input::Stored`]);
-//! - `Install` is said once all chunks are stored, and never for a version older than the newest complete one;
-//! - a peer that served rotten bytes is cut off and never subscribed to again.
+//! - only groups that the driver has verified and stored are told of or served;
+//! - a group is asked of one neighbour at a time; who takes it over from another cancels it there;
+//! - `Complete` is said once every wanted group is stored, never for a version older than the newest complete one;
+//! - a peer that served rotten bytes is cut off, and never asked or served again.
+//!
+//! `fetching` and `serving` are the two halves; `versions` says which version is being received.
 
-mod children;
+mod consumers;
+mod fetching;
+mod neighbours;
+mod pace;
+mod picking;
+mod questions;
+mod serving;
+pub mod simulation;
+mod stats;
+mod stealing;
 mod transfer;
+mod versions;
 
-use crate::chunk_set::ChunkSet;
-use crate::content::ChunkIndex;
+use crate::draw::Draws;
+use crate::groups::GroupMask;
 use crate::identity::PublicKey;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, PieceIndex};
+use crate::piece_set::{Holdings, PieceSet};
 use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
-use children::Children;
+use consumers::Consumers;
+use neighbours::Neighbours;
+use questions::Questions;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use transfer::Transfer;
+use versions::Announcement;
 
-/// Complete versions that stay available to children.
-pub const KEPT_VERSIONS: usize = 3;
-/// Children served at once: one of the chain, and room for re-attachments.
-pub const MAX_CHILDREN: usize = 4;
-/// Children that the source serves at once.
-pub const MAX_SOURCE_CHILDREN: usize = 64;
-/// Chunks on their way to one child.
-pub const CREDIT: u32 = 4;
-/// Silence of a parent, while something is missing, after which it counts as lost; longer where a chunk of this run takes longer.
-pub const STALL_MS: u64 = 3_000;
-/// Slowest link on which a chunk is waited for longer than that, in bytes per millisecond: a quarter of a megabit a second.
-const SLOWEST_BYTES_PER_MS: u64 = 32;
-/// Pause between two requests for a parent.
-pub const ASK_EVERY_MS: u64 = 500;
+pub use consumers::{IDLE_MS, MAX_ASKED, MAX_CONSUMERS, MAX_SERVED, MAX_SOURCE_CONSUMERS};
+pub use neighbours::MAX_NEIGHBOURS;
+pub use pace::{MAX_WINDOW, MIN_WINDOW, QUEUE_MS, START_WINDOW};
+pub use stats::{Stats, UpstreamStats};
+pub use versions::KEPT_VERSIONS;
+
 /// Rotten peers that are remembered.
 const MAX_ROTTEN: usize = 1024;
+
+/// How groups are gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// From every neighbour, rarest first.
+    Echo,
+    /// From the parent in order; from the standby while there is no parent.
+    Chain,
+    /// From the parent, which is the source, in order.
+    Star,
+}
+
+/// What a neighbour is to this peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The one before it in its chain.
+    Parent,
+    /// The parent's parent.
+    Standby,
+    /// Anyone else.
+    Mesh,
+}
+
+/// What a machine is told once.
+#[derive(Clone, Debug)]
+pub struct RelayConfig {
+    /// This peer.
+    pub me: PublicKey,
+    /// Whether snapshots come from here.
+    pub source: bool,
+    /// Whether others may pull from here.
+    pub serves: bool,
+    /// How groups are gathered.
+    pub mode: Mode,
+    /// Of the choices among equals. Peers with different seeds choose differently, which spreads groups.
+    pub seed: [u8; 32],
+}
 
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A manifest whose signature and form are right, with the chunks of it that are already stored.
-    Announced(Arc<Manifest>, ChunkSet),
-    /// This peer is the source and has stored every chunk.
-    Published(Arc<Manifest>),
-    /// The learner named a parent, or had none to name.
-    Parent(Option<PublicKey>),
-    /// A chunk from `from` matched its name and is on disk.
-    Stored {
-        /// Who sent it.
-        from: PublicKey,
+    /// A manifest whose signature and form are right.
+    Announced {
+        /// The manifest.
+        manifest: Arc<Manifest>,
+        /// Groups of it that are on disk.
+        have: Holdings,
+        /// Pieces that this peer needs to make the snapshot.
+        wanted: PieceSet,
+    },
+    /// The wish changed: a delta did not apply, say, and its chunk is wanted now.
+    Wanted {
         /// Of which version.
         version: PolicyVersion,
-        /// Which chunk.
-        index: ChunkIndex,
+        /// All pieces that are wanted from now on.
+        pieces: PieceSet,
     },
-    /// Bytes from this peer did not match their name, or it broke the protocol.
-    Rotten(PublicKey),
-    /// The parent does not keep this version.
-    Declined {
-        /// The parent.
-        from: PublicKey,
-        /// The version.
+    /// This peer is the source and has stored every piece.
+    Published(Arc<Manifest>),
+    /// A whole piece is on disk that no neighbour sent: it was built from a delta, say.
+    Gained {
+        /// Of which version.
         version: PolicyVersion,
+        /// Which piece.
+        piece: PieceIndex,
     },
-    /// The stream from this parent ended, or could not be opened.
-    Lost(PublicKey),
-    /// The stream to this child ended.
-    Left(PublicKey),
-    /// A child wants a version and has these chunks of it.
-    Subscribed {
-        /// The child.
-        child: PublicKey,
-        /// The version.
-        version: PolicyVersion,
-        /// What it has.
-        have: ChunkSet,
-    },
-    /// One chunk has left towards this child.
-    Sent(PublicKey),
-    /// A stored chunk no longer matches its name.
+    /// A stored piece no longer matches its name.
     Damaged {
         /// Of which version.
         version: PolicyVersion,
-        /// Which chunk.
-        index: ChunkIndex,
+        /// Which piece.
+        piece: PieceIndex,
     },
+    /// The learner named the neighbours. Replaces the list; those beyond [`MAX_NEIGHBOURS`] are ignored.
+    Neighbours(Vec<(PublicKey, Role)>),
+    /// The stream to this neighbour is open.
+    Opened(PublicKey),
+    /// A neighbour holds more than it said before.
+    Has {
+        /// Who.
+        peer: PublicKey,
+        /// Of which version.
+        version: PolicyVersion,
+        /// What is new.
+        news: Vec<(PieceIndex, GroupMask)>,
+    },
+    /// A group from `peer` matched its name and is on disk, now or from before.
+    Stored {
+        /// Who sent it.
+        peer: PublicKey,
+        /// Of which version.
+        version: PolicyVersion,
+        /// Of which piece.
+        piece: PieceIndex,
+        /// Which group.
+        group: u32,
+    },
+    /// Bytes from this peer did not match their name, or it broke the protocol.
+    Rotten(PublicKey),
+    /// This neighbour does not serve this version, or not to us.
+    Refused {
+        /// The neighbour.
+        peer: PublicKey,
+        /// The version.
+        version: PolicyVersion,
+    },
+    /// The stream to this neighbour ended, or could not be opened.
+    Lost(PublicKey),
+    /// A consumer opened a stream for a version. Replaces its earlier stream.
+    Joined {
+        /// The consumer.
+        peer: PublicKey,
+        /// The version.
+        version: PolicyVersion,
+    },
+    /// A consumer asks for groups.
+    Asked {
+        /// The consumer.
+        peer: PublicKey,
+        /// Of which version.
+        version: PolicyVersion,
+        /// Of which piece.
+        piece: PieceIndex,
+        /// Which groups.
+        groups: GroupMask,
+    },
+    /// A consumer no longer needs groups that it asked for.
+    Cancelled {
+        /// The consumer.
+        peer: PublicKey,
+        /// Of which piece.
+        piece: PieceIndex,
+        /// Which groups.
+        groups: GroupMask,
+    },
+    /// A group has left towards a consumer.
+    Sent {
+        /// The consumer.
+        peer: PublicKey,
+        /// Of which piece.
+        piece: PieceIndex,
+        /// Which group.
+        group: u32,
+    },
+    /// The stream to this consumer ended.
+    Left(PublicKey),
 }
 
 /// What to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
-    /// Open a stream to the parent and ask for what is not in `have`.
-    Subscribe {
-        /// The parent.
-        parent: PublicKey,
-        /// The version.
-        version: PolicyVersion,
-        /// What is already stored.
-        have: ChunkSet,
-    },
-    /// Close the stream to this parent.
-    Unsubscribe(PublicKey),
-    /// Send a stored chunk to a child, then report [`Input::Sent`].
-    Forward {
-        /// The child.
-        child: PublicKey,
-        /// The version.
-        version: PolicyVersion,
-        /// The chunk.
-        index: ChunkIndex,
-    },
-    /// Tell this child that the version is not available here.
-    Decline {
-        /// The child.
-        child: PublicKey,
+    /// Open a stream to this neighbour; report `Opened`, `Refused` or `Lost`.
+    Open {
+        /// The neighbour.
+        peer: PublicKey,
         /// The version.
         version: PolicyVersion,
     },
-    /// Ask the learner for a parent.
-    AskParent {
-        /// The parent that failed, if one did.
-        lost: Option<PublicKey>,
+    /// Close the stream to this neighbour. Nothing needs to be reported.
+    Close(PublicKey),
+    /// Ask a neighbour for groups.
+    Request {
+        /// The neighbour.
+        peer: PublicKey,
+        /// Of which version.
+        version: PolicyVersion,
+        /// Of which piece.
+        piece: PieceIndex,
+        /// Which groups.
+        groups: GroupMask,
     },
-    /// All chunks are stored: install this version.
-    Install(PolicyVersion),
-    /// Forget this version; its chunks may be deleted unless another version shares them.
+    /// Tell a neighbour that groups are no longer needed from it.
+    Cancel {
+        /// The neighbour.
+        peer: PublicKey,
+        /// Of which version.
+        version: PolicyVersion,
+        /// Of which piece.
+        piece: PieceIndex,
+        /// Which groups.
+        groups: GroupMask,
+    },
+    /// Tell a consumer what is held here and was not told before; the first after its `Joined` carries everything.
+    Tell {
+        /// The consumer.
+        peer: PublicKey,
+        /// Of which version.
+        version: PolicyVersion,
+        /// What is new.
+        news: Vec<(PieceIndex, GroupMask)>,
+    },
+    /// Send a stored group to a consumer, then report `Sent`. At most [`MAX_SERVED`] a consumer are not yet reported.
+    Serve {
+        /// The consumer.
+        peer: PublicKey,
+        /// Of which version.
+        version: PolicyVersion,
+        /// Of which piece.
+        piece: PieceIndex,
+        /// Which group.
+        group: u32,
+    },
+    /// Tell this consumer that it is not served, and close its stream.
+    Refuse {
+        /// The consumer.
+        peer: PublicKey,
+        /// The version.
+        version: PolicyVersion,
+    },
+    /// Every wanted group of this version is stored.
+    Complete(PolicyVersion),
+    /// Forget this version; its pieces may be deleted unless another version shares them.
     Discard(PolicyVersion),
-    /// Disconnect this peer and don't accept it again.
+    /// Disconnect this peer and do not accept it again.
     CutOff(PublicKey),
-}
-
-/// Where the bytes come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Upstream {
-    /// Nothing is missing.
-    Idle,
-    /// Waiting for the learner to name a parent; `lost` is told when it is asked.
-    Asking { again_at: UnixMillis, lost: Option<PublicKey> },
-    /// Subscribed; `deadline` moves with every chunk.
-    Receiving { parent: PublicKey, deadline: UnixMillis },
+    /// Ask the learner for neighbours.
+    AskNeighbours {
+        /// Those named that failed.
+        lost: Vec<PublicKey>,
+    },
 }
 
 /// The relay machine of one peer.
-#[derive(Debug)]
 pub struct Relay {
-    me: PublicKey,
-    source: bool,
+    config: RelayConfig,
+    draws: Draws,
     versions: BTreeMap<PolicyVersion, Transfer>,
     /// The version being received.
     current: Option<PolicyVersion>,
     /// The newest announced version, received after the current one.
-    next: Option<(Arc<Manifest>, ChunkSet)>,
-    parent: Option<PublicKey>,
-    upstream: Upstream,
-    may_ask_at: UnixMillis,
-    children: Children,
+    next: Option<Announcement>,
+    neighbours: Neighbours,
+    questions: Questions,
+    consumers: Consumers,
     rotten: BTreeSet<PublicKey>,
+    /// When to look again for slow neighbours to take over from.
+    steal_at: Option<UnixMillis>,
+    /// Some consumer may not have been told everything.
+    untold: bool,
     outputs: VecDeque<Output>,
 }
 
 impl Relay {
-    /// A peer that receives and forwards.
-    pub fn new(me: PublicKey) -> Self {
-        Self::with_role(me, false, MAX_CHILDREN)
-    }
-
-    /// A peer that receives and whose owner does not want it to forward: every child is declined.
-    pub fn leaf(me: PublicKey) -> Self {
-        Self::with_role(me, false, 0)
-    }
-
-    /// The source of all chains.
-    pub fn source(me: PublicKey) -> Self {
-        Self::with_role(me, true, MAX_SOURCE_CHILDREN)
-    }
-
-    fn with_role(me: PublicKey, source: bool, places: usize) -> Self {
+    /// A machine that knows of no version and no peer.
+    pub fn new(config: RelayConfig) -> Self {
+        let places = match (config.serves, config.source) {
+            (false, _) => 0,
+            (true, false) => MAX_CONSUMERS,
+            (true, true) => MAX_SOURCE_CONSUMERS,
+        };
         Self {
-            me,
-            source,
+            draws: Draws::new(config.seed),
+            config,
             versions: BTreeMap::new(),
             current: None,
             next: None,
-            parent: None,
-            upstream: Upstream::Idle,
-            may_ask_at: UnixMillis(0),
-            children: Children::new(places),
+            neighbours: Neighbours::default(),
+            questions: Questions::default(),
+            consumers: Consumers::new(places),
             rotten: BTreeSet::new(),
+            steal_at: None,
+            untold: false,
             outputs: VecDeque::new(),
         }
     }
@@ -201,53 +324,55 @@ impl Relay {
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: UnixMillis, input: Input) {
         match input {
-            Input::Announced(manifest, have) => self.announced(now, manifest, have),
-            Input::Published(manifest) => self.published(manifest),
-            Input::Parent(parent) => self.parent_named(now, parent),
-            Input::Stored { from, version, index } => self.stored(now, from, version, index),
-            Input::Rotten(peer) => self.rotten(now, peer),
-            Input::Declined { from, version } => self.declined(now, from, version),
-            Input::Lost(parent) => self.parent_failed(now, parent),
-            Input::Left(child) => self.children.remove(&child),
-            Input::Subscribed { child, version, have } => self.subscribed(child, version, have),
-            Input::Sent(child) => {
-                self.children.returned(&child);
-                self.feed();
+            Input::Announced { manifest, have, wanted } => {
+                self.announced(now, Announcement { manifest, have, wanted });
             }
-            Input::Damaged { version, index } => self.damaged(now, version, index),
+            Input::Wanted { version, pieces } => self.wanted(now, version, pieces),
+            Input::Published(manifest) => self.published(manifest),
+            Input::Gained { version, piece } => self.gained(now, version, piece),
+            Input::Damaged { version, piece } => self.damaged(now, version, piece),
+            Input::Neighbours(named) => self.named(now, named),
+            Input::Opened(peer) => self.opened(now, peer),
+            Input::Has { peer, version, news } => self.has(now, peer, version, &news),
+            Input::Stored { peer, version, piece, group } => self.stored(now, peer, version, piece, group),
+            Input::Rotten(peer) => self.cut_off(now, peer),
+            Input::Refused { peer, version } => self.refused(now, peer, version),
+            Input::Lost(peer) => self.lost(now, peer),
+            Input::Joined { peer, version } => self.joined(now, peer, version),
+            Input::Asked { peer, version, piece, groups } => self.asked(now, peer, version, piece, groups),
+            Input::Cancelled { peer, piece, groups } => self.consumers.cancel(&peer, piece, groups),
+            Input::Sent { peer, piece, group } => self.sent(&peer, piece, group),
+            Input::Left(peer) => self.consumers.remove(&peer),
         }
     }
 
-    /// What to do next, if anything.
+    /// What to do next, if anything. News for consumers are gathered until nothing else is left to do.
     pub fn poll_output(&mut self) -> Option<Output> {
+        if self.outputs.is_empty() {
+            self.tell();
+        }
         self.outputs.pop_front()
     }
 
     /// When [`Relay::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Option<UnixMillis> {
-        match self.upstream {
-            Upstream::Idle => None,
-            Upstream::Asking { again_at, .. } => Some(again_at),
-            Upstream::Receiving { deadline, .. } => Some(deadline),
-        }
+        self.fetch_timeout()
     }
 
     /// Reacts to time having passed.
     pub fn handle_timeout(&mut self, now: UnixMillis) {
-        match self.upstream {
-            Upstream::Asking { again_at, lost } if now >= again_at => self.ask(now, lost),
-            Upstream::Receiving { parent, deadline } if now >= deadline => {
-                self.outputs.push_back(Output::Unsubscribe(parent));
-                self.parent_failed(now, parent);
-            }
-            _ => {}
-        }
+        self.fetch_timed_out(now);
     }
 
-    /// Stored and all chunks of the version being received.
-    pub fn progress(&self) -> Option<(PolicyVersion, u32, u32)> {
+    /// Changes how groups are gathered; what is under way goes on.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.config.mode = mode;
+    }
+
+    /// Stored and wanted bytes of the version being received.
+    pub fn progress(&self) -> Option<(PolicyVersion, u64, u64)> {
         let version = self.current?;
-        self.versions.get(&version).map(|t| (version, t.have.len(), t.chunks()))
+        self.versions.get(&version).map(|t| (version, t.wanted_bytes() - t.missing_bytes(), t.wanted_bytes()))
     }
 
     /// The manifest of a version that this peer knows.
@@ -255,211 +380,24 @@ impl Relay {
         self.versions.get(&version).map(|t| &t.manifest)
     }
 
-    /// The newest version of which every chunk is stored.
+    /// The newest version of which every wanted group is stored.
     pub fn newest_complete(&self) -> Option<PolicyVersion> {
         self.versions.iter().rev().find(|(_, t)| t.is_complete()).map(|(v, _)| *v)
     }
 
-    /// Manifests whose chunks must stay on disk.
+    /// Manifests whose pieces must stay on disk.
     pub fn kept(&self) -> impl Iterator<Item = &Arc<Manifest>> {
         self.versions.values().map(|t| &t.manifest)
     }
 
-    fn announced(&mut self, now: UnixMillis, manifest: Arc<Manifest>, have: ChunkSet) {
-        let known =
-            self.versions.last_key_value().map(|(v, _)| *v).max(self.next.as_ref().map(|(m, _)| m.version));
-        if self.source || known.is_some_and(|known| manifest.version <= known) {
-            return;
-        }
-        if self.current.is_some() {
-            // Finish what is half here: jumping at every publication could starve a slow link for ever.
-            self.next = Some((manifest, have));
-        } else {
-            self.begin(now, manifest, have);
-        }
-    }
-
-    fn begin(&mut self, now: UnixMillis, manifest: Arc<Manifest>, have: ChunkSet) {
-        let version = manifest.version;
-        let transfer = Transfer::new(manifest, have);
-        let complete = transfer.is_complete();
-        self.versions.insert(version, transfer);
-        self.current = Some(version);
-        if complete {
-            self.completed(now, version)
-        } else {
-            self.fetch(now)
-        }
-        self.feed();
-    }
-
-    fn published(&mut self, manifest: Arc<Manifest>) {
-        let version = manifest.version;
-        let all = ChunkSet::all(manifest.chunks.len() as u32);
-        self.versions.insert(version, Transfer::new(manifest, all));
-        self.discard_old();
-        self.feed();
-    }
-
-    fn parent_named(&mut self, now: UnixMillis, parent: Option<PublicKey>) {
-        if let Some(rotten) = parent.filter(|p| self.rotten.contains(p)) {
-            // The learner forgot, or never heard, that it was cut off: the next question says so.
-            if let Upstream::Asking { again_at, .. } = self.upstream {
-                self.upstream = Upstream::Asking { again_at, lost: Some(rotten) };
-            }
-            return;
-        }
-        let parent = parent.filter(|p| *p != self.me);
-        match (self.upstream, parent) {
-            // A healthy transfer is not interrupted; the new parent serves from the next one on.
-            (Upstream::Receiving { .. } | Upstream::Idle, Some(_)) => self.parent = parent,
-            (Upstream::Asking { .. }, Some(_)) => {
-                self.parent = parent;
-                self.fetch(now);
-            }
-            // Nobody has a place: the question is repeated when its pause is over.
-            (_, None) => {}
-        }
-    }
-
-    fn stored(&mut self, now: UnixMillis, from: PublicKey, version: PolicyVersion, index: ChunkIndex) {
-        let Some(transfer) = self.versions.get_mut(&version) else { return };
-        if !transfer.store(index) {
-            return;
-        }
-        let (complete, patience) = (transfer.is_complete(), patience(&transfer.manifest));
-        if let Upstream::Receiving { parent, deadline } = &mut self.upstream
-            && *parent == from
-        {
-            *deadline = now.plus(patience);
-        }
-        if complete && self.current == Some(version) {
-            self.completed(now, version);
-        }
-        self.feed();
-    }
-
-    fn completed(&mut self, now: UnixMillis, version: PolicyVersion) {
-        self.upstream = Upstream::Idle;
-        self.current = None;
-        if self.newest_complete() == Some(version) {
-            self.outputs.push_back(Output::Install(version));
-        }
-        self.discard_old();
-        if let Some((manifest, have)) = self.next.take() {
-            self.begin(now, manifest, have);
-        }
-    }
-
-    fn discard_old(&mut self) {
-        let complete: Vec<_> =
-            self.versions.iter().rev().filter(|(_, t)| t.is_complete()).map(|(v, _)| *v).collect();
-        for version in complete.into_iter().skip(KEPT_VERSIONS) {
-            self.versions.remove(&version);
-            self.outputs.push_back(Output::Discard(version));
-        }
-    }
-
-    fn rotten(&mut self, now: UnixMillis, peer: PublicKey) {
+    /// Cuts a peer off for good.
+    fn cut_off(&mut self, now: UnixMillis, peer: PublicKey) {
         if self.rotten.len() >= MAX_ROTTEN {
             self.rotten.pop_first();
         }
         self.rotten.insert(peer);
         self.outputs.push_back(Output::CutOff(peer));
-        self.children.remove(&peer);
-        self.parent_failed(now, peer);
-    }
-
-    fn declined(&mut self, now: UnixMillis, from: PublicKey, version: PolicyVersion) {
-        if self.current != Some(version) {
-            return;
-        }
-        if let Some((manifest, have)) = self.next.take() {
-            // The chain has moved on; so do we.
-            self.versions.remove(&version);
-            self.outputs.push_back(Output::Discard(version));
-            self.upstream = Upstream::Idle;
-            self.begin(now, manifest, have);
-        } else {
-            self.parent_failed(now, from);
-        }
-    }
-
-    fn parent_failed(&mut self, now: UnixMillis, peer: PublicKey) {
-        if self.parent == Some(peer) {
-            self.parent = None;
-        }
-        if matches!(self.upstream, Upstream::Receiving { parent, .. } if parent == peer) {
-            self.ask(now, Some(peer));
-        }
-    }
-
-    fn damaged(&mut self, now: UnixMillis, version: PolicyVersion, index: ChunkIndex) {
-        let Some(transfer) = self.versions.get_mut(&version) else { return };
-        transfer.have.remove(index);
-        let outdated = self.newest_complete().is_some_and(|newest| version < newest);
-        if outdated && !self.source && self.current != Some(version) {
-            // Nobody here will install it again, and the chain has moved on.
-            self.versions.remove(&version);
-            self.outputs.push_back(Output::Discard(version));
-            return;
-        }
-        if self.current.is_none() && !self.source {
-            self.current = Some(version);
-            self.fetch(now);
-        } else if self.source {
-            // Nobody can repair the source but the source: its driver is told, and nobody is waited for.
-            self.outputs.push_back(Output::AskParent { lost: None });
-        }
-    }
-
-    /// Subscribes to the parent for the current version, or asks for a parent.
-    fn fetch(&mut self, now: UnixMillis) {
-        let Some((version, transfer)) = self.current.and_then(|v| self.versions.get_key_value(&v)) else {
-            return;
-        };
-        match self.parent {
-            Some(parent) => {
-                let (have, patience) = (transfer.have.clone(), patience(&transfer.manifest));
-                self.outputs.push_back(Output::Subscribe { parent, version: *version, have });
-                self.upstream = Upstream::Receiving { parent, deadline: now.plus(patience) };
-            }
-            None => self.ask(now, None),
-        }
-    }
-
-    /// Asks at once, or when the pause since the last question is over: parents that fail at once must not make this a storm.
-    fn ask(&mut self, now: UnixMillis, lost: Option<PublicKey>) {
-        if now < self.may_ask_at {
-            self.upstream = Upstream::Asking { again_at: self.may_ask_at, lost };
-            return;
-        }
-        self.may_ask_at = now.plus(ASK_EVERY_MS);
-        self.outputs.push_back(Output::AskParent { lost });
-        self.upstream = Upstream::Asking { again_at: self.may_ask_at, lost: None };
-    }
-
-    fn subscribed(&mut self, child: PublicKey, version: PolicyVersion, have: ChunkSet) {
-        let oldest = self.versions.first_key_value().map(|(v, _)| *v);
-        let gone = oldest.is_some_and(|oldest| version < oldest) && !self.versions.contains_key(&version);
-        if gone || !have.is_bounded() || !self.children.add(child, version, have) {
-            self.outputs.push_back(Output::Decline { child, version });
-        }
-        self.feed();
-    }
-
-    /// Gives every child with credit the next chunk that it lacks.
-    fn feed(&mut self) {
-        let Self { children, versions, outputs, .. } = self;
-        children
-            .feed(|version, have| versions.get(&version).and_then(|t| t.have.first_not_in(have)), outputs);
+        self.consumers.remove(&peer);
+        self.drop_rotten(now, peer);
     }
 }
-
-/// How long a parent may be silent while chunks of this size are on their way.
-fn patience(manifest: &Manifest) -> u64 {
-    STALL_MS.max(u64::from(manifest.chunk_bytes) / SLOWEST_BYTES_PER_MS)
-}
-
-#[cfg(test)]
-mod tests;

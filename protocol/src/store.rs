@@ -1,52 +1,92 @@
-//! Chunks of snapshots on disk, each a file named by its content.
+//! Pieces of snapshots on disk: chunks and deltas, each a file named by its content.
 //!
-//! A chunk is verified when it is written and again whenever it is read: what a disk has damaged is deleted, reported, and never
-//! leaves this module as a chunk. Nothing is synced to the platter: whatever a power loss destroys can be fetched again.
+//! A piece arrives whole, or group by group into a file under `partial/` that carries its group tree behind its bytes; when the last
+//! group is there the file gets its name. Everything is verified when it is written and again whenever it is read from disk: what a disk
+//! has damaged is deleted, reported, and never leaves this module. Nothing is synced to the platter: whatever a power loss destroys can
+//! be fetched again.
+//!
+//! All calls block and may come from many threads. One lock, the [`Shelf`]'s, guards which files there are: they are created, opened,
+//! renamed and deleted under it. Bytes are read, written and hashed outside of it, except when a restart finds a partial piece.
 
+mod bounded;
+mod groups;
+mod keeping;
+mod positioned;
 mod reader;
+mod shelf;
 mod writer;
 
+pub use groups::Written;
+pub use keeping::Draft;
 pub use reader::SnapshotReader;
-pub use writer::{SnapshotItem, write_snapshot};
+pub use writer::{SnapshotCutter, SnapshotItem, write_snapshot};
 
-use crate::chunk_set::ChunkSet;
-use crate::content::{ChunkIndex, ContentId};
-use crate::manifest::Manifest;
-use std::collections::BTreeSet;
+use crate::content::ContentId;
+use crate::groups::GroupTree;
+use crate::manifest::Piece;
+use bounded::Bounded;
+use shelf::{MAX_RECENT_BYTES, Shelf};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A directory of chunks.
-#[derive(Debug)]
+/// A directory of pieces.
 pub struct ChunkStore {
     dir: PathBuf,
     drafts: AtomicU64,
+    shelf: Mutex<Shelf>,
+    /// Groups written lately, so that passing them on needs neither the disk nor another hash.
+    recent: Mutex<Recent>,
 }
 
-/// Why a chunk cannot be had or kept.
+type Recent = Bounded<(ContentId, u32), Arc<[u8]>>;
+
+/// Why a piece cannot be had or kept.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file on disk is not what its name says; it has been deleted.
     #[error(
-        "chunk {id} was damaged on disk and has been deleted; it will be fetched again (check this disk if it happens often)"
+        "{id} was damaged on disk and has been deleted; it will be fetched again (check this disk if it happens often)"
     )]
     Damaged {
-        /// The chunk.
+        /// The piece.
         id: ContentId,
     },
     /// The bytes offered for writing are not what the name says.
-    #[error("the bytes received for chunk {id} do not match its name")]
+    #[error("the bytes received for {id} do not match its name")]
     Mismatch {
-        /// The chunk.
+        /// The piece.
         id: ContentId,
     },
-    /// There is no such chunk here.
-    #[error("chunk {id} is not in the store")]
+    /// There is no such piece or group here.
+    #[error("{id} is not in the store")]
     Missing {
-        /// The chunk.
+        /// The piece.
         id: ContentId,
+    },
+    /// A group cannot be verified: the tree of its piece has not been given to [`ChunkStore::begin`].
+    #[error("the group tree of {id} is not known yet: ask for it with the next group")]
+    NoTree {
+        /// The piece.
+        id: ContentId,
+    },
+    /// More pieces have been begun than may be unfinished at once.
+    #[error("{id} is not begun: {limit} other pieces are unfinished")]
+    Crowded {
+        /// The piece.
+        id: ContentId,
+        /// How many may be unfinished.
+        limit: usize,
+    },
+    /// A delta that makes nothing of its base.
+    #[error("delta {id}: {source}")]
+    Delta {
+        /// The delta.
+        id: ContentId,
+        /// What is wrong with it.
+        source: crate::delta::DeltaError,
     },
     /// The disk failed or is full.
     #[error("chunk store {path}: {source} (is the disk full, or the directory not writable?)")]
@@ -62,17 +102,23 @@ pub enum StoreError {
 }
 
 impl ChunkStore {
-    /// Opens or creates the store in `dir`, and removes drafts that a crash left behind.
+    /// Opens or creates the store in `dir`, and removes drafts that a crash left behind. Partial pieces stay.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        let store = Self { dir: dir.to_owned(), drafts: AtomicU64::new(0) };
+        let store = Self {
+            dir: dir.to_owned(),
+            drafts: AtomicU64::new(0),
+            shelf: Mutex::new(Shelf::new(dir)),
+            recent: Mutex::new(Bounded::new(MAX_RECENT_BYTES)),
+        };
         fs::create_dir_all(store.drafts_dir()).map_err(io_error(dir))?;
+        fs::create_dir_all(dir.join(shelf::PARTIAL)).map_err(io_error(dir))?;
         for draft in fs::read_dir(store.drafts_dir()).map_err(io_error(dir))?.flatten() {
             fs::remove_file(draft.path()).map_err(io_error(&draft.path()))?;
         }
         Ok(store)
     }
 
-    /// The verified bytes of a chunk. A damaged file is deleted.
+    /// The verified bytes of a whole piece. A damaged file is deleted.
     pub fn read(&self, id: &ContentId) -> Result<Vec<u8>, StoreError> {
         let path = self.path(id);
         let bytes = fs::read(&path).map_err(|source| match source.kind() {
@@ -82,63 +128,78 @@ impl ChunkStore {
         if id.matches(&bytes) {
             return Ok(bytes);
         }
-        fs::remove_file(&path).map_err(io_error(&path))?;
+        self.shelf().delete(id)?;
         Err(StoreError::Damaged { id: *id })
     }
 
-    /// Keeps `bytes` under their name, which they must match. Readers see the whole chunk or none.
+    /// Keeps `bytes` under their name, which they must match. Readers see the whole piece or none.
     pub fn write(&self, id: &ContentId, bytes: &[u8]) -> Result<(), StoreError> {
-        if !id.matches(bytes) {
+        let (found, tree) = GroupTree::of(bytes);
+        if found != *id {
             return Err(StoreError::Mismatch { id: *id });
         }
-        let path = self.path(id);
-        // What the disk has damaged is replaced, not trusted; reading deletes it.
-        if path.exists() && self.read(id).is_ok() {
-            return Ok(());
+        self.place(tree, bytes)
+    }
+
+    /// Keeps `bytes` and names them.
+    pub fn put(&self, bytes: &[u8]) -> Result<ContentId, StoreError> {
+        let (id, tree) = GroupTree::of(bytes);
+        self.place(tree, bytes)?;
+        Ok(id)
+    }
+
+    /// Builds the chunk `target` of `length` bytes from the chunk `base` and a delta, and keeps it.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] and [`StoreError::Damaged`] name what is not here; [`StoreError::Delta`] and [`StoreError::Mismatch`]
+    /// mean that this delta does not make that chunk, so it has to be fetched whole; [`StoreError::Io`].
+    pub fn apply(
+        &self,
+        delta: &Piece,
+        base: &ContentId,
+        target: &ContentId,
+        length: u64,
+    ) -> Result<(), StoreError> {
+        if length > crate::groups::MAX_PIECE_BYTES {
+            return Err(StoreError::Mismatch { id: *target });
         }
-        let draft = self.drafts_dir().join(self.drafts.fetch_add(1, Ordering::Relaxed).to_string());
-        let parent = path.parent().unwrap_or(&self.dir);
-        fs::create_dir_all(parent)
-            .and_then(|()| fs::write(&draft, bytes))
-            .and_then(|()| fs::rename(&draft, &path))
-            .map_err(io_error(&path))
+        let (base, blob) = (self.read(base)?, self.read(&delta.id)?);
+        let built = crate::delta::apply(&base, &blob, length as usize);
+        self.write(target, &built.map_err(|source| StoreError::Delta { id: delta.id, source })?)
     }
 
-    /// Which chunks of a snapshot have a file here. They are verified when they are read.
-    pub fn present(&self, manifest: &Manifest) -> ChunkSet {
-        let mut set = ChunkSet::default();
-        let held = manifest.chunks.iter().zip(0..).filter(|(id, _)| self.path(id).exists());
-        held.for_each(|(_, index)| set.insert(ChunkIndex(index)));
-        set
-    }
-
-    /// Deletes every chunk that none of `manifests` names; returns how many.
-    pub fn retain<'a>(&self, manifests: impl IntoIterator<Item = &'a Manifest>) -> Result<usize, StoreError> {
-        let kept: BTreeSet<PathBuf> =
-            manifests.into_iter().flat_map(|m| &m.chunks).map(|id| self.path(id)).collect();
-        let mut deleted = 0;
-        for shelf in fs::read_dir(&self.dir).map_err(io_error(&self.dir))?.flatten() {
-            if shelf.path() == self.drafts_dir() || !shelf.path().is_dir() {
-                continue;
-            }
-            for file in fs::read_dir(shelf.path()).map_err(io_error(&shelf.path()))?.flatten() {
-                if !kept.contains(&file.path()) {
-                    fs::remove_file(file.path()).map_err(io_error(&file.path()))?;
-                    deleted += 1;
-                }
-            }
+    /// Writes a file that has been hashed, unless it is there already.
+    fn place(&self, tree: GroupTree, bytes: &[u8]) -> Result<(), StoreError> {
+        let id = tree.id();
+        let path = self.path(&id);
+        // What the disk has damaged is replaced, not trusted.
+        if !fs::read(&path).is_ok_and(|held| held == bytes) {
+            let draft = self.drafts_dir().join(self.drafts.fetch_add(1, Ordering::Relaxed).to_string());
+            fs::write(&draft, bytes).map_err(io_error(&draft))?;
+            self.shelf().adopt(&draft, &id)?;
         }
-        Ok(deleted)
+        self.shelf().remember_tree(Arc::new(tree));
+        Ok(())
     }
 
-    /// Where a chunk lies: one directory for each first byte, so that none grows huge.
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        // The directory is changed before what is remembered of it; a thread that panics in between leaves less remembered than there is.
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a whole piece lies: one directory for each first byte, so that none grows huge.
     fn path(&self, id: &ContentId) -> PathBuf {
-        let name = id.to_string();
-        self.dir.join(&name[..2]).join(name)
+        shelf::whole_path(&self.dir, id)
     }
 
     fn drafts_dir(&self) -> PathBuf {
-        self.dir.join("drafts")
+        self.dir.join(shelf::DRAFTS)
+    }
+}
+
+impl std::fmt::Debug for ChunkStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChunkStore").field("dir", &self.dir).finish_non_exhaustive()
     }
 }
 

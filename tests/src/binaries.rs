@@ -59,6 +59,12 @@ impl Binaries {
         if missing.is_empty() { Ok(all) } else { Err(BinariesError::Missing(missing)) }
     }
 
+    /// `echo-lab` itself, beside the others.
+    #[must_use]
+    pub fn lab(&self) -> PathBuf {
+        self.node.with_file_name(format!("echo-lab{EXE_SUFFIX}"))
+    }
+
     /// The programs, built first when one is missing or when `rebuild` asks for it.
     ///
     /// # Errors

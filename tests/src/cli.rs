@@ -2,12 +2,15 @@
 
 use anyhow::{anyhow, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use echo_lab::broadcast::{self, Broadcast, Mode, RottenNode, Slow, Snapshots, Span};
 use echo_lab::cargo::workspace_root;
 use echo_lab::console::{Console, Report};
+use echo_lab::delta_study::{self, Study};
 use echo_lab::demo::{self, Demo, Faults, UPDATES};
 use echo_lab::processes::interruptible;
 use echo_lab::{suite, vectors};
 use echo_learner::objective::vectors::Precision;
+use echo_protocol::rate::BytesPerSec;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,9 +19,13 @@ const EXAMPLES: &str = "\
 Examples:
   cargo lab demo                                  train two-digit addition with four volunteers on this machine
   cargo lab demo --kill-node 2 --kill-learner     the same, with two volunteers and the learner killed on the way
+  cargo lab broadcast --nodes 8 --uplink 300mbit --node-up 100mbit --node-down 100mbit --size 256MiB
+                                                  how long a snapshot takes to a fleet behind real links (as root)
   cargo lab test                                  everything that can be tested, from a fresh machine on
   cargo lab vectors models DIR                    logits, losses and gradients against a directory of models
   cargo lab vectors tokenizer FILE --json         encodings and chats; one JSON object as the last line
+  cargo lab vectors delta DIR                     deltas between the checkpoints in and below a directory
+  cargo lab delta-study --json                    what deltas of a policy cost while it is trained by reinforcement
 
 Exit codes: 0 all passed, 1 something failed, 2 the work could not be done, 130 interrupted.";
 
@@ -37,11 +44,28 @@ struct Cli {
 enum Command {
     /// Train two-digit addition with a bootstrap, a learner and volunteers as separate processes on loopback.
     Demo(DemoOptions),
+    /// Time a snapshot's way from a source to nodes behind capped links: network namespaces as root, else loopback.
+    Broadcast(Box<BroadcastOptions>),
+    /// A node of a broadcast that serves rotten groups; `broadcast --rotten` starts it.
+    #[command(hide = true)]
+    RottenNode {
+        /// The signed peer list.
+        #[arg(long)]
+        list: PathBuf,
+        /// Where it listens.
+        #[arg(long)]
+        listen: Vec<String>,
+        /// Which of several it is.
+        #[arg(long)]
+        number: usize,
+    },
     /// Prepare this machine, build everything, run every test and add up the results.
     Test,
     /// Compare Echo's numbers with reference data.
     #[command(subcommand)]
     Vectors(Vectors),
+    /// Train a policy of 107 million parameters a little, and measure the deltas between its publications.
+    DeltaStudy(DeltaStudyOptions),
 }
 
 #[derive(Debug, Args)]
@@ -63,6 +87,70 @@ struct DemoOptions {
     dir: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+struct BroadcastOptions {
+    /// Nodes that receive and pass on.
+    #[arg(long, default_value_t = 8)]
+    nodes: usize,
+    /// What the source may send (B0), such as 300mbit or 5MB/s.
+    #[arg(long, value_name = "RATE", default_value = "300mbit")]
+    uplink: BytesPerSec,
+    /// What a node may send.
+    #[arg(long, value_name = "RATE", default_value = "100mbit")]
+    node_up: BytesPerSec,
+    /// What a node may receive.
+    #[arg(long, value_name = "RATE", default_value = "100mbit")]
+    node_down: BytesPerSec,
+    /// Draw the nodes' uplinks between two rates instead, such as 10mbit-100mbit.
+    #[arg(long, value_name = "LOW-HIGH")]
+    uneven: Option<Span>,
+    /// Size of the policy, such as 256MiB or a number of bytes; its weights are random.
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes)]
+    size: u64,
+    /// The nodes have version V, and the next one, a small update of it, is timed: deltas travel.
+    #[arg(long, value_name = "V")]
+    delta_from: Option<u64>,
+    /// Two Hugging Face directories instead of random weights: the nodes have OLD, and NEW is timed.
+    #[arg(long, value_name = "OLD,NEW", value_parser = pair, conflicts_with_all = ["size", "delta_from"])]
+    policies: Option<Snapshots>,
+    /// Who races: echo, chain, star, peer:libtorrent (also +utp, +super), peer:http.
+    #[arg(long, default_value = "echo")]
+    mode: Mode,
+    /// Several modes instead, one after the other in every round.
+    #[arg(long, value_name = "MODES", value_delimiter = ',', conflicts_with = "mode")]
+    compare: Option<Vec<Mode>>,
+    /// Rounds; the medians are reported.
+    #[arg(long, value_name = "R", default_value_t = 1)]
+    repeat: u32,
+    /// Kill (SIGKILL) this share of the nodes at random moments; half of them come back after 0.5 to 2 s.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    churn: f64,
+    /// Slow the uplink of a forwarder down on the way: 1:0.5 halves that of the node which has sent most.
+    #[arg(long, value_name = "I:FACTOR")]
+    slow: Option<Slow>,
+    /// Kill a forwarder on the way: 1 is the node which has sent most.
+    #[arg(long, value_name = "I")]
+    gone: Option<usize>,
+    /// Add nodes that serve rotten groups.
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    rotten: usize,
+    /// Put nodes behind masquerading routers.
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    nat: usize,
+    /// Of everything that is drawn: weights, uneven links, faults.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Keep everything (policies, stores, logs) in this directory; by default it is temporary.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Use the programs as they are, without building them first.
+    #[arg(long)]
+    no_build: bool,
+    /// Show every node.
+    #[arg(long)]
+    verbose: bool,
+}
+
 #[derive(Debug, Subcommand)]
 enum Vectors {
     /// Models: config.json, model.safetensors and expected.json in each directory below DIR.
@@ -80,6 +168,27 @@ enum Vectors {
         #[arg(long, value_enum, default_value_t = Arithmetic::F64)]
         precision: Arithmetic,
     },
+    /// Deltas: old.safetensors and new.safetensors in DIR and each directory below it.
+    Delta {
+        /// A directory of directories of two checkpoints each.
+        dir: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct DeltaStudyOptions {
+    /// Supervised updates before reinforcement begins.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    warm_up: u64,
+    /// Publications at a learning rate of 1e-6.
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    publications: u64,
+    /// A model of a million parameters, to see in seconds that everything works.
+    #[arg(long)]
+    tiny: bool,
+    /// Write the last publication at 1e-6 and the one before it as new.safetensors and old.safetensors into this directory.
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -118,8 +227,14 @@ impl Command {
     fn execute(self, console: &Console) -> anyhow::Result<Report> {
         match self {
             Self::Demo(options) => interruptible(demo::run(options.demo()?, console)),
+            Self::Broadcast(options) => interruptible(broadcast::run(options.broadcast(), console)),
+            Self::RottenNode { list, listen, number } => {
+                interruptible(RottenNode { list, listen, number }.run())?;
+                Ok(Report { passed: true, json: serde_json::Value::Null })
+            }
             Self::Test => interruptible(suite::run(console)),
             Self::Vectors(vectors) => vectors.execute(console),
+            Self::DeltaStudy(options) => delta_study::run(&options.study(), console),
         }
     }
 }
@@ -142,9 +257,53 @@ impl DemoOptions {
     }
 }
 
+impl DeltaStudyOptions {
+    fn study(self) -> Study {
+        let Self { warm_up, publications, tiny, save } = self;
+        Study { warm_up, publications, tiny, save }
+    }
+}
+
+impl BroadcastOptions {
+    fn broadcast(self) -> Broadcast {
+        let random = Snapshots::Random { bytes: self.size, delta_from: self.delta_from };
+        Broadcast {
+            nodes: self.nodes,
+            uplink: self.uplink,
+            node_up: self.node_up,
+            node_down: self.node_down,
+            uneven: self.uneven,
+            snapshots: self.policies.unwrap_or(random),
+            modes: self.compare.unwrap_or_else(|| vec![self.mode]),
+            repeat: self.repeat,
+            faults: broadcast::Faults { churn: self.churn, slow: self.slow, gone: self.gone },
+            rotten: self.rotten,
+            nat: self.nat,
+            seed: self.seed,
+            dir: self.dir,
+            build: !self.no_build,
+            verbose: self.verbose,
+        }
+    }
+}
+
+/// A number of bytes in the units of rates: 256MiB, 1GB, 100000.
+fn bytes(text: &str) -> Result<u64, String> {
+    let read =
+        |text: &str| text.parse::<BytesPerSec>().ok().filter(|_| !text.contains('/')).map(|rate| rate.0);
+    read(text).ok_or_else(|| format!("{text:?} is no number of bytes, such as 256MiB, 1GB or 100000"))
+}
+
+/// Two policies: OLD,NEW.
+fn pair(text: &str) -> Result<Snapshots, String> {
+    let (old, new) = text.split_once(',').ok_or_else(|| format!("{text:?} is not OLD,NEW"))?;
+    Ok(Snapshots::Given { old: old.into(), new: new.into() })
+}
+
 impl Vectors {
     fn execute(self, console: &Console) -> anyhow::Result<Report> {
         let report = match self {
+            Self::Delta { dir } => return vectors::delta::check(&dir, console),
             Self::Models { dir } => vectors::models(&dir),
             Self::Tokenizer(TokenizerVectors { file, tokenizer }) => {
                 vectors::tokenizer(&file, tokenizer.as_deref())
@@ -182,12 +341,32 @@ mod tests {
     }
 
     #[test]
+    fn a_broadcast_is_read_as_it_is_written() {
+        let line = "echo-lab broadcast --nodes 16 --uplink 250mbit --node-up 40mbit --size 1MiB --slow 1:0.5 \
+                    --compare echo,peer:libtorrent --repeat 3 --policies a,b";
+        assert!(parse(line).is_err(), "--size and --policies contradict");
+        let cli = parse(&line.replace(" --policies a,b", "")).unwrap();
+        let Command::Broadcast(options) = cli.command else { panic!("another command") };
+        let broadcast = options.broadcast();
+        assert_eq!((broadcast.nodes, broadcast.repeat, broadcast.node_up), (16, 3, BytesPerSec(5_000_000)));
+        assert_eq!(broadcast.snapshots, Snapshots::Random { bytes: 1 << 20, delta_from: None });
+        assert_eq!(broadcast.modes, [Mode::Echo, Mode::Libtorrent(Vec::new())]);
+        let given = parse("echo-lab broadcast --policies a,b").unwrap();
+        let Command::Broadcast(options) = given.command else { panic!("another command") };
+        assert_eq!(options.broadcast().snapshots, Snapshots::Given { old: "a".into(), new: "b".into() });
+    }
+
+    #[test]
     fn mistakes_are_refused() {
         for line in [
             "echo-lab",
             "echo-lab tests",
             "echo-lab vectors models",
             "echo-lab vectors objectives f --precision f16",
+            "echo-lab broadcast --uplink fast",
+            "echo-lab broadcast --size 1MiB/s",
+            "echo-lab broadcast --mode echo --compare star",
+            "echo-lab broadcast --policies a",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

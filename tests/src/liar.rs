@@ -69,6 +69,8 @@ impl Liar {
             topics: Vec::new(),
             limits: ConnectionLimits::volunteer(),
             external: Vec::new(),
+            max_upload: None,
+            max_download: None,
         })
         .await?;
         let mut tasks = JoinSet::new();
@@ -109,12 +111,12 @@ impl Liar {
 }
 
 /// Reads a host's events so that none wait; requests and gossip of others are dropped.
-async fn ignore(mut events: HostEvents) {
+pub(crate) async fn ignore(mut events: HostEvents) {
     while events.recv().await.is_some() {}
 }
 
 /// Connects to the learner by way of the list's peers.
-async fn reach(host: &Host, learner: PeerId, list: &PeerList) -> anyhow::Result<()> {
+pub(crate) async fn reach(host: &Host, learner: PeerId, list: &PeerList) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         for text in &list.peers {

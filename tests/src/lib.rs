@@ -2,19 +2,24 @@
 //!
 //! - [`network`] starts a local network of real processes; [`processes`] keeps them on a leash, [`binaries`] finds them;
 //! - [`vectors`] compares Echo's numbers with reference data that others made;
+//! - [`delta_study`] measures what the deltas of a policy cost while it is trained;
 //! - [`suite`] runs every test of the workspace, [`setup`] prepares a fresh machine for it;
 //! - [`liar`] takes part in a run as a node that lies, [`small_run`] is a network for tests to put it in;
+//! - [`broadcast`] measures how a snapshot spreads, on hosts that [`netns`] makes up;
 //! - [`live`] and [`plot`] show how training goes;
 //! - [`console`] is how commands speak, to people and to scripts.
 //!
 //! The lab may import every crate of the house; nothing imports the lab.
 
 pub mod binaries;
+pub mod broadcast;
 pub mod cargo;
 pub mod console;
+pub mod delta_study;
 pub mod demo;
 pub mod liar;
 pub mod live;
+pub mod netns;
 pub mod network;
 pub mod plot;
 pub mod processes;

@@ -64,11 +64,10 @@ impl Network {
         let layout =
             Layout::create(&config.dir).with_context(|| format!("cannot use {}", config.dir.display()))?;
         let learner_key = keyfile::load_or_create(&layout.learner_identity())?.public();
-        let (bootstrap, peers) = start_bootstrap(&config.binaries, &layout).await?;
+        let command = Command::new(&config.binaries.bootstrap);
+        let (bootstrap, peers) = start_bootstrap(command, &LISTEN, &layout).await?;
         let run = ListedRun { name: config.run.clone(), learner: learner_key.to_string() };
-        let draft =
-            Draft { network: &config.network, version: 1, expires_in: LIST_LIFETIME, peers, runs: vec![run] };
-        sign_list(&config.binaries, &layout, &draft).await?;
+        sign_list(&config.binaries, &layout, &config.network, peers, run).await?;
         let nodes = config.nodes.iter().map(|_| None).collect();
         let mut network = Self { config, layout, learner_key, nodes, learner: None, bootstrap };
         network.start_learner()?;
@@ -230,23 +229,35 @@ impl Network {
     }
 }
 
-async fn start_bootstrap(binaries: &Binaries, layout: &Layout) -> anyhow::Result<(Process, Vec<String>)> {
+/// Starts a bootstrap node with a call of its program, and waits for its addresses.
+pub(crate) async fn start_bootstrap(
+    mut command: Command,
+    listen: &[impl AsRef<str>],
+    layout: &Layout,
+) -> anyhow::Result<(Process, Vec<String>)> {
     let addresses = layout.addresses();
     // What an earlier network in this directory wrote is of no use.
     remove_if_there(&addresses)?;
-    let mut command = Command::new(&binaries.bootstrap);
     command.arg("run").arg("--data-dir").arg(layout.bootstrap_dir()).arg("--write-address").arg(&addresses);
-    for address in LISTEN {
-        command.args(["--listen", address]);
+    for address in listen {
+        command.args(["--listen", address.as_ref()]);
     }
     let mut bootstrap = Process::start("bootstrap", command, Output::Log(layout.log("bootstrap")))?;
     let peers = lines_of(&addresses, &mut bootstrap, BOOTSTRAP_LIMIT).await?;
     Ok((bootstrap, peers))
 }
 
-async fn sign_list(binaries: &Binaries, layout: &Layout, draft: &Draft<'_>) -> anyhow::Result<()> {
+/// Signs the network's list of these peers and one run.
+pub(crate) async fn sign_list(
+    binaries: &Binaries,
+    layout: &Layout,
+    network: &str,
+    peers: Vec<String>,
+    run: ListedRun,
+) -> anyhow::Result<()> {
+    let draft = Draft { network, version: 1, expires_in: LIST_LIFETIME, peers, runs: vec![run] };
     let (input, list) = (layout.draft(), layout.list());
-    fs::write(&input, toml::to_string(draft)?)
+    fs::write(&input, toml::to_string(&draft)?)
         .with_context(|| format!("cannot write {}", input.display()))?;
     remove_if_there(&list)?;
     let mut command = Command::new(&binaries.bootstrap);

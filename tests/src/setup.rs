@@ -26,14 +26,23 @@ pub struct Requirement {
     pub probe: fn() -> bool,
 }
 
-/// Everything that the tests need. Nothing optional today.
-pub const REQUIREMENTS: &[Requirement] = &[Requirement {
-    name: "a C compiler (cc)",
-    why: "some dependencies build C code",
-    optional: false,
-    apt: &["gcc", "libc6-dev"],
-    probe: has_c_compiler,
-}];
+/// Everything that the tests need.
+pub const REQUIREMENTS: &[Requirement] = &[
+    Requirement {
+        name: "a C compiler (cc)",
+        why: "some dependencies build C code",
+        optional: false,
+        apt: &["gcc", "libc6-dev"],
+        probe: has_c_compiler,
+    },
+    Requirement {
+        name: "ip, tc and nft",
+        why: "as root, tests of broadcasts put nodes behind real links",
+        optional: true,
+        apt: &["iproute2", "nftables"],
+        probe: has_network_tools,
+    },
+];
 
 /// What is to be done about what is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +119,11 @@ async fn install(words: &[&'static str]) -> anyhow::Result<()> {
 fn has_c_compiler() -> bool {
     // On Windows it is found through the registry, and this very program was built with it.
     cfg!(windows) || runs(env::var_os("CC").unwrap_or_else(|| "cc".into()))
+}
+
+/// Elsewhere than on Linux, and without root, there is no use for them.
+fn has_network_tools() -> bool {
+    !cfg!(target_os = "linux") || !is_root() || crate::netns::obstacle(true).is_none()
 }
 
 fn runs(program: impl Into<OsString>) -> bool {

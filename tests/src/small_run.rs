@@ -97,9 +97,11 @@ orders = 32
 dtype = "f32"
 chunk_bytes = 16384
 
-# One chain. Leases outlive every test, so that whoever holds orders keeps them.
+# One chain, and nothing beside it: it is known who receives from whom. Leases outlive every test, so that whoever holds orders
+# keeps them.
+[network]
+dissemination = "chain"
 [fleet]
-uplink = 12500000
 node_uplink = 12500000
 lease_s = 600
 "#;

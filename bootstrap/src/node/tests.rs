@@ -26,6 +26,8 @@ async fn volunteer(secret: u8) -> Host {
         topics: vec![],
         limits: ConnectionLimits::volunteer(),
         external: vec![],
+        max_upload: None,
+        max_download: None,
     };
     Host::start(config).await.unwrap().0
 }

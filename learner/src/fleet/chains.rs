@@ -1,93 +1,164 @@
-//! Forwarding chains (ECHO-2 §4.2).
+//! Forwarding chains (ECHO-2 §4.2): who stands behind whom. The head of each chain receives from the learner.
+//!
+//! Every change costs the logarithm of the fleet's size: a chain is a linked list, not an array.
 
 use echo_protocol::identity::PublicKey;
-use std::collections::BTreeSet;
+use echo_protocol::rate::BytesPerSec;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// N_ch = max(1, ⌊B0/Bw⌋): chains that the source's uplink feeds at full rate. Both rates in bytes per second; a `node` of 0 counts as 1.
-pub fn chain_count(source_uplink: u64, node_uplink: u64) -> usize {
-    usize::try_from(source_uplink / node_uplink.max(1)).unwrap_or(usize::MAX).max(1)
+/// Most chains: a source does not serve more heads than this, whatever its uplink.
+pub const MAX_CHAINS: usize = 256;
+
+/// N_ch = max(1, ⌊B0/B̂w⌋): chains that the source's uplink feeds at full rate.
+pub fn chain_count(source: BytesPerSec, node: BytesPerSec) -> usize {
+    usize::try_from(source.0 / node.0.max(1)).unwrap_or(usize::MAX).clamp(1, MAX_CHAINS)
 }
 
-/// Who stands behind whom. The head of each chain receives from the learner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Link {
+    chain: usize,
+    before: Option<PublicKey>,
+    after: Option<PublicKey>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ends {
+    head: Option<PublicKey>,
+    tail: Option<PublicKey>,
+    length: usize,
+}
+
+/// All chains. Nodes that do not forward stand in none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chains {
-    chains: Vec<Vec<PublicKey>>,
-    /// Nodes that receive but do not forward: they hang on a forwarding node and have no child.
-    leaves: Vec<PublicKey>,
-    /// Leaves whose parent failed them: they receive from the learner.
-    at_source: BTreeSet<PublicKey>,
+    links: BTreeMap<PublicKey, Link>,
+    ends: Vec<Ends>,
+    /// Length and number of each chain, the shortest first.
+    by_length: BTreeSet<(usize, usize)>,
 }
 
 impl Chains {
-    /// No nodes, in `count` chains.
+    /// `count` chains without nodes.
     pub fn new(count: usize) -> Self {
-        Self {
-            chains: vec![Vec::new(); count.clamp(1, super::MAX_NODES)],
-            leaves: Vec::new(),
-            at_source: BTreeSet::new(),
-        }
+        let count = count.clamp(1, MAX_CHAINS);
+        let by_length = (0..count).map(|chain| (0, chain)).collect();
+        Self { links: BTreeMap::new(), ends: vec![Ends::default(); count], by_length }
     }
 
-    /// Appends a node to the shortest chain, or to the leaves if it does not relay. A node that is already there keeps its place.
-    pub fn join(&mut self, node: PublicKey, relays: bool) {
-        let stands = if relays { self.place(&node).is_some() } else { self.leaves.contains(&node) };
-        if stands {
-            return;
+    /// Chains of nodes in the order of their rank: the first become heads, the rest follow in round robin. A node whose turn brings it
+    /// behind one that it has no link to waits for a chain where it has one, if there is any.
+    pub fn of(
+        count: usize,
+        ranked: impl IntoIterator<Item = PublicKey>,
+        linked: impl Fn(&PublicKey, &PublicKey) -> bool,
+    ) -> Self {
+        let mut chains = Self::new(count);
+        let count = chains.ends.len();
+        for (turn, node) in ranked.into_iter().enumerate() {
+            let fits = |chain: &usize| chains.ends[*chain].tail.is_none_or(|tail| linked(&tail, &node));
+            let chain = (0..count).map(|step| (turn + step) % count).find(fits).unwrap_or(turn % count);
+            chains.append(chain, node);
         }
-        self.leave(&node);
-        if !relays {
-            self.leaves.push(node);
-        } else if let Some(shortest) = self.chains.iter_mut().min_by_key(|chain| chain.len()) {
-            shortest.push(node);
+        chains
+    }
+
+    /// Appends a node to the shortest chain, if it does not stand in one already.
+    pub fn join(&mut self, node: PublicKey) {
+        if let Some(&(_, chain)) = self.by_length.first()
+            && !self.contains(&node)
+        {
+            self.append(chain, node);
         }
     }
 
     /// Takes a node out; its child now stands behind its parent.
     pub fn leave(&mut self, node: &PublicKey) {
-        self.leaves.retain(|n| n != node);
-        self.at_source.remove(node);
-        self.chains.iter_mut().for_each(|chain| chain.retain(|n| n != node));
-    }
-
-    /// Takes a child's word against its parent: a leaf goes to the learner, else the parent moves to the tail.
-    pub fn lost(&mut self, child: &PublicKey, parent: &PublicKey) {
-        if self.leaves.contains(child) {
-            self.at_source.insert(*child);
-        } else {
-            self.demote(parent);
+        let Some(link) = self.links.remove(node) else { return };
+        match link.before {
+            Some(before) => self.link(&before).after = link.after,
+            None => self.ends[link.chain].head = link.after,
         }
-    }
-
-    /// Moves a node to the tail of its chain.
-    fn demote(&mut self, node: &PublicKey) {
-        if let Some((chain, at)) = self.place(node) {
-            let node = self.chains[chain].remove(at);
-            self.chains[chain].push(node);
+        match link.after {
+            Some(after) => self.link(&after).before = link.before,
+            None => self.ends[link.chain].tail = link.before,
         }
+        self.resize(link.chain, |length| length - 1);
     }
 
-    /// The node before `node`; `None` for heads, which receive from the learner, and for strangers.
-    pub fn parent(&self, node: &PublicKey) -> Option<PublicKey> {
-        if self.at_source.contains(node) {
-            return None;
+    fn append(&mut self, chain: usize, node: PublicKey) {
+        let before = self.ends[chain].tail.replace(node);
+        self.links.insert(node, Link { chain, before, after: None });
+        match before {
+            Some(before) => self.link(&before).after = Some(node),
+            None => self.ends[chain].head = Some(node),
         }
-        if let Some(at) = self.leaves.iter().position(|n| n == node) {
-            // Leaves are spread over the forwarding nodes, beginning at the tails.
-            let forwarding: Vec<_> = self.chains.iter().flat_map(|chain| chain.iter().rev()).collect();
-            return forwarding.get(at % forwarding.len().max(1)).copied().copied();
-        }
-        let (chain, at) = self.place(node)?;
-        at.checked_sub(1).map(|before| self.chains[chain][before])
+        self.resize(chain, |length| length + 1);
     }
 
-    /// The chains, heads first.
-    pub fn chains(&self) -> &[Vec<PublicKey>] {
-        &self.chains
+    fn link(&mut self, node: &PublicKey) -> &mut Link {
+        self.links.get_mut(node).expect("whoever is named as a neighbour in a chain stands in it")
     }
 
-    fn place(&self, node: &PublicKey) -> Option<(usize, usize)> {
-        let mut places = self.chains.iter().enumerate();
-        places.find_map(|(chain, nodes)| nodes.iter().position(|n| n == node).map(|at| (chain, at)))
+    fn resize(&mut self, chain: usize, change: impl Fn(usize) -> usize) {
+        let length = &mut self.ends[chain].length;
+        self.by_length.remove(&(*length, chain));
+        *length = change(*length);
+        self.by_length.insert((*length, chain));
+    }
+
+    /// Whether a node stands in a chain.
+    pub fn contains(&self, node: &PublicKey) -> bool {
+        self.links.contains_key(node)
+    }
+
+    /// Those before `node`, the nearest first; ends with the head.
+    pub fn before<'a>(&'a self, node: &PublicKey) -> impl Iterator<Item = PublicKey> + use<'a> {
+        let next = |node: &PublicKey| self.links.get(node).and_then(|link| link.before);
+        std::iter::successors(next(node), move |node| next(node))
+    }
+
+    /// Those behind `node`, the nearest first.
+    pub fn behind<'a>(&'a self, node: &PublicKey) -> impl Iterator<Item = PublicKey> + use<'a> {
+        let next = |node: &PublicKey| self.links.get(node).and_then(|link| link.after);
+        std::iter::successors(next(node), move |node| next(node))
+    }
+
+    /// Nodes by their depth, beginning with all heads.
+    pub fn by_depth(&self) -> impl Iterator<Item = PublicKey> {
+        let mut row: Vec<PublicKey> = self.ends.iter().filter_map(|ends| ends.head).collect();
+        std::iter::from_fn(move || {
+            (!row.is_empty()).then(|| {
+                let behind = row.iter().filter_map(|node| self.behind(node).next()).collect();
+                std::mem::replace(&mut row, behind)
+            })
+        })
+        .flatten()
+    }
+
+    /// A node at an arbitrary but lasting place: the first at or after `point` in the order of keys.
+    pub fn at(&self, point: PublicKey) -> impl Iterator<Item = PublicKey> {
+        self.links.range(point..).chain(&self.links).map(|(node, _)| *node)
+    }
+
+    /// How many chains there are.
+    pub fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// How many nodes stand in them.
+    pub fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Whether nobody stands in them.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// The nodes of one chain, head first.
+    pub fn chain(&self, chain: usize) -> Vec<PublicKey> {
+        let head = self.ends.get(chain).and_then(|ends| ends.head);
+        head.into_iter().chain(head.iter().flat_map(|head| self.behind(head))).collect()
     }
 }
 
@@ -95,45 +166,70 @@ impl Chains {
 mod tests {
     use super::*;
     use echo_protocol::identity::NodeKey;
+    use proptest::prelude::*;
 
     fn key(seed: u8) -> PublicKey {
         NodeKey::from_secret([seed; 32]).public()
     }
 
+    fn rate(bytes: u64) -> BytesPerSec {
+        BytesPerSec(bytes)
+    }
+
     #[test]
     fn counts_chains_as_the_paper_does() {
-        assert_eq!(
-            [chain_count(300, 100), chain_count(250, 100), chain_count(50, 100), chain_count(5, 0)],
-            [3, 2, 1, 5]
-        );
+        let counts = [(300, 100), (250, 100), (50, 100), (5, 0), (u64::MAX, 1)];
+        assert_eq!(counts.map(|(b0, bw)| chain_count(rate(b0), rate(bw))), [3, 2, 1, 5, MAX_CHAINS]);
     }
 
     #[test]
-    fn nodes_are_spread_round_robin_and_gaps_close() {
-        let mut chains = Chains::new(2);
-        (1..=5).for_each(|n| chains.join(key(n), true));
-        assert_eq!(chains.chains(), [vec![key(1), key(3), key(5)], vec![key(2), key(4)]]);
+    fn ranks_go_round_robin_and_gaps_close() {
+        let mut chains = Chains::of(2, (1..=5).map(key), |_, _| true);
+        assert_eq!(chains.chain(0), [key(1), key(3), key(5)]);
+        assert_eq!(chains.chain(1), [key(2), key(4)]);
+        assert_eq!(chains.by_depth().collect::<Vec<_>>(), (1..=5).map(key).collect::<Vec<_>>());
+        assert_eq!(chains.before(&key(5)).collect::<Vec<_>>(), [key(3), key(1)]);
         chains.leave(&key(3));
-        assert_eq!(chains.parent(&key(5)), Some(key(1)));
-        chains.join(key(5), true);
-        assert_eq!(chains.chains()[0], [key(1), key(5)], "a node that stands stays");
-        chains.demote(&key(1));
-        assert_eq!((chains.parent(&key(5)), chains.parent(&key(1))), (None, Some(key(5))));
+        assert_eq!(chains.before(&key(5)).next(), Some(key(1)));
+        chains.join(key(5));
+        assert_eq!(chains.chain(0), [key(1), key(5)], "a node that stands stays");
+        chains.leave(&key(1));
+        chains.join(key(1));
+        assert_eq!(chains.chain(0), [key(5), key(1)], "the shortest chain, at its tail");
     }
 
     #[test]
-    fn leaves_hang_on_forwarding_nodes_and_nobody_on_them() {
-        let mut chains = Chains::new(1);
-        chains.join(key(9), false);
-        assert_eq!(chains.parent(&key(9)), None, "alone: it receives from the learner");
-        (1..=2).for_each(|n| chains.join(key(n), true));
-        chains.join(key(8), false);
-        assert_eq!((chains.parent(&key(9)), chains.parent(&key(8))), (Some(key(2)), Some(key(1))));
-        chains.lost(&key(8), &key(1));
-        assert_eq!(chains.parent(&key(8)), None, "failed by its parent, it receives from the learner");
-        // It changes its mind.
-        chains.join(key(9), true);
-        assert_eq!(chains.parent(&key(9)), Some(key(2)));
-        assert!(chains.chains()[0].contains(&key(9)));
+    fn nodes_without_a_link_are_kept_apart_where_that_is_possible() {
+        // Odd nodes lie behind a NAT.
+        let private = [key(1), key(3), key(5)];
+        let linked = |a: &PublicKey, b: &PublicKey| !private.contains(a) || !private.contains(b);
+        let chains = Chains::of(2, [1, 2, 3, 5, 4].map(key), linked);
+        assert_eq!(chains.chain(1), [key(2), key(3), key(5)], "the last had nowhere better to go");
+        assert_eq!(chains.chain(0), [key(1), key(4)]);
+    }
+
+    proptest! {
+        #[test]
+        fn links_stay_sound_whatever_comes_and_goes(steps in prop::collection::vec((0u8..20, any::<bool>()), 0..200)) {
+            let mut chains = Chains::new(3);
+            let mut here = BTreeSet::new();
+            for (seed, joins) in steps {
+                if joins {
+                    chains.join(key(seed));
+                    here.insert(key(seed));
+                } else {
+                    chains.leave(&key(seed));
+                    here.remove(&key(seed));
+                }
+                let all: Vec<Vec<PublicKey>> = (0..3).map(|c| chains.chain(c)).collect();
+                for chain in &all {
+                    for pair in chain.windows(2) {
+                        prop_assert_eq!(chains.before(&pair[1]).next(), Some(pair[0]));
+                    }
+                }
+                prop_assert_eq!(all.concat().into_iter().collect::<BTreeSet<_>>(), here.clone());
+                prop_assert_eq!(chains.len(), here.len());
+            }
+        }
     }
 }

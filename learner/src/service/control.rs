@@ -1,9 +1,9 @@
 //! Answers to nodes' questions.
 
+use super::turns::Turns;
 use super::{Shared, lock};
 use echo_protocol::clock;
-use echo_protocol::control::{Request, Response};
-use echo_protocol::heartbeat::MAX_ADDRESSES;
+use echo_protocol::control::{MAX_NEIGHBOURS, Request, Response};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
 use echo_protocol::net::{HostEvent, HostEvents, Reply};
@@ -19,21 +19,31 @@ const LEASE_RETRY_MS: u32 = 100;
 /// Answers requests until the host stops.
 pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
+    let turns = Turns::default();
     while let Some(event) = events.recv().await {
         match event {
             HostEvent::Request { peer, body, reply } => {
                 let Some(node) = key_of_peer(&peer) else { continue };
+                let Some(turn) = turns.take(node) else {
+                    tracing::debug!(node = %node.short(), "asks too much at once");
+                    continue;
+                };
                 let Ok(place) = places.clone().acquire_owned().await else { return };
                 let shared = shared.clone();
                 // Leases are flushed to disk before they leave, so this may block.
                 tokio::task::spawn_blocking(move || {
                     respond(&shared, node, &body, reply);
-                    drop(place);
+                    drop((place, turn));
                 });
             }
             // The learner is the only rightful publisher, and does not hear itself.
             HostEvent::Gossip { verdict, .. } => verdict.reject(),
-            HostEvent::Connected { .. } | HostEvent::Disconnected { .. } => {}
+            HostEvent::Disconnected { peer } => {
+                if let Some(node) = key_of_peer(&peer) {
+                    shared.fleet().disconnected(clock::now(), &node);
+                }
+            }
+            HostEvent::Connected { .. } => {}
         }
     }
 }
@@ -53,15 +63,19 @@ fn respond(shared: &Shared, node: PublicKey, body: &[u8], reply: Reply) {
 fn response(shared: &Shared, node: PublicKey, request: Request) -> Response {
     match request {
         Request::Charter => Response::Charter(shared.charter.clone()),
-        Request::Heartbeat(mut heartbeat) => {
-            heartbeat.addresses.truncate(MAX_ADDRESSES);
+        Request::Heartbeat(heartbeat) => {
+            let (now, known) = (clock::now(), heartbeat.neighbourhood);
             let mut fleet = shared.fleet();
-            match fleet.heartbeat(clock::now(), node, heartbeat) {
-                Ok(()) => Response::News {
-                    newest: shared.newest(),
-                    parent: fleet.parent(&node),
-                    ended: *lock(&shared.ended),
-                },
+            match fleet.heartbeat(now, node, heartbeat) {
+                Ok(()) => {
+                    let neighbourhood = fleet.neighbourhood(now, &node);
+                    drop(fleet);
+                    Response::News {
+                        newest: shared.newest(),
+                        neighbourhood: neighbourhood.filter(|neighbourhood| neighbourhood.digest() != known),
+                        ended: *lock(&shared.ended),
+                    }
+                }
                 Err(full) => Response::Refused(full.to_string()),
             }
         }
@@ -74,12 +88,11 @@ fn response(shared: &Shared, node: PublicKey, request: Request) -> Response {
             Response::Manifest(found.map(|(_, signed)| signed.clone()))
         }
         Request::Lease { orders } => lease(shared, node, orders),
-        Request::Parent { lost } => {
-            let mut fleet = shared.fleet();
-            if let Some(lost) = lost {
-                fleet.lost(&node, &lost);
-            }
-            Response::Parent(fleet.parent(&node))
+        Request::Neighbours { mut lost } => {
+            lost.truncate(MAX_NEIGHBOURS);
+            let (now, mut fleet) = (clock::now(), shared.fleet());
+            fleet.lost(now, &node, &lost);
+            Response::Neighbours(fleet.neighbourhood(now, &node))
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use echo_protocol::rate::BytesPerSec;
 use figment::value::{Dict, Map, Value};
 use figment::{Error, Metadata, Profile, Provider};
 use serde::Serialize;
 
-use super::ENV_PREFIX;
+use super::{ENV_PREFIX, Role};
 
 /// Names and values from one place. Values that are absent leave the layer below as it is.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub(super) struct Layer {
 
 impl Layer {
     /// Settings whose default is that there is none; a layer never lists what is absent.
-    pub(super) const NULLABLE: [&str; 3] = ["peers", "list_key", "run"];
+    pub(super) const NULLABLE: [&str; 5] = ["peers", "list_key", "run", "max_upload", "max_download"];
 
     /// The fields of `values` that are not absent.
     pub(super) fn of(name: &'static str, values: &impl Serialize) -> Self {
@@ -66,9 +67,15 @@ pub struct Flags {
     /// Most orders leased to this node at once: more keeps a fast node busy, fewer keeps its rollouts fresh [default: 8]
     #[arg(long, global = true, value_name = "N")]
     pub max_orders: Option<u32>,
-    /// Whether to pass snapshots on to other nodes [default: true]
-    #[arg(long, global = true, value_name = "BOOL")]
-    pub relay: Option<bool>,
+    /// What to do for the run, may be repeated [default: both]
+    #[arg(long = "role", global = true, value_name = "ROLE")]
+    pub roles: Option<Vec<Role>>,
+    /// Most to send, over everything: 40mbit, 5MB/s [default: no limit]
+    #[arg(long, global = true, value_name = "RATE")]
+    pub max_upload: Option<BytesPerSec>,
+    /// Most to receive, over everything: 100mbit, 12MB/s [default: no limit]
+    #[arg(long, global = true, value_name = "RATE")]
+    pub max_download: Option<BytesPerSec>,
     /// Log level or filter: error, warn, info, debug, trace, or per part [default: warn,echo_node=info,echo_protocol=info]
     #[arg(long, global = true, value_name = "FILTER")]
     pub log: Option<String>,
@@ -99,10 +106,12 @@ pub(super) fn environment(variables: impl IntoIterator<Item = (String, String)>)
                 config = Some(PathBuf::from(text));
                 continue;
             }
-            "threads" | "max_orders" | "relay" | "status_every_s" => {
+            "threads" | "max_orders" | "status_every_s" => {
                 text.parse().unwrap_or_else(|never| match never {})
             }
-            "listen" => Value::from(text.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>()),
+            "listen" | "roles" => {
+                Value::from(text.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>())
+            }
             _ => Value::from(text),
         };
         values.insert(key, value);

@@ -38,7 +38,7 @@ impl Source {
         let file = metadata.source.as_ref().and_then(|source| source.file_path());
         match (file, metadata.name.as_ref()) {
             (Some(path), _) => Self::File(path.to_owned()),
-            (None, "flag") => Self::Flag(format!("--{}", key.replace('_', "-"))),
+            (None, "flag") => Self::Flag(flag(key)),
             (None, "environment") => Self::Env(format!("{ENV_PREFIX}{}", key.to_ascii_uppercase())),
             (None, _) => Self::Default,
         }
@@ -83,6 +83,14 @@ impl Config {
             let _infallible = writeln!(text, "{key:keys$}  {value:values$}  {source}");
             text
         })
+    }
+}
+
+/// The flag of a setting: one that may be repeated is named in the singular.
+fn flag(key: &str) -> String {
+    match key {
+        "roles" => "--role".to_owned(),
+        _ => format!("--{}", key.replace('_', "-")),
     }
 }
 

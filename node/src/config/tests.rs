@@ -20,12 +20,12 @@ fn each_layer_wins_over_those_below() {
     let config = Config::load(&flags, variables).unwrap();
 
     let s = &config.settings;
-    assert_eq!((s.threads, s.max_orders, s.run.as_deref(), s.relay), (4, 30, Some("sums"), true));
+    assert_eq!((s.threads, s.max_orders, s.run.as_deref(), s.relays()), (4, 30, Some("sums"), true));
     assert_eq!(s.listen, ["/ip4/1.2.3.4/tcp/1"]);
     assert_eq!(source(&config, "threads"), Source::Flag("--threads".into()));
     assert_eq!(source(&config, "max_orders"), Source::Env("ECHO_NODE_MAX_ORDERS".into()));
     assert_eq!(source(&config, "run"), Source::File(file));
-    assert_eq!(source(&config, "relay"), Source::Default);
+    assert_eq!(source(&config, "roles"), Source::Default);
     assert_eq!(source(&config, "peers"), Source::Default);
 }
 
@@ -72,9 +72,9 @@ fn wrong_types_say_which_setting_and_where() {
     let flags = Flags { data_dir: Some(dir.path().to_owned()), ..Flags::default() };
     let text = Config::load(&flags, env(&[("ECHO_NODE_THREADS", "many")])).unwrap_err().to_string();
     assert!(text.contains("threads") && text.contains("environment"), "{text}");
-    fs::write(dir.path().join(FILE_NAME), "relay = 3").unwrap();
+    fs::write(dir.path().join(FILE_NAME), "roles = [\"baker\"]").unwrap();
     let text = Config::load(&flags, env(&[])).unwrap_err().to_string();
-    assert!(text.contains("relay") && text.contains(FILE_NAME), "{text}");
+    assert!(text.contains("roles") && text.contains(FILE_NAME), "{text}");
 }
 
 #[test]
@@ -95,4 +95,31 @@ fn the_table_is_aligned_and_complete() {
     assert!(threads.ends_with("flag --threads"), "{threads}");
     let columns: Vec<_> = table.lines().map(|line| line.find("default").or(line.find("flag --"))).collect();
     assert!(columns.windows(2).all(|pair| pair[0] == pair[1]), "{table}");
+}
+
+#[test]
+fn roles_and_rates_are_read_from_every_layer() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(
+        dir.path().join(FILE_NAME),
+        "roles = [\"rollout\"]\nmax_upload = \"40mbit\"\nmax_download = 1000\n",
+    )
+    .unwrap();
+    let flags = Flags { data_dir: Some(dir.path().to_owned()), ..Flags::default() };
+    let s = Config::load(&flags, env(&[])).unwrap().settings;
+    assert_eq!((s.generates(), s.relays()), (true, false));
+    assert_eq!((s.max_upload, s.max_download), (Some(BytesPerSec(5_000_000)), Some(BytesPerSec(1000))));
+
+    let variables = env(&[("ECHO_NODE_ROLES", "relay"), ("ECHO_NODE_MAX_UPLOAD", "2000")]);
+    let s = Config::load(&flags, variables.clone()).unwrap().settings;
+    assert_eq!((s.generates(), s.relays(), s.max_upload), (false, true, Some(BytesPerSec(2000))));
+
+    let flags = Flags { roles: Some(vec![Role::Rollout]), max_upload: Some(BytesPerSec(3000)), ..flags };
+    let config = Config::load(&flags, variables).unwrap();
+    assert_eq!((config.settings.relays(), config.settings.max_upload), (false, Some(BytesPerSec(3000))));
+    assert_eq!(source(&config, "roles"), Source::Flag("--role".into()));
+
+    let text =
+        Config::load(&Flags::default(), env(&[("ECHO_NODE_MAX_UPLOAD", "fast")])).unwrap_err().to_string();
+    assert!(text.contains("max_upload") && text.contains("40mbit"), "{text}");
 }

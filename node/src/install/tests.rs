@@ -3,10 +3,12 @@ use crate::board::Board;
 use crate::downloads::Downloads;
 use crate::learner::Learner;
 use crate::manifests::Manifests;
+use crate::neighbours::Neighbours;
 use crate::testing;
 use echo_protocol::control::Peer;
 use echo_protocol::identity::{NodeKey, PublicKey};
-use echo_protocol::net::snapshots::{Role, Snapshots};
+use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
+use echo_protocol::relay::{self, Mode};
 use echo_protocol::signed::Signed;
 use echo_protocol::version::PolicyVersion;
 use std::fs;
@@ -54,7 +56,10 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(ChunkStore::open(&dir.path().join("chunks")).unwrap());
     let (host, _events) = testing::host(1, Vec::new()).await;
-    let (snapshots, events) = Snapshots::start(host.clone(), store.clone(), public(1), Role::Relay).unwrap();
+    let config = SnapshotsConfig::new(public(1), Role::Relay, Mode::Echo);
+    let (snapshots, events) = Snapshots::start(host.clone(), store.clone(), config).unwrap();
+    let board = Arc::new(Board::default());
+    let neighbours = Neighbours::new(host.clone(), snapshots.clone(), board.clone());
     let workload = testing::workload();
     let manifests = Arc::new(Manifests::new(workload.clone(), snapshots.clone()));
     let (policy, mut installed) = watch::channel(None);
@@ -65,9 +70,11 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
         snapshots: snapshots.clone(),
         manifests: manifests.clone(),
         learner: Learner::new(host.clone(), echo_protocol::net::peer_id_of([99; 32])),
-        board: Arc::new(Board::default()),
+        neighbours,
+        board,
         kept: kept.clone(),
-        policy,
+        policy: Some(policy),
+        installed: watch::Sender::new(None),
     };
     let running = tokio::spawn(downloads.run(events));
     let offer = async |manifest: &Manifest| {
@@ -93,11 +100,12 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
     let (source, _source_events) = testing::host(2, Vec::new()).await;
     let source_store = Arc::new(ChunkStore::open(&dir.path().join("source")).unwrap());
     let whole = Arc::new(testing::snapshot(&source_store, 2));
-    let (publisher, _published) =
-        Snapshots::start(source.clone(), source_store, public(2), Role::Source).unwrap();
+    let config = SnapshotsConfig::new(public(2), Role::Source, Mode::Echo);
+    let (publisher, _published) = Snapshots::start(source.clone(), source_store, config).unwrap();
     publisher.publish(whole).await.unwrap();
     let addresses = source.listen_addrs().iter().map(ToString::to_string).collect();
-    snapshots.parent(Some(Peer { key: public(2), addresses })).await.unwrap();
+    let parent = (Peer { key: public(2), addresses }, relay::Role::Parent);
+    snapshots.neighbours(vec![parent]).await.unwrap();
     installed.changed().await.unwrap();
     assert_eq!(installed.borrow_and_update().as_ref().unwrap().policy.version(), 2);
     while Manifests::kept(&kept).is_none_or(|m| m.open().unwrap().version != PolicyVersion(2)) {

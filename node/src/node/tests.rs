@@ -5,19 +5,20 @@ use crate::config::{Config, Flags};
 use crate::preflight;
 use crate::testing;
 use echo_protocol::codec;
-use echo_protocol::control::{Peer, Request, Response};
+use echo_protocol::control::{Neighbour, Neighbourhood, Peer, Request, Response};
 use echo_protocol::heartbeat::Heartbeat;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::{Lease, LeaseId};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::peer::key_of_peer;
-use echo_protocol::net::snapshots::{Role, Snapshots};
+use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
 use echo_protocol::net::{
     ConnectionLimits, DhtMode, Host, HostConfig, HostEvent, Multiaddr, PeerId, Stream, names, read_frame,
     write_frame,
 };
 use echo_protocol::order::OrderCounter;
 use echo_protocol::peer_list::{self, ListedRun, PeerList};
+use echo_protocol::relay::{self, Mode};
 use echo_protocol::signed::Signed;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
@@ -56,11 +57,13 @@ impl FakeLearner {
             topics: vec![names::manifest_topic(&testing::run_id().to_string())],
             limits: ConnectionLimits::hub(),
             external: Vec::new(),
+            max_upload: None,
+            max_download: None,
         };
         let (host, mut events) = super::works::start_host(config).await.unwrap();
         let store = Arc::new(ChunkStore::open(&dir.join("learner")).unwrap());
-        let (snapshots, mut snapshot_events) =
-            Snapshots::start(host.clone(), store.clone(), key.public(), Role::Source).unwrap();
+        let config = SnapshotsConfig::new(key.public(), Role::Source, Mode::Star);
+        let (snapshots, mut snapshot_events) = Snapshots::start(host.clone(), store.clone(), config).unwrap();
         let mut streams = host.accept(names::TRAJECTORIES).unwrap();
         let me = Peer {
             key: key.public(),
@@ -107,7 +110,9 @@ fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: Request) -> Re
         Request::Heartbeat(heartbeat) => {
             books.heartbeat = heartbeat;
             let newest = books.newest.as_ref().map(|m| m.open().unwrap().version);
-            Response::News { newest, parent: Some(me.clone()), ended: books.ended }
+            let known = books.heartbeat.neighbourhood == neighbourhood(me).digest();
+            let neighbourhood = (!known).then(|| neighbourhood(me));
+            Response::News { newest, neighbourhood, ended: books.ended }
         }
         Request::Manifest(_) => Response::Manifest(books.newest.clone()),
         Request::Lease { orders } => {
@@ -119,8 +124,14 @@ fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: Request) -> Re
             let leases = vec![Signed::sign(&lease, &testing::learner_key()).unwrap()];
             Response::Leases { leases, retry_after_ms: 100 }
         }
-        Request::Parent { .. } => Response::Parent(Some(me.clone())),
+        Request::Neighbours { .. } => Response::Neighbours(Some(neighbourhood(me))),
     }
+}
+
+/// Everybody receives from the learner.
+fn neighbourhood(me: &Peer) -> Neighbourhood {
+    let neighbours = vec![Neighbour { peer: me.clone(), role: relay::Role::Parent }];
+    Neighbourhood { mode: Mode::Star, neighbours, dial: Vec::new() }
 }
 
 async fn take(books: &Mutex<Books>, mut stream: Stream) {
@@ -250,6 +261,30 @@ async fn a_restarted_node_begins_with_what_is_on_its_disk_and_delivers_what_it_k
     until(&books, |books| books.accepted.contains_key(&counter.0)).await;
     stop.cancel();
     running.await.unwrap();
+    learner.die().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_keeps_snapshots_and_says_so_without_asking_for_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let books = Arc::new(Mutex::new(Books::default()));
+    let learner = FakeLearner::start(dir.path(), loopback(), books.clone()).await;
+    learner.publish(3).await;
+    let settings =
+        Settings { roles: [crate::config::Role::Relay].into(), ..settings(dir.path(), &learner.host) };
+    let (stop, running) = start(&settings);
+    until(&books, |books| books.heartbeat.installed.is_some_and(|v| v.0 == 3)).await;
+    learner.publish(4).await;
+    until(&books, |books| books.heartbeat.installed.is_some_and(|v| v.0 == 4)).await;
+    {
+        let books = books.lock().unwrap();
+        assert!(books.heartbeat.relays);
+        assert_eq!((books.leased, books.accepted.len()), (0, 0));
+    }
+    stop.cancel();
+    let facts = running.await.unwrap().facts;
+    assert_eq!((facts.state, facts.version.map(|v| v.0)), (State::Relaying, Some(4)));
+    assert!(facts.installed_at.is_some());
     learner.die().await;
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use echo_protocol::charter::Charter;
 use echo_protocol::identity::NodeKey;
-use echo_protocol::net::snapshots::{Role, Snapshots};
+use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
 use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, NetError, names};
+use echo_protocol::relay::Mode;
 use echo_protocol::signed::Signed;
 use echo_protocol::store::ChunkStore;
 use tokio::sync::{Notify, watch};
@@ -22,6 +23,7 @@ use crate::downloads::Downloads;
 use crate::gossip;
 use crate::learner::Learner;
 use crate::manifests::Manifests;
+use crate::neighbours::Neighbours;
 use crate::orders::order_queue;
 use crate::outbox::Outbox;
 use crate::preflight::Ready;
@@ -66,7 +68,7 @@ impl Works {
         board.set(|facts| {
             facts.outbox = outbox.len();
             // What an earlier run left here says nothing about this one.
-            (facts.version, facts.download, facts.parent) = (None, None, None);
+            (facts.version, facts.installed_at, facts.download, facts.parent) = (None, None, None, None);
         });
         let store = Arc::new(ChunkStore::open(&ready.data.chunks())?);
         let key = Arc::new(NodeKey::from_secret(ready.identity.secret()));
@@ -78,14 +80,23 @@ impl Works {
             topics: vec![names::manifest_topic(&run.to_string())],
             limits: ConnectionLimits::volunteer(),
             external: Vec::new(),
+            max_upload: settings.max_upload.map(|rate| rate.0),
+            max_download: settings.max_download.map(|rate| rate.0),
         })
         .await?;
-        let role = if settings.relay { Role::Relay } else { Role::Leaf };
-        let (snapshots, snapshot_events) = Snapshots::start(host.clone(), store.clone(), key.public(), role)?;
+        let role = if settings.relays() { Role::Relay } else { Role::Leaf };
+        let config = SnapshotsConfig {
+            // As the learner says with the first neighbours.
+            learner: Some(ready.target.learner),
+            ..SnapshotsConfig::new(key.public(), role, Mode::Echo)
+        };
+        let (snapshots, snapshot_events) = Snapshots::start(host.clone(), store.clone(), config)?;
+        let neighbours = Neighbours::new(host.clone(), snapshots.clone(), board.clone());
         let manifests = Arc::new(Manifests::new(workload.clone(), snapshots.clone()));
         let learner = Learner::new(host.clone(), ready.learner);
         let learner_gone = Arc::new(Notify::new());
-        let (policy, installed) = watch::channel(None);
+        let (policy, generated_with) = watch::channel(None);
+        let (done, installed) = watch::channel(None);
         let (linked, is_linked) = watch::channel(false);
         let (newest, told) = watch::channel(None);
         // Of the orders that the node may hold, half are being worked on and half wait.
@@ -99,16 +110,12 @@ impl Works {
             key: key.clone(),
             orders,
             batch,
-            policy: installed.clone(),
+            policy: generated_with.clone(),
             outbox: outbox.clone(),
             board: board.clone(),
             stop: stop_worker.clone(),
         };
-        let thread = worker.spawn()?;
-        let worker = tokio::task::spawn_blocking(move || match thread.join() {
-            Ok(ended) => ended.map_err(NodeError::from),
-            Err(_) => Err(NodeError::Died { part: "generating" }),
-        });
+        let worker = if settings.generates() { generate(worker)? } else { idle(stop_worker.clone()) };
 
         let mut services = JoinSet::new();
         services.spawn({
@@ -123,9 +130,11 @@ impl Works {
                 snapshots: snapshots.clone(),
                 manifests: manifests.clone(),
                 learner: learner.clone(),
+                neighbours: neighbours.clone(),
                 board: board.clone(),
                 kept: ready.data.installed(),
-                policy,
+                policy: settings.generates().then_some(policy),
+                installed: done,
             };
             async move { Ok(downloads.run(snapshot_events).await?) }
         });
@@ -140,12 +149,14 @@ impl Works {
             stock,
             outbox: outbox.clone(),
             linked: is_linked,
-            policy: installed.clone(),
+            policy: generated_with,
         };
-        services.spawn(async move {
-            leasing.run().await;
-            Ok(())
-        });
+        if settings.generates() {
+            services.spawn(async move {
+                leasing.run().await;
+                Ok(())
+            });
+        }
         let uplink = Uplink {
             host: host.clone(),
             learner: ready.learner,
@@ -181,9 +192,11 @@ impl Works {
             learner,
             run,
             snapshots,
+            neighbours,
             board: board.clone(),
-            policy: installed,
-            relay: settings.relay,
+            installed,
+            relays: settings.relays(),
+            max_upload: settings.max_upload,
             linked,
             newest,
             learner_gone,
@@ -243,6 +256,23 @@ impl Works {
             );
         }
     }
+}
+
+/// Generates on a thread of its own.
+fn generate(worker: Worker) -> Result<JoinHandle<Result<(), NodeError>>, NodeError> {
+    let thread = worker.spawn()?;
+    Ok(tokio::task::spawn_blocking(move || match thread.join() {
+        Ok(ended) => ended.map_err(NodeError::from),
+        Err(_) => Err(NodeError::Died { part: "generating" }),
+    }))
+}
+
+/// Generates nothing, until told to stop.
+fn idle(stop: CancellationToken) -> JoinHandle<Result<(), NodeError>> {
+    tokio::spawn(async move {
+        stop.cancelled().await;
+        Ok(())
+    })
 }
 
 /// Waits for a task that was told to end. How it ended does not matter any more.

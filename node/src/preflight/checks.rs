@@ -26,6 +26,9 @@ pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
             problems.push(Problem::Range { setting, found, allowed: format!("{low} to {high}") });
         }
     }
+    if settings.roles.is_empty() {
+        problems.push(Problem::NoRole);
+    }
     if let Err(error) = EnvFilter::try_new(&settings.log) {
         problems.push(Problem::Log { filter: settings.log.clone(), cause: error.to_string() });
     }

@@ -47,8 +47,8 @@ impl Screen {
             Some(download) => {
                 let bar = shown.get_or_insert_with(|| bars.add(ProgressBar::new(0).with_style(style())));
                 bar.set_message(download.version.to_string());
-                bar.set_length(download.total.into());
-                bar.set_position(download.have.into());
+                bar.set_length(download.total);
+                bar.set_position(download.have);
             }
             None => {
                 if let Some(bar) = shown.take() {

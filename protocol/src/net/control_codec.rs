@@ -11,8 +11,8 @@ use super::frame::{FrameError, read_frame, write_frame};
 /// The longest control request, in bytes. Larger things (snapshots, trajectories in bulk) have streams.
 pub const MAX_CONTROL_REQUEST: usize = 64 * 1024;
 
-/// The longest control response, in bytes. Room for a manifest of a large snapshot.
-pub const MAX_CONTROL_RESPONSE: usize = 2 * 1024 * 1024;
+/// The longest control response, in bytes: one with the manifest of a large snapshot.
+pub const MAX_CONTROL_RESPONSE: usize = crate::control::MAX_RESPONSE_BYTES;
 
 /// Control messages as raw bytes, each under its cap.
 #[derive(Debug, Clone, Copy, Default)]

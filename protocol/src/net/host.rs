@@ -26,6 +26,7 @@ pub use error::NetError;
 pub use event::{GossipVerdict, HostEvent, HostEvents, Reply};
 
 use super::control_codec::MAX_CONTROL_REQUEST;
+use super::pacing::Pacing;
 use super::streams::{IncomingStreams, accept_into_queue, open};
 use super::swarm::build_swarm;
 use command::Command;
@@ -37,8 +38,8 @@ pub const COMMAND_QUEUE: usize = 256;
 pub const EVENT_QUEUE: usize = 1024;
 /// Gossip topics of a host.
 pub const MAX_TOPICS: usize = 64;
-/// The longest gossip message, in bytes.
-pub const MAX_GOSSIP_MESSAGE: usize = 1024 * 1024;
+/// The longest gossip message, in bytes: a signed manifest.
+pub const MAX_GOSSIP_MESSAGE: usize = crate::manifest::MAX_MANIFEST_BYTES + crate::signed::ENVELOPE_BYTES;
 /// Gossip messages that may wait for their verdict. What comes beyond is ignored.
 pub const MAX_PENDING_VERDICTS: usize = 64;
 /// A gossip message without a verdict for this long is ignored.
@@ -73,6 +74,7 @@ pub struct Host {
     listening: watch::Receiver<Vec<Multiaddr>>,
     routable: watch::Receiver<bool>,
     streams: Control,
+    pacing: Pacing,
     runtime: Handle,
 }
 
@@ -83,7 +85,8 @@ impl Host {
     /// [`NetError::AddressInUse`], [`NetError::Listen`] or [`NetError::ListenTimeout`] for an address that cannot be
     /// bound, [`NetError::TooManyTopics`], and [`NetError::Build`] where the system lacks something.
     pub async fn start(config: HostConfig) -> Result<(Self, HostEvents), NetError> {
-        let swarm = build_swarm(&config)?;
+        let pacing = Pacing::new(config.max_upload, config.max_download);
+        let swarm = build_swarm(&config, &pacing)?;
         let (command_sender, command_receiver) = mpsc::channel(COMMAND_QUEUE);
         let (event_sender, event_receiver) = mpsc::channel(EVENT_QUEUE);
         let (listening_sender, listening) = watch::channel(Vec::new());
@@ -94,6 +97,7 @@ impl Host {
             listening,
             routable,
             streams: swarm.behaviour().streams.new_control(),
+            pacing,
             runtime: Handle::current(),
         };
         let mut driver =
@@ -114,6 +118,12 @@ impl Host {
     #[must_use]
     pub fn listen_addrs(&self) -> Vec<Multiaddr> {
         self.listening.borrow().clone()
+    }
+
+    /// The caps on what we send and receive, and what has passed.
+    #[must_use]
+    pub fn pacing(&self) -> &Pacing {
+        &self.pacing
     }
 
     /// Connects to a peer through `addrs` and whatever else is known of it. Returns when connected: at once if we

@@ -3,10 +3,10 @@
 //! A name carries the version of what is spoken under it. A change that an older peer would misread gets a new number.
 
 /// Requests and responses of at most a few megabytes: leases, submissions, heartbeats.
-pub const CONTROL: &str = "/echo/control/1";
+pub const CONTROL: &str = "/echo/control/2";
 
 /// Streams that carry the chunks of snapshots.
-pub const CHUNKS: &str = "/echo/chunks/1";
+pub const CHUNKS: &str = "/echo/chunks/2";
 
 /// Streams that carry signed trajectories.
 pub const TRAJECTORIES: &str = "/echo/trajectories/1";
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn names_carry_a_version() {
         for name in [CONTROL, CHUNKS, TRAJECTORIES, KAD, GOSSIP, IDENTIFY, &manifest_topic("00ff")] {
-            assert!(name.starts_with("/echo/") && name.ends_with("/1"), "{name}");
+            assert!(name.starts_with("/echo/") && name.ends_with(['1', '2']), "{name}");
         }
     }
 }

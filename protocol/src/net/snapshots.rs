@@ -1,41 +1,81 @@
 //! Snapshots on the wire: the driver around the relay machine.
 //!
-//! One task owns the [`Relay`] machine and does what it says; streams, disk and hashing run in tasks of their own and report back.
-//! A child opens one stream per version to its parent, sends a [`wire::Subscription`], and receives [`wire::ChunkMessage`]s until it
-//! closes the stream. Every chunk is verified against the signed manifest and stored before the machine hears of it.
+//! One task owns the [`Relay`](crate::relay::Relay) machine and does what it says; streams, disk, hashing and deltas run in tasks of
+//! their own and report back. A peer opens one stream to each neighbour for the version that it fetches and asks for groups
+//! ([`wire`]); a group is verified against the signed manifest and stored before the machine hears of it, and so before anybody is told
+//! of it or served. Chunks that a delta makes are built as soon as the delta and its base are here.
+//!
+//! What flows is bounded by what is asked for: a neighbour sends only what the machine's window asked of it, and reading stops while
+//! eight of its groups wait for the disk.
 
 mod downstream;
 mod driver;
+mod mailbox;
+mod plan;
+mod stats;
 mod upstream;
 pub mod wire;
 
-use crate::chunk_set::ChunkSet;
 use crate::content::ChunkIndex;
 use crate::control::Peer;
 use crate::identity::PublicKey;
 use crate::manifest::Manifest;
 use crate::net::host::{Host, NetError};
-use crate::net::{IncomingStreams, names};
-use crate::relay::Relay;
+use crate::net::names;
+use crate::relay::{self, Mode, RelayConfig};
 use crate::store::ChunkStore;
 use crate::version::PolicyVersion;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+
+pub use stats::{SnapshotStats, VersionTimes};
 
 /// Commands and reports that may wait for the driver.
 const INBOX: usize = 256;
-/// Events that may wait for the owner. Progress and repeated questions are dropped beyond it; installations wait.
+/// Events that may wait for the owner. Progress and repeated questions are dropped beyond it; of installations the newest waits.
 const OUTBOX: usize = 64;
 
 /// Whether snapshots come from here or pass through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The learner: publishes, and serves the heads of the chains.
+    /// The learner: publishes and serves.
     Source,
-    /// A node: receives, forwards, installs.
+    /// A node: receives, serves, installs.
     Relay,
-    /// A node whose owner does not want it to forward: receives, installs.
+    /// A node whose owner does not want it to serve: receives, installs.
     Leaf,
+}
+
+/// How a driver takes part.
+#[derive(Clone, Debug)]
+pub struct SnapshotsConfig {
+    /// This peer.
+    pub me: PublicKey,
+    /// What it does.
+    pub role: Role,
+    /// How groups are gathered.
+    pub mode: Mode,
+    /// The run's learner: cut off as a source of chunks if it breaks the protocol, but never blocked as a peer.
+    pub learner: Option<PublicKey>,
+    /// Of the machine's choices among equals; different for every peer.
+    pub seed: [u8; 32],
+}
+
+impl SnapshotsConfig {
+    /// The settings of a peer, with its key as the seed.
+    pub fn new(me: PublicKey, role: Role, mode: Mode) -> Self {
+        Self { me, role, mode, learner: None, seed: *me.as_bytes() }
+    }
+
+    fn relay(&self) -> RelayConfig {
+        RelayConfig {
+            me: self.me,
+            source: self.role == Role::Source,
+            serves: self.role != Role::Leaf,
+            mode: self.mode,
+            seed: self.seed,
+        }
+    }
 }
 
 /// What the owner has to know or do.
@@ -43,21 +83,21 @@ pub enum Role {
 pub enum SnapshotEvent {
     /// Every chunk of this snapshot is stored: install it.
     Install(Arc<Manifest>),
-    /// A parent is needed; answer with [`Snapshots::parent`].
-    AskParent {
-        /// The parent that failed, if one did.
-        lost: Option<PublicKey>,
+    /// Neighbours are needed; answer with [`Snapshots::neighbours`].
+    AskNeighbours {
+        /// Those that failed.
+        lost: Vec<PublicKey>,
     },
     /// A download goes on.
     Progress {
         /// The version.
         version: PolicyVersion,
-        /// Chunks stored.
-        have: u32,
-        /// Chunks in all.
-        total: u32,
+        /// Bytes stored of what is fetched for it.
+        have_bytes: u64,
+        /// Bytes fetched for it in all.
+        total_bytes: u64,
     },
-    /// This peer served bytes that do not match their names, and is blocked.
+    /// This peer broke the chunk protocol, and is blocked unless it is the learner.
     CutOff(PublicKey),
 }
 
@@ -74,43 +114,71 @@ pub struct Stopped;
 
 impl Snapshots {
     /// Starts serving and receiving chunks over `host`. The driver ends when the handle and its host are gone.
+    ///
+    /// # Errors
+    /// [`NetError::AcceptTaken`] when the host already has a driver.
     pub fn start(
         host: Host,
         store: Arc<ChunkStore>,
-        me: PublicKey,
-        role: Role,
+        config: SnapshotsConfig,
     ) -> Result<(Self, mpsc::Receiver<SnapshotEvent>), NetError> {
-        let incoming: IncomingStreams = host.accept(names::CHUNKS)?;
+        let incoming = host.accept(names::CHUNKS)?;
         let (inbox, commands) = mpsc::channel(INBOX);
         let (events, receiver) = mpsc::channel(OUTBOX);
-        let relay = match role {
-            Role::Source => Relay::source(me),
-            Role::Relay => Relay::new(me),
-            Role::Leaf => Relay::leaf(me),
-        };
-        let driver = driver::Driver::new(host, store, relay, inbox.downgrade(), events);
+        let driver = driver::Driver::new(host, store, config, inbox.downgrade(), events);
         tokio::spawn(driver.run(commands, incoming));
         Ok((Self { inbox }, receiver))
     }
 
     /// Tells of a manifest whose signature and form have been checked.
+    ///
+    /// # Errors
+    /// [`Stopped`]
     pub async fn announce(&self, manifest: Arc<Manifest>) -> Result<(), Stopped> {
         self.send(driver::Command::Announce(manifest)).await
     }
 
-    /// Publishes a snapshot whose chunks are all in the store.
+    /// Publishes a snapshot whose pieces are all in the store.
+    ///
+    /// # Errors
+    /// [`Stopped`]
     pub async fn publish(&self, manifest: Arc<Manifest>) -> Result<(), Stopped> {
         self.send(driver::Command::Publish(manifest)).await
     }
 
-    /// Names the parent to receive from.
-    pub async fn parent(&self, parent: Option<Peer>) -> Result<(), Stopped> {
-        self.send(driver::Command::Parent(parent)).await
+    /// Names the neighbours to pull from, and what each is. Replaces the list; those beyond
+    /// [`MAX_NEIGHBOURS`](relay::MAX_NEIGHBOURS) are ignored.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn neighbours(&self, neighbours: Vec<(Peer, relay::Role)>) -> Result<(), Stopped> {
+        self.send(driver::Command::Neighbours(neighbours)).await
+    }
+
+    /// Changes how groups are gathered, as the learner wishes.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn mode(&self, mode: Mode) -> Result<(), Stopped> {
+        self.send(driver::Command::Mode(mode)).await
     }
 
     /// Tells that reading a stored chunk failed; it will be fetched again.
+    ///
+    /// # Errors
+    /// [`Stopped`]
     pub async fn damaged(&self, version: PolicyVersion, index: ChunkIndex) -> Result<(), Stopped> {
         self.send(driver::Command::Damaged { version, index }).await
+    }
+
+    /// What the driver measured so far.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn stats(&self) -> Result<SnapshotStats, Stopped> {
+        let (answer, stats) = oneshot::channel();
+        self.send(driver::Command::Stats(answer)).await?;
+        stats.await.map_err(|_| Stopped)
     }
 
     async fn send(&self, command: driver::Command) -> Result<(), Stopped> {
@@ -118,12 +186,13 @@ impl Snapshots {
     }
 }
 
-/// What a stream task needs to report on itself: reports of a stream that has been replaced are ignored by its number.
+/// What a stream's task needs to report on itself: reports of a stream that has been replaced are known by its number.
 #[derive(Clone, Debug)]
 struct Reporter {
     peer: PublicKey,
     serial: u64,
     inbox: mpsc::WeakSender<driver::Command>,
+    traffic: Arc<stats::Traffic>,
 }
 
 impl Reporter {
@@ -134,11 +203,6 @@ impl Reporter {
             let _ = inbox.send(command).await;
         }
     }
-}
-
-/// Reads which chunks of `manifest` lie in `store`, off the async threads.
-async fn present(store: Arc<ChunkStore>, manifest: Arc<Manifest>) -> ChunkSet {
-    tokio::task::spawn_blocking(move || store.present(&manifest)).await.unwrap_or_default()
 }
 
 #[cfg(test)]

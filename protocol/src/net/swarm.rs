@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use libp2p::core::muxing::StreamMuxerBox;
+use libp2p::core::transport::Boxed;
+use libp2p::core::upgrade::Version;
 use libp2p::identity::Keypair;
-use libp2p::{Swarm, SwarmBuilder, noise, tcp, yamux};
+use libp2p::{PeerId, Swarm, SwarmBuilder, Transport as _, noise, quic, tcp, yamux};
 
 use super::behaviour::EchoBehaviour;
 use super::host::{HostConfig, NetError};
+use super::pacing::{PacedMuxer, Pacing};
 
 /// Unread bytes that a peer may have in flight towards us on one QUIC stream: 1 Gbit/s over 64 ms.
 const QUIC_STREAM_WINDOW: u32 = 8 * 1024 * 1024;
@@ -34,25 +38,18 @@ pub(super) fn keypair(secret: [u8; 32]) -> Keypair {
     Keypair::ed25519_from_bytes(secret).expect("every 32 bytes are an Ed25519 secret")
 }
 
-/// Builds a swarm that speaks QUIC, and TCP with Noise and yamux.
+/// Builds a swarm that speaks QUIC, and TCP with Noise and yamux, all of it under `pacing`.
 ///
 /// Dials follow "happy eyeballs" (RFC 8305): QUIC gets a head start, TCP follows where QUIC does not answer.
-/// yamux tunes its own windows.
-pub(super) fn build_swarm(config: &HostConfig) -> Result<Swarm<EchoBehaviour>, NetError> {
+pub(super) fn build_swarm(config: &HostConfig, pacing: &Pacing) -> Result<Swarm<EchoBehaviour>, NetError> {
     let key = keypair(config.secret);
     let behaviour = EchoBehaviour::new(&key, config)?;
+    let tcp = tcp_transport(&key, pacing.clone())?;
+    let quic = quic_transport(&key, pacing.clone());
     let builder = SwarmBuilder::with_existing_identity(key)
         .with_tokio()
-        .with_tcp(tcp::Config::default().nodelay(true), noise::Config::new, yamux_config)
-        .map_err(|error| NetError::Build { what: "Noise encryption", cause: error.to_string() })?
-        .with_quic_config(|mut quic| {
-            quic.max_stream_data = QUIC_STREAM_WINDOW;
-            quic.max_connection_data = QUIC_CONNECTION_WINDOW;
-            quic.max_concurrent_stream_limit = MAX_STREAMS_PER_CONNECTION;
-            quic.max_idle_timeout = QUIC_SILENCE_MS;
-            quic.keep_alive_interval = QUIC_KEEP_ALIVE;
-            quic
-        })
+        .with_other_transport(|_| quic.or_transport(tcp).map(|either, _| either.into_inner()))
+        .unwrap_or_else(|never| match never {})
         .with_dns()
         .map_err(|error| NetError::Build { what: "the system's DNS resolver", cause: error.to_string() })?
         .with_behaviour(|_| behaviour)
@@ -66,6 +63,29 @@ pub(super) fn build_swarm(config: &HostConfig) -> Result<Swarm<EchoBehaviour>, N
         })
         .with_connection_timeout(DIAL_TIMEOUT)
         .build())
+}
+
+fn tcp_transport(key: &Keypair, pacing: Pacing) -> Result<Boxed<(PeerId, StreamMuxerBox)>, NetError> {
+    let noise = noise::Config::new(key)
+        .map_err(|error| NetError::Build { what: "Noise encryption", cause: error.to_string() })?;
+    Ok(tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))
+        .upgrade(Version::V1Lazy)
+        .authenticate(noise)
+        .multiplex(yamux_config())
+        .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::tcp(muxer, pacing.clone()))))
+        .boxed())
+}
+
+fn quic_transport(key: &Keypair, pacing: Pacing) -> Boxed<(PeerId, StreamMuxerBox)> {
+    let mut config = quic::Config::new(key);
+    config.max_stream_data = QUIC_STREAM_WINDOW;
+    config.max_connection_data = QUIC_CONNECTION_WINDOW;
+    config.max_concurrent_stream_limit = MAX_STREAMS_PER_CONNECTION;
+    config.max_idle_timeout = QUIC_SILENCE_MS;
+    config.keep_alive_interval = QUIC_KEEP_ALIVE;
+    quic::tokio::Transport::new(config)
+        .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::quic(muxer, pacing.clone()))))
+        .boxed()
 }
 
 fn yamux_config() -> yamux::Config {

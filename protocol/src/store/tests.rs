@@ -1,6 +1,9 @@
 use super::*;
+use crate::content::ChunkIndex;
+use crate::manifest::Manifest;
 use crate::manifest::TensorType;
 use crate::version::PolicyVersion;
+use std::collections::BTreeSet;
 use tempfile::TempDir;
 
 const CHUNK: u32 = 16 << 10;
@@ -52,7 +55,9 @@ fn unchanged_chunks_keep_their_names_and_survive_collection() {
     assert_ne!(old.chunks[4], new.chunks[4]);
     // The file's three full chunks are equal to each other, so they are one file on disk.
     let distinct: BTreeSet<_> = old.chunks.iter().chain(&new.chunks).collect();
-    let gone = store.retain([&new]).unwrap();
+    let (old, new) = (Arc::new(old.clone()), Arc::new(new.clone()));
+    [&old, &new].into_iter().for_each(|manifest| store.keep(manifest));
+    let gone = store.discard(&old).unwrap();
     assert_eq!(distinct.len() - gone, new.chunks.iter().collect::<BTreeSet<_>>().len());
     assert_eq!(store.present(&new).len() as usize, new.chunks.len());
 }
@@ -87,4 +92,31 @@ fn bytes_that_do_not_match_their_name_are_not_kept() {
     fs::write(dir.path().join("drafts/7"), b"half").unwrap();
     ChunkStore::open(dir.path()).unwrap();
     assert_eq!(fs::read_dir(dir.path().join("drafts")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_delta_makes_the_chunk_that_it_was_made_for_and_no_other() {
+    let (_dir, store) = store();
+    let old: Vec<u8> = (0..40_000u32).flat_map(|i| (i as u16).wrapping_mul(7).to_le_bytes()).collect();
+    let mut new = old.clone();
+    (0..old.len()).step_by(500).for_each(|at| new[at] ^= 1);
+    let blob = crate::delta::encode(&old, &new, crate::delta::Width::Two).unwrap();
+    let (base, target) = (store.put(&old).unwrap(), ContentId::of(&new));
+    let delta = Piece { id: store.put(&blob).unwrap(), length: blob.len() as u64 };
+    let length = new.len() as u64;
+    store.apply(&delta, &base, &target, length).unwrap();
+    assert_eq!(store.read(&target).unwrap(), new);
+
+    let other = ContentId::of(b"other");
+    assert!(
+        matches!(store.apply(&delta, &base, &other, length), Err(StoreError::Mismatch { id }) if id == other)
+    );
+    assert!(
+        matches!(store.apply(&delta, &other, &target, length), Err(StoreError::Missing { id }) if id == other)
+    );
+    assert!(store.apply(&delta, &base, &target, u64::MAX).is_err());
+    let noise = Piece { id: store.put(b"no delta").unwrap(), length: 8 };
+    assert!(
+        matches!(store.apply(&noise, &base, &other, length), Err(StoreError::Delta { id, .. }) if id == noise.id)
+    );
 }

@@ -3,10 +3,10 @@
 use super::{ChunkStore, StoreError};
 use crate::charter::RunId;
 use crate::content::ContentId;
-use crate::manifest::{FileEntry, Manifest, TensorEntry, TensorType};
+use crate::manifest::{DeltaEntry, FileEntry, Manifest, ManifestError, TensorEntry, TensorType};
 use crate::version::PolicyVersion;
 
-/// One piece of a snapshot.
+/// One part of a snapshot.
 #[derive(Clone, Debug)]
 pub enum SnapshotItem {
     /// A companion file. All files come before all tensors.
@@ -29,7 +29,82 @@ pub enum SnapshotItem {
     },
 }
 
-/// Writes a snapshot's chunks to `store` and describes them. Memory holds one item and one chunk at a time.
+/// Cuts items into chunks and notes where they lie. Holds one unfinished chunk.
+#[derive(Debug)]
+pub struct SnapshotCutter {
+    files: Vec<FileEntry>,
+    tensors: Vec<TensorEntry>,
+    total_bytes: u64,
+    chunk_bytes: u32,
+    pending: Vec<u8>,
+}
+
+impl SnapshotCutter {
+    /// Cuts chunks of `chunk_bytes` bytes.
+    pub fn new(chunk_bytes: u32) -> Self {
+        Self { files: Vec::new(), tensors: Vec::new(), total_bytes: 0, chunk_bytes, pending: Vec::new() }
+    }
+
+    /// Adds an item, and hands each chunk that it completes to `chunk`.
+    ///
+    /// # Errors
+    /// The first error of `chunk`.
+    pub fn push<E>(
+        &mut self,
+        item: SnapshotItem,
+        mut chunk: impl FnMut(Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let offset = self.total_bytes;
+        let bytes = match item {
+            SnapshotItem::File { name, bytes } => {
+                self.files.push(FileEntry { name, offset, length: bytes.len() as u64 });
+                bytes
+            }
+            SnapshotItem::Tensor { name, dtype, shape, bytes } => {
+                self.tensors.push(TensorEntry { name, dtype, shape, offset });
+                bytes
+            }
+        };
+        self.total_bytes += bytes.len() as u64;
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let (taken, left) = rest.split_at(rest.len().min(self.chunk_bytes as usize - self.pending.len()));
+            self.pending.extend_from_slice(taken);
+            rest = left;
+            if self.pending.len() == self.chunk_bytes as usize {
+                chunk(std::mem::replace(&mut self.pending, Vec::with_capacity(self.chunk_bytes as usize)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The last, shorter chunk; empty when the snapshot ends with a whole one. Call it once, behind the last item.
+    pub fn last_chunk(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Describes what was cut: `chunks` are the names of all chunks in order; `base` and `deltas` as in the manifest.
+    ///
+    /// # Errors
+    /// [`ManifestError`] when the items exceed a limit or contradict themselves.
+    pub fn manifest(
+        self,
+        run: RunId,
+        version: PolicyVersion,
+        chunks: Vec<ContentId>,
+        base: Option<PolicyVersion>,
+        deltas: Vec<Option<DeltaEntry>>,
+    ) -> Result<Manifest, ManifestError> {
+        let Self { files, tensors, total_bytes, chunk_bytes, .. } = self;
+        let manifest =
+            Manifest { run, version, base, files, tensors, total_bytes, chunk_bytes, chunks, deltas };
+        manifest.validate()?;
+        Ok(manifest)
+    }
+}
+
+/// Writes a snapshot without deltas to `store` and describes it. Memory holds one item and one chunk at a time. The caller keeps the
+/// manifest ([`ChunkStore::keep`]).
 ///
 /// # Errors
 /// [`StoreError::Io`] when the disk fails, [`StoreError::Manifest`] when the items exceed a limit or contradict themselves.
@@ -40,42 +115,17 @@ pub fn write_snapshot(
     chunk_bytes: u32,
     items: impl IntoIterator<Item = SnapshotItem>,
 ) -> Result<Manifest, StoreError> {
-    let (files, tensors, chunks) = (Vec::new(), Vec::new(), Vec::new());
-    let mut manifest = Manifest { run, version, files, tensors, total_bytes: 0, chunk_bytes, chunks };
-    let mut pending = Vec::with_capacity(chunk_bytes as usize);
+    let mut cutter = SnapshotCutter::new(chunk_bytes);
+    let mut chunks = Vec::new();
     for item in items {
-        let offset = manifest.total_bytes;
-        let bytes = match item {
-            SnapshotItem::File { name, bytes } => {
-                manifest.files.push(FileEntry { name, offset, length: bytes.len() as u64 });
-                bytes
-            }
-            SnapshotItem::Tensor { name, dtype, shape, bytes } => {
-                manifest.tensors.push(TensorEntry { name, dtype, shape, offset });
-                bytes
-            }
-        };
-        manifest.total_bytes += bytes.len() as u64;
-        let mut rest = bytes.as_slice();
-        while !rest.is_empty() {
-            let taken = rest.len().min(chunk_bytes as usize - pending.len());
-            pending.extend_from_slice(&rest[..taken]);
-            rest = &rest[taken..];
-            if pending.len() == chunk_bytes as usize {
-                manifest.chunks.push(store_chunk(store, &pending)?);
-                pending.clear();
-            }
-        }
+        cutter.push(item, |chunk| {
+            chunks.push(store.put(&chunk)?);
+            Ok::<_, StoreError>(())
+        })?;
     }
-    if !pending.is_empty() {
-        manifest.chunks.push(store_chunk(store, &pending)?);
+    let last = cutter.last_chunk();
+    if !last.is_empty() {
+        chunks.push(store.put(&last)?);
     }
-    manifest.validate()?;
-    Ok(manifest)
-}
-
-fn store_chunk(store: &ChunkStore, bytes: &[u8]) -> Result<ContentId, StoreError> {
-    let id = ContentId::of(bytes);
-    store.write(&id, bytes)?;
-    Ok(id)
+    Ok(cutter.manifest(run, version, chunks, None, Vec::new())?)
 }

@@ -65,7 +65,6 @@ dtype = "bf16"
 chunk_bytes = 131072
 
 [fleet]
-uplink = 25000000
 node_uplink = 12500000
 lease_s = 20
 orders_per_node = 16

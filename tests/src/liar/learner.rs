@@ -38,7 +38,8 @@ pub struct Learner {
 }
 
 impl Learner {
-    pub(super) fn new(host: Host, peer: PeerId, relays: bool) -> Self {
+    /// The line to the learner `peer`; `relays` is what heartbeats say.
+    pub(crate) fn new(host: Host, peer: PeerId, relays: bool) -> Self {
         Self { host, peer, relays, news: watch::Sender::new(News::default()) }
     }
 
@@ -71,7 +72,9 @@ impl Learner {
             ..Heartbeat::default()
         };
         match self.ask(&Request::Heartbeat(heartbeat)).await? {
-            Response::News { newest, parent, ended } => {
+            Response::News { newest, neighbourhood, ended } => {
+                // A heartbeat that names no neighbourhood is told of it every time.
+                let parent = neighbourhood.and_then(|named| named.parent().cloned());
                 let news = News { newest, parent, ended };
                 self.news.send_replace(news.clone());
                 Ok(news)
@@ -130,7 +133,7 @@ impl Learner {
     }
 
     /// Heartbeats for as long as it is polled.
-    pub(super) async fn stay(self) {
+    pub(crate) async fn stay(self) {
         loop {
             sleep(Duration::from_millis(HEARTBEAT_EVERY_MS)).await;
             if let Err(error) = self.beat().await {

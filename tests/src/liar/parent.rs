@@ -1,63 +1,95 @@
-//! A parent that serves rotten chunks.
+//! A neighbour that serves rotten chunks.
 
 use super::{Liar, PATIENCE};
 use anyhow::Context as _;
-use echo_protocol::codec;
 use echo_protocol::content::ChunkIndex;
+use echo_protocol::groups::{GROUP_BYTES, GroupMask, GroupTree, group_count, group_range};
 use echo_protocol::identity::PublicKey;
+use echo_protocol::manifest::PieceIndex;
 use echo_protocol::net::peer::key_of_peer;
-use echo_protocol::net::snapshots::wire::{
-    ChunkMessage, MAX_CHUNK_MESSAGE_BYTES, MAX_SUBSCRIPTION_BYTES, Subscription,
-};
-use echo_protocol::net::{IncomingStreams, names, read_frame, write_frame};
+use echo_protocol::net::snapshots::wire::{self, Answer, Ask, MAX_NEWS};
+use echo_protocol::net::{IncomingStreams, Stream, names};
+use futures::AsyncWriteExt as _;
 use std::collections::BTreeMap;
 use tokio::time::timeout;
 
-/// The chunk in which one bit is wrong; those before it are served as they are.
+/// The chunk in which one bit is wrong; the others are served as they are.
 pub const ROTTEN: ChunkIndex = ChunkIndex(1);
 
-/// Waits for children, to feed them chunks of which one is rotten.
+/// Waits for consumers, to feed them chunks of which one is rotten.
 pub struct RottenParent {
     incoming: IncomingStreams,
     chunks: BTreeMap<ChunkIndex, Vec<u8>>,
 }
 
 impl Liar {
-    /// Takes children from now on. `chunks` are the true ones.
+    /// Takes consumers from now on. `chunks` are the true ones.
     ///
     /// # Errors
-    /// When children are taken already.
+    /// When consumers are taken already.
     pub fn poison(&self, chunks: BTreeMap<ChunkIndex, Vec<u8>>) -> anyhow::Result<RottenParent> {
         Ok(RottenParent { incoming: self.host.accept(names::CHUNKS)?, chunks })
     }
 }
 
 impl RottenParent {
-    /// Serves the next child until it hangs up, and returns who it was.
+    /// Serves the next consumer until it hangs up, and returns who it was.
     ///
     /// # Errors
-    /// When no child comes within [`PATIENCE`], or it does not hang up within that time.
+    /// When no consumer comes within [`PATIENCE`], or it does not hang up within that time.
     pub async fn serve(&mut self) -> anyhow::Result<PublicKey> {
-        let next = timeout(PATIENCE, self.incoming.next()).await.context("no child came")?;
-        let (child, mut stream) = next.context("the host has stopped")?;
-        let frame = timeout(PATIENCE, read_frame(&mut stream, MAX_SUBSCRIPTION_BYTES)).await??;
-        let frame = frame.context("the child left without a word")?;
-        let _: Subscription = codec::decode(&frame, MAX_SUBSCRIPTION_BYTES)?;
-        for (&index, bytes) in &self.chunks {
-            let mut bytes = bytes.clone();
-            if index == ROTTEN
-                && let Some(byte) = bytes.last_mut()
+        let next = timeout(PATIENCE, self.incoming.next()).await.context("no consumer came")?;
+        let (consumer, mut stream) = next.context("the host has stopped")?;
+        let all = |bytes: &Vec<u8>| GroupMask::all(group_count(bytes.len() as u64));
+        let news: Vec<_> = self.chunks.iter().map(|(i, bytes)| (PieceIndex(i.0), all(bytes))).collect();
+        for news in news.chunks(MAX_NEWS) {
+            say(&mut stream, &Answer::Have { news: news.to_vec() }, &[]).await?;
+        }
+        let fed = async {
+            // Hanging up resets the stream: that is an end like any other.
+            while let Ok(Some((ask, _))) = wire::read::<Ask>(&mut stream).await {
+                if let Ask::Request { piece, groups, tree } = ask
+                    && self.feed(&mut stream, piece, groups, tree).await.is_err()
+                {
+                    return;
+                }
+            }
+        };
+        // It is the consumer that has to end this.
+        timeout(PATIENCE, fed).await.context("the consumer goes on listening to a liar")?;
+        key_of_peer(&consumer).context("the consumer has no key")
+    }
+
+    async fn feed(
+        &self,
+        stream: &mut Stream,
+        piece: PieceIndex,
+        groups: GroupMask,
+        mut tree: bool,
+    ) -> anyhow::Result<()> {
+        let Some(bytes) = self.chunks.get(&ChunkIndex(piece.0)) else { return Ok(()) };
+        let (_, leaves) = GroupTree::of(bytes);
+        for group in groups.iter() {
+            let range = group_range(bytes.len() as u64, group);
+            let mut part = bytes[range.start as usize..range.end as usize].to_vec();
+            if piece.0 == ROTTEN.0
+                && let Some(byte) = part.last_mut()
             {
                 *byte ^= 1;
             }
-            let message = codec::encode(&ChunkMessage::Chunk { index, bytes }, MAX_CHUNK_MESSAGE_BYTES)?;
-            if write_frame(&mut stream, &message, MAX_CHUNK_MESSAGE_BYTES).await.is_err() {
-                break;
-            }
+            let first = std::mem::take(&mut tree) && bytes.len() > GROUP_BYTES;
+            let leaves = if first { leaves.leaves() } else { &[] };
+            let answer = Answer::Group { piece, group, leaves: leaves.len() as u32 };
+            say(stream, &answer, &[leaves.as_flattened(), &part].concat()).await?;
         }
-        // The stream stays open: it is the child that has to end this.
-        let end = timeout(PATIENCE, read_frame(&mut stream, MAX_SUBSCRIPTION_BYTES)).await;
-        let _ = end.context("the child goes on listening to a liar")?;
-        key_of_peer(&child).context("the child has no key")
+        Ok(())
     }
+}
+
+async fn say(stream: &mut Stream, answer: &Answer, payload: &[u8]) -> anyhow::Result<()> {
+    let mut frame = Vec::new();
+    wire::put_head(&mut frame, answer, payload.len())?;
+    frame.extend_from_slice(payload);
+    stream.write_all(&frame).await?;
+    Ok(stream.flush().await?)
 }

@@ -32,6 +32,11 @@ pub struct HostConfig {
     pub limits: ConnectionLimits,
     /// Addresses at which others reach us, where they differ from those listened on (a forwarded port).
     pub external: Vec<Multiaddr>,
+    /// The most that all connections together send, in bytes per second on the wire; `None` is no cap. Can be changed
+    /// later through [`Host::pacing`](super::Host::pacing).
+    pub max_upload: Option<u64>,
+    /// The same for what they receive.
+    pub max_download: Option<u64>,
 }
 
 impl fmt::Debug for HostConfig {
@@ -44,6 +49,8 @@ impl fmt::Debug for HostConfig {
             .field("topics", &self.topics)
             .field("limits", &self.limits)
             .field("external", &self.external)
+            .field("max_upload", &self.max_upload)
+            .field("max_download", &self.max_download)
             .finish_non_exhaustive()
     }
 }

@@ -32,6 +32,8 @@ fn config(listen: &[&str]) -> HostConfig {
         topics: vec!["/echo/00/manifest/1".to_owned()],
         limits: ConnectionLimits::default(),
         external: Vec::new(),
+        max_upload: None,
+        max_download: None,
     }
 }
 

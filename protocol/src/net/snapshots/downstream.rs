@@ -1,91 +1,195 @@
-//! Serving a child: read back, verify, send.
+//! Serving a consumer: hear what it asks for, tell it what is here, send groups.
 
 use super::Reporter;
 use super::driver::Report;
-use super::wire::{ChunkMessage, MAX_CHUNK_MESSAGE_BYTES, MAX_SUBSCRIPTION_BYTES, Subscription};
-use crate::codec;
-use crate::content::{ChunkIndex, ContentId};
-use crate::net::{Stream, read_frame, write_frame};
+use super::mailbox::{Mail, Mailbox, Order};
+use super::wire::{self, Answer, Ask, MAX_NEWS};
+use crate::groups::GroupTree;
+use crate::manifest::PieceIndex;
+use crate::net::Stream;
+use crate::piece_set::PieceSet;
+use crate::relay::MAX_SERVED;
 use crate::store::{ChunkStore, StoreError};
 use crate::version::PolicyVersion;
-use futures::{AsyncReadExt, AsyncWriteExt};
-use std::sync::Arc;
+use futures::io::BufReader;
+use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc;
 
-/// A child that has not said what it wants by then is let go.
-const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
-/// A child that takes no byte for this long is let go.
+/// A consumer that has not said what it wants by then is let go.
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// A consumer that takes no frame for this long is let go.
 const SEND_WITHIN: Duration = Duration::from_secs(30);
+/// Groups read from disk in one go, so that as many are read as are written. Both together are what the machine hands out.
+const BATCH: usize = MAX_SERVED.div_ceil(2);
+/// Room for the head of a frame with a group.
+const HEAD_ROOM: usize = 64;
+/// Frames of a consumer are short: one read brings many.
+const READ_BUFFER: usize = 4 << 10;
 
-/// What the machine wants sent to this child.
-#[derive(Debug)]
-pub(super) enum Feed {
-    Chunk { version: PolicyVersion, index: ChunkIndex, id: ContentId },
-    Decline,
-}
-
-/// Serves one child's stream until either side is done with it.
-pub(super) async fn serve(
-    stream: Stream,
-    store: Arc<ChunkStore>,
-    feeding: mpsc::Receiver<Feed>,
-    reporter: Reporter,
-) {
-    if let Err(reason) = serve_until_end(stream, store, feeding, &reporter).await {
-        tracing::debug!(child = %reporter.peer.short(), reason, "stopped serving a child");
+/// Serves one consumer's stream until either side is done with it.
+pub(super) async fn serve(stream: Stream, store: Arc<ChunkStore>, mailbox: Arc<Mailbox>, reporter: Reporter) {
+    if let Err(reason) = serve_until_end(stream, store, &mailbox, &reporter).await {
+        tracing::debug!(consumer = %reporter.peer.short(), reason, "stopped serving");
     }
     reporter.report(Report::Left).await;
 }
 
 async fn serve_until_end(
-    mut stream: Stream,
+    stream: Stream,
     store: Arc<ChunkStore>,
-    mut feeding: mpsc::Receiver<Feed>,
+    mailbox: &Mailbox,
     reporter: &Reporter,
 ) -> Result<(), String> {
-    let first = tokio::time::timeout(SUBSCRIBE_WITHIN, read_frame(&mut stream, MAX_SUBSCRIPTION_BYTES)).await;
-    let frame =
-        first.map_err(|_| "it did not subscribe")?.map_err(|e| e.to_string())?.ok_or("it left at once")?;
-    let subscription: Subscription =
-        codec::decode(&frame, MAX_SUBSCRIPTION_BYTES).map_err(|e| e.to_string())?;
-    let Subscription { version, have } = subscription;
-    reporter.report(Report::Subscribed { version, have }).await;
+    let (reading, mut writing) = stream.split();
+    let mut reading = BufReader::with_capacity(READ_BUFFER, reading);
+    let hello = tokio::time::timeout(HELLO_WITHIN, wire::read::<Ask>(&mut reading)).await;
+    let hello = hello.map_err(|_| "it said no hello")?.map_err(|error| error.to_string())?;
+    let Some((Ask::Hello { version }, _)) = hello else { return Err("it began without a hello".into()) };
+    reporter.report(Report::Joined { version }).await;
+    let trees = Trees::default();
+    tokio::select! {
+        heard = listen(&mut reading, version, &trees, reporter) => heard,
+        said = speak(&mut writing, version, store, mailbox, &trees, reporter) => said,
+    }
+}
 
-    let (mut reading, mut writing) = stream.split();
-    let mut byte = [0];
-    loop {
-        // The child says nothing more, so anything readable is its end.
-        let feed = tokio::select! {
-            feed = feeding.recv() => feed.ok_or("the driver let it go")?,
-            _ = reading.read(&mut byte) => return Ok(()),
-        };
-        match feed {
-            Feed::Chunk { version, index, id } => {
-                let held = store.clone();
-                let read =
-                    tokio::task::spawn_blocking(move || held.read(&id)).await.map_err(|e| e.to_string())?;
-                match read {
-                    Ok(bytes) => send(&mut writing, &ChunkMessage::Chunk { index, bytes }).await?,
-                    Err(error @ (StoreError::Damaged { .. } | StoreError::Missing { .. })) => {
-                        reporter.report(Report::Damaged { version, index }).await;
-                        // The child comes back with what it has; by then the chunk may be whole again.
-                        return Err(error.to_string());
-                    }
-                    Err(error) => return Err(error.to_string()),
+/// Pieces of which the consumer wants the tree, and of which it has got it on this stream.
+#[derive(Default)]
+struct Trees {
+    wanted: Mutex<PieceSet>,
+}
+
+impl Trees {
+    fn want(&self, piece: PieceIndex) {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).insert(piece);
+    }
+
+    /// Whether the piece's tree is to be sent now.
+    fn take(&self, piece: PieceIndex) -> bool {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).remove(piece)
+    }
+}
+
+async fn listen(
+    reading: &mut (impl AsyncRead + Unpin),
+    version: PolicyVersion,
+    trees: &Trees,
+    reporter: &Reporter,
+) -> Result<(), String> {
+    while let Some((ask, _)) = wire::read::<Ask>(reading).await.map_err(|error| error.to_string())? {
+        let report = match ask {
+            Ask::Hello { .. } => return Err("it said hello twice".into()),
+            Ask::Request { piece, groups, tree } => {
+                if tree {
+                    trees.want(piece);
                 }
-                reporter.report(Report::Sent).await;
+                Report::Asked { version, piece, groups }
             }
-            Feed::Decline => {
-                send(&mut writing, &ChunkMessage::Declined).await?;
-                return writing.close().await.map_err(|e| e.to_string());
-            }
+            Ask::Cancel { piece, groups } => Report::Cancelled { piece, groups },
+        };
+        reporter.report(report).await;
+    }
+    Ok(())
+}
+
+async fn speak(
+    writing: &mut (impl AsyncWrite + Unpin),
+    version: PolicyVersion,
+    store: Arc<ChunkStore>,
+    mailbox: &Mailbox,
+    trees: &Trees,
+    reporter: &Reporter,
+) -> Result<(), String> {
+    let mut reading: Option<tokio::task::JoinHandle<Vec<Loaded>>> = None;
+    loop {
+        // The next batch is read from disk while this one is written.
+        let mail = match &reading {
+            Some(_) => mailbox.try_take(BATCH).unwrap_or_default(),
+            None => mailbox.take(BATCH).await,
+        };
+        let Mail { news, orders, refused } = mail;
+        let orders: Vec<_> = orders.into_iter().map(|order| (order, trees.take(order.index))).collect();
+        let store = store.clone();
+        let next = (!orders.is_empty()).then(|| {
+            tokio::task::spawn_blocking(move || orders.into_iter().map(|o| load(&store, o)).collect())
+        });
+        let news: Vec<_> = news.into_iter().collect();
+        for news in news.chunks(MAX_NEWS) {
+            send(writing, &Answer::Have { news: news.to_vec() }, &[], &[]).await?;
+        }
+        if let Some(loaded) = std::mem::replace(&mut reading, next) {
+            send_batch(writing, version, loaded.await.map_err(|error| error.to_string())?, reporter).await?;
+        } else {
+            flush(writing).await?;
+        }
+        if refused && reading.is_none() {
+            send(writing, &Answer::Refused, &[], &[]).await?;
+            return writing.close().await.map_err(|error| error.to_string());
         }
     }
 }
 
-async fn send(stream: &mut (impl futures::AsyncWrite + Unpin), message: &ChunkMessage) -> Result<(), String> {
-    let bytes = codec::encode(message, MAX_CHUNK_MESSAGE_BYTES).map_err(|e| e.to_string())?;
-    let sent = tokio::time::timeout(SEND_WITHIN, write_frame(stream, &bytes, MAX_CHUNK_MESSAGE_BYTES)).await;
-    sent.map_err(|_| "it takes no bytes")?.map_err(|e| e.to_string())
+/// A group on its way out.
+struct Loaded {
+    order: Order,
+    read: Result<(Option<Arc<GroupTree>>, Vec<u8>), StoreError>,
+}
+
+fn load(store: &ChunkStore, (order, tree): (Order, bool)) -> Loaded {
+    let tree = if tree { store.tree(&order.piece).map(Some) } else { Ok(None) };
+    let read = tree.and_then(|tree| Ok((tree, store.read_group(&order.piece, order.group)?)));
+    Loaded { order, read }
+}
+
+async fn send_batch(
+    writing: &mut (impl AsyncWrite + Unpin),
+    version: PolicyVersion,
+    batch: Vec<Loaded>,
+    reporter: &Reporter,
+) -> Result<(), String> {
+    for Loaded { order, read } in batch {
+        let (tree, bytes) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                if matches!(error, StoreError::Damaged { .. } | StoreError::Missing { .. }) {
+                    reporter.report(Report::Damaged { version, piece: order.index }).await;
+                }
+                // The consumer comes back with what it has; by then the piece may be whole again.
+                return Err(error.to_string());
+            }
+        };
+        let leaves = tree.as_ref().map_or(&[][..], |tree| tree.leaves());
+        let answer = Answer::Group { piece: order.index, group: order.group, leaves: leaves.len() as u32 };
+        send(writing, &answer, leaves.as_flattened(), &bytes).await?;
+        reporter.traffic.sent(bytes.len());
+        // At once, so that the next is on its way from the machine while this one leaves.
+        reporter.report(Report::Sent { piece: order.index, group: order.group }).await;
+    }
+    flush(writing).await
+}
+
+async fn send(
+    writing: &mut (impl AsyncWrite + Unpin),
+    answer: &Answer,
+    leaves: &[u8],
+    bytes: &[u8],
+) -> Result<(), String> {
+    let mut head = Vec::with_capacity(HEAD_ROOM + leaves.len());
+    wire::put_head(&mut head, answer, leaves.len() + bytes.len()).map_err(|error| error.to_string())?;
+    head.extend_from_slice(leaves);
+    in_time(async {
+        writing.write_all(&head).await?;
+        writing.write_all(bytes).await
+    })
+    .await
+}
+
+async fn flush(writing: &mut (impl AsyncWrite + Unpin)) -> Result<(), String> {
+    in_time(writing.flush()).await
+}
+
+async fn in_time(writing: impl Future<Output = std::io::Result<()>>) -> Result<(), String> {
+    let written = tokio::time::timeout(SEND_WITHIN, writing).await;
+    written.map_err(|_| "it takes no bytes")?.map_err(|error| error.to_string())
 }

@@ -1,35 +1,58 @@
 //! The task that owns the relay machine.
 
-use super::{Reporter, SnapshotEvent, downstream, present, upstream};
-use crate::chunk_set::ChunkSet;
+mod downloads;
+mod edges;
+
+use super::stats::Times;
+use super::upstream::Stored;
+use super::{SnapshotEvent, SnapshotStats, SnapshotsConfig, Stopped};
 use crate::clock;
 use crate::content::ChunkIndex;
 use crate::control::Peer;
+use crate::groups::GroupMask;
 use crate::identity::PublicKey;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, PieceIndex};
+use crate::net::IncomingStreams;
 use crate::net::host::Host;
-use crate::net::peer::{addresses_of, key_of_peer, peer_of_key};
-use crate::net::{IncomingStreams, Stream};
-use crate::relay::{CREDIT, Input, Output, Relay};
-use crate::store::ChunkStore;
+use crate::net::peer::{key_of_peer, peer_of_key};
+use crate::recipe::Step;
+use crate::relay::{Input, Mode, Output, Relay, Role};
+use crate::store::{ChunkStore, StoreError};
+use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
-use std::collections::BTreeMap;
+use downloads::Downloads;
+use edges::Edges;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::sync::{mpsc, oneshot};
 
-/// What the owner or a stream task tells the driver.
+use super::plan::{Fetch, Plan};
+
+/// Commands and reports taken in before the machine is asked what to do.
+const BATCH: usize = 64;
+/// Least pause between two reports of progress, in milliseconds.
+const PROGRESS_EVERY_MS: u64 = 100;
+
+/// What the owner or another task tells the driver.
 #[derive(Debug)]
 pub(super) enum Command {
     Announce(Arc<Manifest>),
-    /// An announcement, with what the store already has of it.
-    Known(Arc<Manifest>, ChunkSet),
     Publish(Arc<Manifest>),
-    Parent(Option<Peer>),
+    Neighbours(Vec<(Peer, Role)>),
+    Mode(Mode),
     Damaged {
         version: PolicyVersion,
         index: ChunkIndex,
+    },
+    Stats(oneshot::Sender<SnapshotStats>),
+    /// What the disk says about a version.
+    Planned(Plan),
+    /// A published manifest's pieces are safe from deletion.
+    Kept(Arc<Manifest>),
+    /// A delta was applied, or not.
+    Built {
+        step: Step,
+        result: Result<(), StoreError>,
     },
     Report {
         peer: PublicKey,
@@ -41,70 +64,92 @@ pub(super) enum Command {
 /// What happened on one stream.
 #[derive(Debug)]
 pub(super) enum Report {
-    Stored { version: PolicyVersion, index: ChunkIndex },
+    Opened,
+    Has { version: PolicyVersion, news: Vec<(PieceIndex, GroupMask)> },
+    Stored { version: PolicyVersion, stored: Vec<Stored> },
     Rotten { reason: String },
-    Declined { version: PolicyVersion },
+    Refused { version: PolicyVersion },
     Lost { reason: String },
-    Subscribed { version: PolicyVersion, have: ChunkSet },
-    Sent,
-    Damaged { version: PolicyVersion, index: ChunkIndex },
+    Joined { version: PolicyVersion },
+    Asked { version: PolicyVersion, piece: PieceIndex, groups: GroupMask },
+    Cancelled { piece: PieceIndex, groups: GroupMask },
+    Sent { piece: PieceIndex, group: u32 },
+    Damaged { version: PolicyVersion, piece: PieceIndex },
     Left,
-}
-
-/// A running stream task.
-struct Running {
-    serial: u64,
-    task: AbortHandle,
-    /// Chunks to send; only towards children.
-    feed: Option<mpsc::Sender<downstream::Feed>>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 pub(super) struct Driver {
     host: Host,
-    store: Arc<ChunkStore>,
     relay: Relay,
-    inbox: mpsc::WeakSender<Command>,
+    /// The one whose blocking would end our part in the run.
+    learner: Option<PublicKey>,
     events: mpsc::Sender<SnapshotEvent>,
-    parent: Option<(PublicKey, Running)>,
-    /// Bounded by the machine, which declines children beyond its limit, and by the host's connection limits before that.
-    children: BTreeMap<PublicKey, Running>,
-    next_serial: u64,
+    edges: Edges,
+    downloads: Downloads,
+    /// The newest complete snapshot that the owner has not been told of.
+    install: Option<Arc<Manifest>>,
+    neighbours: Vec<(Peer, Role)>,
+    progress_at: UnixMillis,
+    times: Times,
+    cut_off: Vec<PublicKey>,
 }
 
 impl Driver {
     pub(super) fn new(
         host: Host,
         store: Arc<ChunkStore>,
-        relay: Relay,
+        config: SnapshotsConfig,
         inbox: mpsc::WeakSender<Command>,
         events: mpsc::Sender<SnapshotEvent>,
     ) -> Self {
-        Self { host, store, relay, inbox, events, parent: None, children: BTreeMap::new(), next_serial: 0 }
+        Self {
+            relay: Relay::new(config.relay()),
+            learner: config.learner,
+            events,
+            edges: Edges::new(host.clone(), store.clone(), inbox.clone()),
+            downloads: Downloads::new(store, inbox),
+            host,
+            install: None,
+            neighbours: Vec::new(),
+            progress_at: UnixMillis(0),
+            times: Times::default(),
+            cut_off: Vec::new(),
+        }
     }
 
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut incoming: IncomingStreams) {
+        let events = self.events.clone();
+        let mut batch = Vec::with_capacity(BATCH);
         loop {
-            let wake =
-                self.relay.poll_timeout().map(|at| Duration::from_millis(at.since(clock::now()).max(1)));
+            let wake = [self.relay.poll_timeout(), self.downloads.timeout()].into_iter().flatten().min();
+            let wake = wake.map_or(3_600_000, |at| at.since(clock::now()).max(1));
             tokio::select! {
-                command = commands.recv() => match command {
-                    Some(command) => self.command(command).await,
-                    None => return,
-                },
+                taken = commands.recv_many(&mut batch, BATCH) => {
+                    if taken == 0 {
+                        return;
+                    }
+                    for command in batch.drain(..) {
+                        self.command(command).await;
+                    }
+                }
                 stream = incoming.next() => match stream {
-                    Some((peer, stream)) => if let Some(child) = key_of_peer(&peer) {
-                        self.child(child, stream);
+                    Some((peer, stream)) => if let Some(consumer) = key_of_peer(&peer) {
+                        // What a replaced stream asked for must not be sent over the new one.
+                        if self.edges.consumer(consumer, stream) {
+                            self.relay.handle(clock::now(), Input::Left(consumer));
+                        }
                     },
                     None => return,
                 },
-                () = tokio::time::sleep(wake.unwrap_or(Duration::from_secs(3600))) => {
+                // The owner may be busy: everything else goes on meanwhile.
+                Ok(place) = events.reserve(), if self.install.is_some() => {
+                    if let Some(manifest) = self.install.take() {
+                        place.send(SnapshotEvent::Install(manifest));
+                    }
+                }
+                () = tokio::time::sleep(Duration::from_millis(wake)) => {
                     self.relay.handle_timeout(clock::now());
+                    self.lose_patience(clock::now());
                 }
             }
             if self.obey().await.is_err() {
@@ -114,173 +159,176 @@ impl Driver {
     }
 
     async fn command(&mut self, command: Command) {
-        let input = match command {
-            Command::Announce(manifest) => return self.look_up(manifest),
-            Command::Known(manifest, have) => Input::Announced(manifest, have),
-            Command::Publish(manifest) => Input::Published(manifest),
-            Command::Parent(parent) => Input::Parent(match parent {
-                Some(peer) => self.remember(&peer).await,
-                None => None,
-            }),
-            Command::Damaged { version, index } => Input::Damaged { version, index },
-            Command::Report { peer, serial, report } => match self.judge(peer, serial, report) {
-                Some(input) => input,
-                None => return,
-            },
-        };
-        self.relay.handle(clock::now(), input);
-    }
-
-    /// Asks the disk what is already here of a snapshot; the answer comes back as a command.
-    fn look_up(&self, manifest: Arc<Manifest>) {
-        let (store, inbox) = (self.store.clone(), self.inbox.clone());
-        tokio::spawn(async move {
-            let have = present(store, manifest.clone()).await;
-            if let Some(inbox) = inbox.upgrade() {
-                let _ = inbox.send(Command::Known(manifest, have)).await;
+        let now = clock::now();
+        match command {
+            Command::Announce(manifest) => {
+                if self.downloads.announce(manifest.clone()) {
+                    self.times.announced(manifest.version, now);
+                    self.prune();
+                }
             }
-        });
-    }
-
-    /// Gives the host a parent's addresses, so that subscribing can dial it.
-    async fn remember(&self, peer: &Peer) -> Option<PublicKey> {
-        let id = peer_of_key(&peer.key)?;
-        for address in addresses_of(peer) {
-            if let Err(error) = self.host.add_address(id, address).await {
-                tracing::debug!(%error, parent = %peer.key.short(), "an address of the parent is of no use");
+            Command::Publish(manifest) => self.downloads.publish(manifest),
+            Command::Kept(manifest) => {
+                self.times.announced(manifest.version, now);
+                self.relay.handle(now, Input::Published(manifest));
             }
+            Command::Planned(plan) => {
+                let fetch = self.downloads.planned(now, plan);
+                if let Some(fetch) = fetch {
+                    self.fetch(now, fetch);
+                }
+                self.build();
+            }
+            Command::Built { step, result } => self.built(now, step, result),
+            Command::Neighbours(named) => self.named(now, named).await,
+            Command::Mode(mode) => self.relay.set_mode(mode),
+            Command::Damaged { version, index } => {
+                self.damaged(now, version, PieceIndex(index.0));
+            }
+            Command::Stats(answer) => drop(answer.send(self.stats())),
+            Command::Report { peer, serial, report } => self.report(now, peer, serial, report),
         }
-        Some(peer.key)
     }
 
-    /// Turns a report into an input, unless its stream has been replaced in the meantime.
-    fn judge(&mut self, peer: PublicKey, serial: u64, report: Report) -> Option<Input> {
-        let from_parent = self.parent.as_ref().is_some_and(|(key, r)| *key == peer && r.serial == serial);
-        let from_child = self.children.get(&peer).is_some_and(|r| r.serial == serial);
-        match report {
-            // A chunk that was verified and stored is welcome, whatever became of its stream.
-            Report::Stored { version, index } => {
-                self.progress();
-                Some(Input::Stored { from: peer, version, index })
-            }
-            Report::Damaged { version, index } => Some(Input::Damaged { version, index }),
+    /// Tells the machine what to fetch; the wish may be a new one for a version that it knows.
+    fn fetch(&mut self, now: UnixMillis, Fetch { manifest, have, wanted }: Fetch) {
+        let (version, pieces) = (manifest.version, wanted.clone());
+        self.relay.handle(now, Input::Announced { manifest, have, wanted });
+        self.relay.handle(now, Input::Wanted { version, pieces });
+    }
+
+    /// Turns a report into inputs. One of a stream that has been replaced since counts only as far as it is about the peer or the disk.
+    fn report(&mut self, now: UnixMillis, peer: PublicKey, serial: u64, report: Report) {
+        let pulled = self.edges.pulls(&peer, serial);
+        let served = self.edges.serves(&peer, serial);
+        let input = match report {
+            // What was verified and stored is welcome, whatever became of its stream.
+            Report::Stored { version, stored } => return self.stored(now, peer, version, stored),
+            Report::Damaged { version, piece } => return self.damaged(now, version, piece),
             Report::Rotten { reason } => {
                 tracing::warn!(peer = %peer.short(), reason, "cut off: this peer broke the chunk protocol");
-                Some(Input::Rotten(peer))
+                Input::Rotten(peer)
             }
-            Report::Declined { version } if from_parent => Some(Input::Declined { from: peer, version }),
-            Report::Lost { reason } if from_parent => {
-                tracing::info!(parent = %peer.short(), reason, "lost the parent");
-                self.parent = None;
-                Some(Input::Lost(peer))
+            Report::Opened if pulled => Input::Opened(peer),
+            Report::Has { version, news } if pulled => {
+                self.downloads.hear(version, &news);
+                Input::Has { peer, version, news }
             }
-            Report::Subscribed { version, have } if from_child => {
-                Some(Input::Subscribed { child: peer, version, have })
+            Report::Refused { version } if pulled => {
+                self.edges.close(&peer);
+                Input::Refused { peer, version }
             }
-            Report::Sent if from_child => Some(Input::Sent(peer)),
-            Report::Left if from_child => {
-                self.children.remove(&peer);
-                Some(Input::Left(peer))
+            Report::Lost { reason } if pulled => {
+                tracing::debug!(neighbour = %peer.short(), reason, "lost a neighbour");
+                self.edges.close(&peer);
+                Input::Lost(peer)
             }
-            _ => None,
+            Report::Joined { version } if served => Input::Joined { peer, version },
+            Report::Asked { version, piece, groups } if served => {
+                Input::Asked { peer, version, piece, groups }
+            }
+            Report::Cancelled { piece, groups } if served => Input::Cancelled { peer, piece, groups },
+            Report::Sent { piece, group } if served => Input::Sent { peer, piece, group },
+            Report::Left if served => {
+                self.edges.forget_consumer(&peer);
+                Input::Left(peer)
+            }
+            _ => return,
+        };
+        self.relay.handle(now, input);
+    }
+
+    fn stored(&mut self, now: UnixMillis, peer: PublicKey, version: PolicyVersion, stored: Vec<Stored>) {
+        self.times.first_byte(version, now);
+        self.downloads.progressed(now);
+        let manifest = self.relay.manifest(version).cloned();
+        for Stored { piece, group, whole } in stored {
+            self.relay.handle(now, Input::Stored { peer, version, piece, group });
+            if let Some(piece) = manifest.as_ref().filter(|_| whole).and_then(|m| m.piece(piece)) {
+                self.downloads.builder.whole(&piece.id);
+            }
+        }
+        self.build();
+        if now.since(self.progress_at) >= PROGRESS_EVERY_MS
+            && let Some((version, have_bytes, total_bytes)) = self.relay.progress()
+        {
+            self.progress_at = now;
+            // Progress is news only while somebody has time for it.
+            let _ = self.events.try_send(SnapshotEvent::Progress { version, have_bytes, total_bytes });
         }
     }
 
-    fn progress(&self) {
-        if let Some((version, have, total)) = self.relay.progress() {
-            // Progress is news only while somebody has time for it.
-            let _ = self.events.try_send(SnapshotEvent::Progress { version, have, total });
+    /// Gives the host the addresses of the neighbours, so that opening a stream can dial them.
+    async fn named(&mut self, now: UnixMillis, named: Vec<(Peer, Role)>) {
+        if named != self.neighbours {
+            for (peer, _) in &named {
+                self.edges.remember(peer).await;
+            }
+            self.neighbours = named;
         }
+        let named = self.neighbours.iter().map(|(peer, role)| (peer.key, *role)).collect();
+        self.relay.handle(now, Input::Neighbours(named));
     }
 
     /// Carries out what the machine says, until it has nothing more to say.
-    async fn obey(&mut self) -> Result<(), super::Stopped> {
+    async fn obey(&mut self) -> Result<(), Stopped> {
         while let Some(output) = self.relay.poll_output() {
             match output {
-                Output::Subscribe { parent, version, have } => self.subscribe(parent, version, have),
-                Output::Unsubscribe(_) => self.parent = None,
-                Output::Forward { child, version, index } => self.forward(child, version, index),
-                Output::Decline { child, .. } => self.feed(child, downstream::Feed::Decline),
-                // The machine asks again by itself, so a full queue loses nothing.
-                Output::AskParent { lost } => drop(self.events.try_send(SnapshotEvent::AskParent { lost })),
-                Output::Install(version) => {
+                Output::Open { peer, version } => {
                     if let Some(manifest) = self.relay.manifest(version).cloned() {
-                        self.events
-                            .send(SnapshotEvent::Install(manifest))
-                            .await
-                            .map_err(|_| super::Stopped)?;
+                        self.edges.open(peer, manifest);
                     }
-                    self.parent = None;
                 }
-                Output::Discard(version) => self.collect(version),
-                Output::CutOff(peer) => {
-                    self.children.remove(&peer);
-                    if self.parent.as_ref().is_some_and(|(key, _)| *key == peer) {
-                        self.parent = None;
+                Output::Close(peer) => self.edges.close(&peer),
+                Output::Request { peer, piece, groups, .. } => {
+                    self.edges.wish(&peer, super::upstream::Wish::Request { piece, groups });
+                }
+                Output::Cancel { peer, piece, groups, .. } => {
+                    self.edges.wish(&peer, super::upstream::Wish::Cancel { piece, groups });
+                }
+                Output::Tell { peer, news, .. } => self.edges.tell(&peer, news),
+                Output::Serve { peer, version, piece, group } => {
+                    let named = self.relay.manifest(version).and_then(|m| m.piece(piece));
+                    if !named.is_some_and(|named| self.edges.serve(&peer, piece, named, group)) {
+                        self.edges.forget_consumer(&peer);
+                        self.relay.handle(clock::now(), Input::Left(peer));
                     }
-                    if let Some(id) = peer_of_key(&peer) {
-                        self.host.block(id).await.map_err(|_| super::Stopped)?;
-                    }
-                    let _ = self.events.try_send(SnapshotEvent::CutOff(peer));
+                }
+                Output::Refuse { peer, .. } => self.edges.refuse(&peer),
+                Output::Complete(version) => self.complete(version),
+                Output::Discard(version) => self.downloads.discard(version),
+                Output::CutOff(peer) => self.cut_off(peer).await?,
+                // The machine asks again by itself, so a full queue loses nothing.
+                Output::AskNeighbours { lost } => {
+                    drop(self.events.try_send(SnapshotEvent::AskNeighbours { lost }));
                 }
             }
         }
         Ok(())
     }
 
-    fn subscribe(&mut self, parent: PublicKey, version: PolicyVersion, have: ChunkSet) {
-        let (Some(id), Some(manifest)) = (peer_of_key(&parent), self.relay.manifest(version).cloned()) else {
-            return;
-        };
-        let reporter = self.reporter(parent);
-        let serial = reporter.serial;
-        let task = upstream::receive(self.host.clone(), self.store.clone(), id, manifest, have, reporter);
-        let task = tokio::spawn(task).abort_handle();
-        self.parent = Some((parent, Running { serial, task, feed: None }));
-    }
-
-    fn child(&mut self, child: PublicKey, stream: Stream) {
-        // What a replaced stream subscribed to must not be sent over the new one.
-        if self.children.contains_key(&child) {
-            self.relay.handle(clock::now(), Input::Left(child));
+    /// Ends everything with a peer that broke the protocol. The learner alone may still be talked to: without its control protocol the
+    /// node would have no part in the run, and whatever it serves is verified.
+    async fn cut_off(&mut self, peer: PublicKey) -> Result<(), Stopped> {
+        self.edges.close(&peer);
+        self.edges.forget_consumer(&peer);
+        if let Some(id) = peer_of_key(&peer).filter(|_| Some(peer) != self.learner) {
+            self.host.block(id).await.map_err(|_| Stopped)?;
         }
-        let reporter = self.reporter(child);
-        let serial = reporter.serial;
-        // One place more than the credit: a decline may follow a full window.
-        let (feed, feeding) = mpsc::channel(CREDIT as usize + 1);
-        let task =
-            tokio::spawn(downstream::serve(stream, self.store.clone(), feeding, reporter)).abort_handle();
-        self.children.insert(child, Running { serial, task, feed: Some(feed) });
-    }
-
-    fn forward(&mut self, child: PublicKey, version: PolicyVersion, index: ChunkIndex) {
-        if let Some(id) = self.relay.manifest(version).and_then(|m| m.chunk_id(index)) {
-            self.feed(child, downstream::Feed::Chunk { version, index, id });
+        if self.cut_off.len() < super::stats::MAX_CUT_OFF && !self.cut_off.contains(&peer) {
+            self.cut_off.push(peer);
         }
+        let _ = self.events.try_send(SnapshotEvent::CutOff(peer));
+        Ok(())
     }
 
-    fn feed(&mut self, child: PublicKey, feed: downstream::Feed) {
-        let sender = self.children.get(&child).and_then(|running| running.feed.as_ref());
-        // The credit keeps the window below the channel's size; a full or closed channel means that the child is going.
-        if let Some(sender) = sender
-            && sender.try_send(feed).is_err()
-        {
-            self.children.remove(&child);
-            self.relay.handle(clock::now(), Input::Left(child));
+    fn stats(&self) -> SnapshotStats {
+        SnapshotStats {
+            relay: self.relay.stats(),
+            sent_bytes: self.edges.traffic().sent_bytes(),
+            received_bytes: self.edges.traffic().received_bytes(),
+            cut_off: self.cut_off.clone(),
+            versions: self.times.versions(),
         }
-    }
-
-    /// Deletes chunks that no kept version names.
-    fn collect(&self, version: PolicyVersion) {
-        let (store, kept): (_, Vec<_>) = (self.store.clone(), self.relay.kept().cloned().collect());
-        tokio::task::spawn_blocking(move || match store.retain(kept.iter().map(|m| m.as_ref())) {
-            Ok(chunks) => tracing::debug!(%version, chunks, "deleted the chunks of an old version"),
-            Err(error) => tracing::warn!(%error, "could not delete old chunks"),
-        });
-    }
-
-    fn reporter(&mut self, peer: PublicKey) -> Reporter {
-        self.next_serial += 1;
-        Reporter { peer, serial: self.next_serial, inbox: self.inbox.clone() }
     }
 }

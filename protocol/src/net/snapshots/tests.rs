@@ -1,16 +1,25 @@
 use super::*;
-use crate::codec;
 use crate::content::ContentId;
 use crate::identity::NodeKey;
-use crate::manifest::TensorType;
-use crate::net::{ConnectionLimits, DhtMode, HostConfig, HostEvents, read_frame, write_frame};
+use crate::manifest::{DeltaEntry, TensorType};
+use crate::net::{ConnectionLimits, DhtMode, HostConfig, HostEvents};
+use crate::relay::Role as Part;
 use crate::store::{SnapshotItem, SnapshotReader, write_snapshot};
+use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-const CHUNK: u32 = 16 << 10;
-const CHUNKS: u32 = 40;
+mod deltas;
+mod faults;
+mod peers;
 
+use peers::{Stand, stand_in};
+
+const CHUNK: u32 = 256 << 10;
+const CHUNKS: u32 = 10;
+const TOTAL: u64 = (CHUNK * CHUNKS) as u64;
+
+/// A peer with everything that a process has.
 struct Party {
     key: PublicKey,
     host: Host,
@@ -18,7 +27,10 @@ struct Party {
     store: Arc<ChunkStore>,
     snapshots: Snapshots,
     events: mpsc::Receiver<SnapshotEvent>,
-    dir: TempDir,
+}
+
+fn key(seed: u8) -> PublicKey {
+    NodeKey::from_secret([seed; 32]).public()
 }
 
 async fn host(seed: u8) -> (Host, HostEvents) {
@@ -30,196 +42,182 @@ async fn host(seed: u8) -> (Host, HostEvents) {
         topics: Vec::new(),
         limits: ConnectionLimits::default(),
         external: Vec::new(),
+        max_upload: None,
+        max_download: None,
     };
     Host::start(config).await.unwrap()
 }
 
-async fn peer(seed: u8, role: Role) -> Party {
-    let (host, host_events) = host(seed).await;
+/// A peer whose store is in `dir`.
+async fn peer_in(dir: &Path, seed: u8, role: Role, learner: Option<PublicKey>) -> Party {
+    let (host, _host_events) = host(seed).await;
+    let store = Arc::new(ChunkStore::open(dir).unwrap());
+    let config = SnapshotsConfig { learner, ..SnapshotsConfig::new(key(seed), role, Mode::Echo) };
+    let (snapshots, events) = Snapshots::start(host.clone(), store.clone(), config).unwrap();
+    Party { key: key(seed), host, _host_events, store, snapshots, events }
+}
+
+/// A peer with a store of its own, which goes with the returned directory.
+async fn peer(seed: u8, role: Role) -> (Party, TempDir) {
     let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(ChunkStore::open(dir.path()).unwrap());
-    let key = NodeKey::from_secret([seed; 32]).public();
-    let (snapshots, events) = Snapshots::start(host.clone(), store.clone(), key, role).unwrap();
-    Party { key, host, _host_events: host_events, store, snapshots, events, dir }
+    (peer_in(dir.path(), seed, role, None).await, dir)
 }
 
-fn as_parent(key: PublicKey, host: &Host) -> Option<Peer> {
-    Some(Peer { key, addresses: host.listen_addrs().iter().map(ToString::to_string).collect() })
+impl Party {
+    fn named(&self, part: Part) -> (Peer, Part) {
+        as_neighbour(self.key, &self.host, part)
+    }
+
+    async fn pull_from(&self, neighbours: Vec<(Peer, Part)>) {
+        self.snapshots.neighbours(neighbours).await.unwrap();
+    }
+
+    async fn announce(&self, manifest: &Arc<Manifest>) {
+        self.snapshots.announce(manifest.clone()).await.unwrap();
+    }
+
+    async fn installed(&mut self) -> Arc<Manifest> {
+        self.until(|event| match event {
+            SnapshotEvent::Install(manifest) => Some(manifest),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn cut_off(&mut self) -> PublicKey {
+        self.until(|event| match event {
+            SnapshotEvent::CutOff(peer) => Some(peer),
+            SnapshotEvent::Install(_) => panic!("installed what a liar sent"),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Waits until the learner would be told that `peer` is lost.
+    async fn misses(&mut self, peer: PublicKey) {
+        self.until(|event| match event {
+            SnapshotEvent::AskNeighbours { lost } if lost.contains(&peer) => Some(()),
+            _ => None,
+        })
+        .await;
+    }
+
+    async fn until<T>(&mut self, wanted: impl Fn(SnapshotEvent) -> Option<T>) -> T {
+        let search = async {
+            loop {
+                if let Some(found) = wanted(self.events.recv().await.expect("the service runs")) {
+                    return found;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), search).await.expect("the event comes in time")
+    }
+
+    fn assert_whole(&self, manifest: &Manifest, bytes: &[u8]) {
+        let mut reader = SnapshotReader::new(&self.store, manifest);
+        assert!(reader.tensor(&manifest.tensors[0]).unwrap() == bytes, "other bytes than were published");
+    }
+
+    async fn stats(&self) -> SnapshotStats {
+        self.snapshots.stats().await.unwrap()
+    }
 }
 
-fn tensor_bytes(version: u64) -> Vec<u8> {
-    let words = (0..CHUNK * CHUNKS / 4).map(|i| i.wrapping_mul(2_654_435_761) ^ version as u32);
-    words.flat_map(u32::to_le_bytes).collect()
+fn as_neighbour(key: PublicKey, host: &Host, part: Part) -> (Peer, Part) {
+    (Peer { key, addresses: host.listen_addrs().iter().map(ToString::to_string).collect() }, part)
+}
+
+/// Bytes that no codec makes shorter.
+fn noise(salt: u64) -> Vec<u8> {
+    let mut bytes = vec![0; TOTAL as usize];
+    blake3::Hasher::new().update(&salt.to_be_bytes()).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+fn write(store: &ChunkStore, version: u64, bytes: Vec<u8>) -> Manifest {
+    let run = crate::manifest::tests::manifest(1, 1).run;
+    let (dtype, shape) = (TensorType::Bf16, vec![bytes.len() as u64 / 2]);
+    let tensor = SnapshotItem::Tensor { name: "w".into(), dtype, shape, bytes };
+    write_snapshot(store, run, PolicyVersion(version), CHUNK, [tensor]).unwrap()
 }
 
 fn snapshot(store: &ChunkStore, version: u64) -> Arc<Manifest> {
-    let run = crate::manifest::tests::manifest(1, 1).run;
-    let tensor = SnapshotItem::Tensor {
-        name: "w".into(),
-        dtype: TensorType::F32,
-        shape: vec![u64::from(CHUNK * CHUNKS / 4)],
-        bytes: tensor_bytes(version),
-    };
-    Arc::new(write_snapshot(store, run, PolicyVersion(version), CHUNK, [tensor]).unwrap())
-}
-
-async fn until<T>(
-    events: &mut mpsc::Receiver<SnapshotEvent>,
-    wanted: impl Fn(SnapshotEvent) -> Option<T>,
-) -> T {
-    let search = async {
-        loop {
-            if let Some(found) = wanted(events.recv().await.expect("the service runs")) {
-                return found;
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), search).await.expect("the event comes in time")
-}
-
-async fn installed(peer: &mut Party) -> Arc<Manifest> {
-    let manifest = until(&mut peer.events, |event| match event {
-        SnapshotEvent::Install(manifest) => Some(manifest),
-        _ => None,
-    });
-    manifest.await
-}
-
-async fn asked(peer: &mut Party) -> Option<PublicKey> {
-    until(&mut peer.events, |event| match event {
-        SnapshotEvent::AskParent { lost } => Some(lost),
-        _ => None,
-    })
-    .await
-}
-
-fn assert_whole(peer: &Party, manifest: &Manifest) {
-    let bytes = SnapshotReader::new(&peer.store, manifest).tensor(&manifest.tensors[0]).unwrap();
-    assert_eq!(bytes, tensor_bytes(manifest.version.0));
+    Arc::new(write(store, version, noise(version)))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chain_passes_snapshots_on_and_the_tail_never_touches_the_source() {
-    let (source, mut first, mut second) =
+    let ((source, _a), (mut first, _b), (mut second, _c)) =
         (peer(1, Role::Source).await, peer(2, Role::Relay).await, peer(3, Role::Relay).await);
     for version in [2, 4] {
         let manifest = snapshot(&source.store, version);
         source.snapshots.publish(manifest.clone()).await.unwrap();
         // The tail is told first: it waits at its parent until that has the version.
-        second.snapshots.parent(as_parent(first.key, &first.host)).await.unwrap();
-        second.snapshots.announce(manifest.clone()).await.unwrap();
-        first.snapshots.parent(as_parent(source.key, &source.host)).await.unwrap();
-        first.snapshots.announce(manifest.clone()).await.unwrap();
-        assert_eq!(installed(&mut first).await.version, manifest.version);
-        assert_eq!(installed(&mut second).await.version, manifest.version);
-        assert_whole(&first, &manifest);
-        assert_whole(&second, &manifest);
+        second.pull_from(vec![first.named(Part::Parent)]).await;
+        second.announce(&manifest).await;
+        first.pull_from(vec![source.named(Part::Parent)]).await;
+        first.announce(&manifest).await;
+        assert_eq!(first.installed().await.version, manifest.version);
+        assert_eq!(second.installed().await.version, manifest.version);
+        first.assert_whole(&manifest, &noise(version));
+        second.assert_whole(&manifest, &noise(version));
     }
     assert!(!second.host.connected_peers().await.contains(&source.host.peer_id()));
+    let (source, first, second) = (source.stats().await, first.stats().await, second.stats().await);
+    assert_eq!((source.sent_bytes, first.sent_bytes), (2 * TOTAL, 2 * TOTAL), "nothing is sent twice");
+    assert_eq!(second.relay.groups, 2 * TOTAL / (64 << 10));
+    let times: Vec<_> = second.versions.iter().map(|times| times.version.0).collect();
+    assert_eq!(times, [2, 4]);
+    assert!(second.versions.iter().all(|t| t.complete >= t.first_byte && t.first_byte.is_some()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_parent_that_dies_is_reported_and_replaced() {
-    let (source, mut node) = (peer(1, Role::Source).await, peer(3, Role::Relay).await);
+async fn a_mesh_with_a_rotten_peer_ends_whole_and_without_it() {
+    let (source, _dir) = peer(1, Role::Source).await;
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
-    // This parent sends three chunks and dies.
-    let (mortal, _events) = host(2).await;
-    let mortal_key = NodeKey::from_secret([2; 32]).public();
-    let mut incoming = mortal.accept(names::CHUNKS).unwrap();
-    let (held, chunks) = (source.store.clone(), manifest.clone());
-    let dying = tokio::spawn(async move {
-        let (_, mut stream) = incoming.next().await.unwrap();
-        read_frame(&mut stream, wire::MAX_SUBSCRIPTION_BYTES).await.unwrap().unwrap();
-        for i in 0..3 {
-            let bytes = held.read(&chunks.chunks[i as usize]).unwrap();
-            send(&mut stream, ChunkIndex(i), bytes).await;
-        }
-    });
-    node.snapshots.parent(as_parent(mortal_key, &mortal)).await.unwrap();
-    node.snapshots.announce(manifest.clone()).await.unwrap();
-    assert_eq!(asked(&mut node).await, Some(mortal_key));
-    dying.await.unwrap();
-    node.snapshots.parent(as_parent(source.key, &source.host)).await.unwrap();
-    installed(&mut node).await;
-    assert_whole(&node, &manifest);
-}
-
-async fn send(stream: &mut crate::net::Stream, index: ChunkIndex, bytes: Vec<u8>) {
-    let message =
-        codec::encode(&wire::ChunkMessage::Chunk { index, bytes }, wire::MAX_CHUNK_MESSAGE_BYTES).unwrap();
-    write_frame(stream, &message, wire::MAX_CHUNK_MESSAGE_BYTES).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rotten_chunks_are_neither_stored_nor_forwarded_and_cut_the_sender_off() {
-    let (source, mut node, mut child) =
-        (peer(1, Role::Source).await, peer(3, Role::Relay).await, peer(4, Role::Relay).await);
-    let manifest = snapshot(&source.store, 2);
-    source.snapshots.publish(manifest.clone()).await.unwrap();
-    let (liar, _events) = host(2).await;
-    let liar_key = NodeKey::from_secret([2; 32]).public();
-    let mut incoming = liar.accept(names::CHUNKS).unwrap();
-    let (held, chunks) = (source.store.clone(), manifest.clone());
-    tokio::spawn(async move {
-        let (_, mut stream) = incoming.next().await.unwrap();
-        read_frame(&mut stream, wire::MAX_SUBSCRIPTION_BYTES).await.unwrap().unwrap();
-        let mut bytes = held.read(&chunks.chunks[5]).unwrap();
-        bytes[77] ^= 1;
-        send(&mut stream, ChunkIndex(5), bytes).await;
-        // Keep the stream open: it is the receiver that has to end this.
-        let _ = read_frame(&mut stream, 16).await;
-    });
-    child.snapshots.parent(as_parent(node.key, &node.host)).await.unwrap();
-    child.snapshots.announce(manifest.clone()).await.unwrap();
-    node.snapshots.parent(as_parent(liar_key, &liar)).await.unwrap();
-    node.snapshots.announce(manifest.clone()).await.unwrap();
-    let cut_off = until(&mut node.events, |event| match event {
-        SnapshotEvent::CutOff(peer) => Some(peer),
-        SnapshotEvent::Install(_) => panic!("installed a rotten snapshot"),
-        _ => None,
-    });
-    assert_eq!(cut_off.await, liar_key);
-    assert!(node.store.present(&manifest).is_empty() && child.store.present(&manifest).is_empty());
-    assert!(node.host.dial(liar.peer_id(), liar.listen_addrs()).await.is_err(), "it stays blocked");
-    node.snapshots.parent(as_parent(source.key, &source.host)).await.unwrap();
-    installed(&mut node).await;
-    installed(&mut child).await;
-    assert_whole(&child, &manifest);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_chunk_damaged_on_disk_is_fetched_again_before_anybody_gets_it() {
-    let (source, mut node, mut child) =
-        (peer(1, Role::Source).await, peer(3, Role::Relay).await, peer(4, Role::Relay).await);
-    let manifest = snapshot(&source.store, 2);
-    source.snapshots.publish(manifest.clone()).await.unwrap();
-    node.snapshots.parent(as_parent(source.key, &source.host)).await.unwrap();
-    node.snapshots.announce(manifest.clone()).await.unwrap();
-    installed(&mut node).await;
-
-    let id: ContentId = manifest.chunks[7];
-    let path = node.dir.path().join(&id.to_string()[..2]).join(id.to_string());
-    let mut bytes = std::fs::read(&path).unwrap();
-    bytes[3] ^= 0x40;
-    std::fs::write(&path, bytes).unwrap();
-
-    child.snapshots.parent(as_parent(node.key, &node.host)).await.unwrap();
-    child.snapshots.announce(manifest.clone()).await.unwrap();
-    // The node finds the damage when it reads the chunk, and heals itself from its own parent.
-    installed(&mut node).await;
-    assert_whole(&node, &manifest);
-    loop {
-        let event =
-            tokio::time::timeout(Duration::from_secs(20), child.events.recv()).await.unwrap().unwrap();
-        match event {
-            SnapshotEvent::CutOff(_) => panic!("an honest node with a bad disk was cut off"),
-            SnapshotEvent::AskParent { .. } => {
-                child.snapshots.parent(as_parent(node.key, &node.host)).await.unwrap();
-            }
-            SnapshotEvent::Install(_) => break,
-            SnapshotEvent::Progress { .. } => {}
-        }
+    let liar = stand_in(9, &source, &manifest, Stand::Rotten).await;
+    let mut nodes = Vec::new();
+    for seed in 2..6 {
+        nodes.push(peer(seed, Role::Relay).await);
     }
-    assert_whole(&child, &manifest);
+    for (node, _) in &mut nodes {
+        node.announce(&manifest).await;
+        node.pull_from(vec![liar.named()]).await;
+        assert_eq!(node.cut_off().await, liar.key);
+        assert!(node.store.held(&manifest.piece(crate::manifest::PieceIndex(0)).unwrap()).is_empty());
+        assert!(
+            node.host.dial(liar.host.peer_id(), liar.host.listen_addrs()).await.is_err(),
+            "it stays blocked"
+        );
+    }
+    let everyone: Vec<_> = nodes.iter().map(|(node, _)| node.named(Part::Mesh)).collect();
+    for (node, _) in &nodes {
+        let mut neighbours = vec![source.named(Part::Parent), liar.named()];
+        neighbours.extend(everyone.iter().filter(|(peer, _)| peer.key != node.key).cloned());
+        node.pull_from(neighbours).await;
+    }
+    for (node, _) in &mut nodes {
+        node.installed().await;
+        node.assert_whole(&manifest, &noise(2));
+        assert_eq!(node.stats().await.cut_off, [liar.key]);
+    }
+    assert!(source.stats().await.sent_bytes < 4 * TOTAL, "the nodes helped each other");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leaf_receives_and_serves_nobody() {
+    let ((source, _a), (mut leaf, _b), (mut node, _c)) =
+        (peer(1, Role::Source).await, peer(2, Role::Leaf).await, peer(3, Role::Relay).await);
+    let manifest = snapshot(&source.store, 2);
+    source.snapshots.publish(manifest.clone()).await.unwrap();
+    leaf.pull_from(vec![source.named(Part::Parent)]).await;
+    leaf.announce(&manifest).await;
+    leaf.installed().await;
+    node.pull_from(vec![leaf.named(Part::Parent)]).await;
+    node.announce(&manifest).await;
+    node.misses(leaf.key).await;
+    assert_eq!(leaf.stats().await.sent_bytes, 0);
+    node.pull_from(vec![source.named(Part::Parent)]).await;
+    node.installed().await;
 }

@@ -1,91 +1,254 @@
-//! Receiving from the parent: verify, store, report.
+//! Pulling from one neighbour: ask, hear what it holds, verify and store what comes, report.
 
 use super::Reporter;
 use super::driver::Report;
-use super::wire::{ChunkMessage, MAX_CHUNK_MESSAGE_BYTES, MAX_SUBSCRIPTION_BYTES, Subscription};
-use crate::chunk_set::ChunkSet;
-use crate::codec;
-use crate::content::ChunkIndex;
-use crate::manifest::Manifest;
+use super::wire::{self, Answer, Ask, LEAF_BYTES, Payload, WireError};
+use crate::groups::{GroupMask, GroupTree};
+use crate::manifest::{Manifest, Piece, PieceIndex};
 use crate::net::host::Host;
-use crate::net::{names, read_frame, write_frame};
-use crate::store::{ChunkStore, StoreError};
+use crate::net::names;
+use crate::piece_set::Holdings;
+use crate::store::{ChunkStore, StoreError, Written};
+use futures::io::BufReader;
+use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use libp2p::PeerId;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc;
 
-/// Subscribes to `manifest`'s version at `parent` and receives until the snapshot is complete or the stream ends.
-pub(super) async fn receive(
-    host: Host,
-    store: Arc<ChunkStore>,
-    parent: PeerId,
-    manifest: Arc<Manifest>,
-    mut have: ChunkSet,
-    reporter: Reporter,
-) {
-    let mut stream = match open(&host, parent, &manifest, &have).await {
-        Ok(stream) => stream,
-        Err(reason) => return reporter.report(Report::Lost { reason }).await,
-    };
-    while have.len() < manifest.chunks.len() as u32 {
-        let frame = match read_frame(&mut stream, MAX_CHUNK_MESSAGE_BYTES).await {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return reporter.report(Report::Lost { reason: "it closed the stream".into() }).await,
-            Err(crate::net::FrameError::TooLarge { len, .. }) => {
-                return reporter.report(Report::Rotten { reason: format!("a frame of {len} bytes") }).await;
-            }
-            Err(error) => return reporter.report(Report::Lost { reason: error.to_string() }).await,
+/// Groups that have arrived and wait to be verified. With [`BATCH`] being verified and one arriving, a neighbour takes at most
+/// 1.1 MiB of memory; what it sends beyond stays in the windows of the transport.
+const ARRIVED: usize = 8;
+/// Groups verified and stored in one go.
+const BATCH: usize = 8;
+/// Requests and cancellations that may wait for one neighbour. The machine's window keeps them far below.
+pub(super) const ASKS: usize = 1024;
+/// Groups that a neighbour may send without being asked before its stream is given up. A few are innocent: a group that was
+/// cancelled and asked for again may come twice.
+const MAX_UNASKED: u32 = 64;
+/// So much is read ahead of a group's bytes, which then bypass the buffer.
+const READ_BUFFER: usize = 1 << 10;
+
+/// What the driver wants of the neighbour.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wish {
+    Request { piece: PieceIndex, groups: GroupMask },
+    Cancel { piece: PieceIndex, groups: GroupMask },
+}
+
+/// Why it ended.
+enum End {
+    /// The driver let it go.
+    Closed,
+    Lost(String),
+    Rotten(String),
+    Refused,
+}
+
+/// One neighbour's stream.
+pub(super) struct Edge {
+    pub(super) host: Host,
+    pub(super) store: Arc<ChunkStore>,
+    pub(super) neighbour: PeerId,
+    pub(super) manifest: Arc<Manifest>,
+    pub(super) reporter: Reporter,
+    /// Groups asked for and not yet here, cancelled ones included.
+    pub(super) asked: Mutex<Holdings>,
+}
+
+/// A group that arrived and is not verified yet.
+struct Arrival {
+    index: PieceIndex,
+    piece: Piece,
+    group: u32,
+    leaves: usize,
+    payload: Payload,
+}
+
+impl Edge {
+    /// Opens the stream and pulls until either side ends it.
+    pub(super) async fn pull(self, mut wishes: mpsc::Receiver<Wish>) {
+        let opened = tokio::select! {
+            stream = self.open() => stream.map_err(End::Lost),
+            // The machine asks for nothing before the stream is open, so this can only be the end of the channel.
+            None = wishes.recv() => Err(End::Closed),
         };
-        match codec::decode(&frame, MAX_CHUNK_MESSAGE_BYTES) {
-            Ok(ChunkMessage::Chunk { index, bytes }) => {
-                if let Err(report) = keep(&store, &manifest, index, bytes).await {
-                    return reporter.report(report).await;
+        let end = match opened {
+            Ok(stream) => self.run(stream, wishes).await,
+            Err(end) => end,
+        };
+        let version = self.manifest.version;
+        self.reporter
+            .report(match end {
+                End::Closed => return,
+                End::Lost(reason) => Report::Lost { reason },
+                End::Rotten(reason) => Report::Rotten { reason },
+                End::Refused => Report::Refused { version },
+            })
+            .await;
+    }
+}
+
+impl Edge {
+    async fn open(&self) -> Result<crate::net::Stream, String> {
+        let opened = self.host.open_stream(self.neighbour, names::CHUNKS).await;
+        let mut stream = opened.map_err(|error| error.to_string())?;
+        let mut hello = Vec::new();
+        wire::put_head(&mut hello, &Ask::Hello { version: self.manifest.version }, 0)
+            .map_err(|e| e.to_string())?;
+        stream.write_all(&hello).await.map_err(|error| error.to_string())?;
+        stream.flush().await.map_err(|error| error.to_string())?;
+        self.reporter.report(Report::Opened).await;
+        Ok(stream)
+    }
+
+    async fn run(&self, stream: crate::net::Stream, mut wishes: mpsc::Receiver<Wish>) -> End {
+        let (reading, mut writing) = stream.split();
+        let mut reading = BufReader::with_capacity(READ_BUFFER, reading);
+        let (arrivals, arrived) = mpsc::channel(ARRIVED);
+        let talk = async {
+            tokio::select! {
+                end = self.ask(&mut writing, &mut wishes) => end,
+                end = self.listen(&mut reading, arrivals) => end,
+            }
+        };
+        // What has arrived is kept although the stream has ended; what is wrong with it says more than how the stream ended.
+        let (end, kept) = tokio::join!(talk, self.keep(arrived));
+        kept.err().unwrap_or(end)
+    }
+
+    /// Writes requests and cancellations, those that wait in one go.
+    async fn ask(&self, writing: &mut (impl AsyncWrite + Unpin), wishes: &mut mpsc::Receiver<Wish>) -> End {
+        let (mut waiting, mut frames) = (Vec::new(), Vec::new());
+        while wishes.recv_many(&mut waiting, ASKS).await > 0 {
+            frames.clear();
+            for wish in waiting.drain(..) {
+                if let Err(error) = wire::put_head(&mut frames, &self.ask_for(wish), 0) {
+                    return End::Lost(error.to_string());
                 }
-                have.insert(index);
-                reporter.report(Report::Stored { version: manifest.version, index }).await;
             }
-            Ok(ChunkMessage::Declined) => {
-                return reporter.report(Report::Declined { version: manifest.version }).await;
+            let written = async {
+                writing.write_all(&frames).await?;
+                writing.flush().await
+            };
+            match tokio::time::timeout(wire::FRAME_WITHIN, written).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return End::Lost(error.to_string()),
+                Err(_) => return End::Lost("it takes no bytes".into()),
             }
-            Err(error) => return reporter.report(Report::Rotten { reason: error.to_string() }).await,
+        }
+        End::Closed
+    }
+
+    fn ask_for(&self, wish: Wish) -> Ask {
+        match wish {
+            Wish::Request { piece, groups } => {
+                self.asked().insert(piece, groups);
+                let tree = self.manifest.piece(piece).is_some_and(|piece| self.store.needs_tree(&piece));
+                Ask::Request { piece, groups, tree }
+            }
+            Wish::Cancel { piece, groups } => Ask::Cancel { piece, groups },
         }
     }
+
+    /// Reads frames; the groups among them go to `arrivals`, and reading stops while there is no room.
+    async fn listen(&self, reading: &mut (impl AsyncRead + Unpin), arrivals: mpsc::Sender<Arrival>) -> End {
+        let mut unasked = 0;
+        loop {
+            let (answer, payload) = match wire::read::<Answer>(reading).await {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return End::Lost("it closed the stream".into()),
+                Err(error @ WireError::TooLarge { .. }) => return End::Rotten(error.to_string()),
+                Err(error) => return End::Lost(error.to_string()),
+            };
+            let (index, group, leaves) = match answer {
+                Answer::Refused => return End::Refused,
+                Answer::Have { news } => {
+                    self.reporter.report(Report::Has { version: self.manifest.version, news }).await;
+                    continue;
+                }
+                Answer::Group { piece, group, leaves } => (piece, group, leaves as usize),
+            };
+            self.reporter.traffic.received(payload.bytes().len());
+            let was_asked = !self.asked().remove(index, GroupMask::of([group])).is_empty();
+            match self.manifest.piece(index) {
+                Some(piece) if was_asked => {
+                    if arrivals.send(Arrival { index, piece, group, leaves, payload }).await.is_err() {
+                        return End::Closed;
+                    }
+                }
+                _ => unasked += 1,
+            }
+            if unasked > MAX_UNASKED {
+                return End::Lost("it sends what nobody asked it for".into());
+            }
+        }
+    }
+
+    /// Verifies and stores what has arrived, and reports it.
+    async fn keep(&self, mut arrived: mpsc::Receiver<Arrival>) -> Result<(), End> {
+        let mut batch = Vec::new();
+        while arrived.recv_many(&mut batch, BATCH).await > 0 {
+            let (store, arrivals) = (self.store.clone(), std::mem::take(&mut batch));
+            let kept = tokio::task::spawn_blocking(move || keep_all(&store, arrivals)).await;
+            let (stored, end) = kept.map_err(|error| End::Lost(error.to_string()))?;
+            if !stored.is_empty() {
+                self.reporter.report(Report::Stored { version: self.manifest.version, stored }).await;
+            }
+            end?;
+        }
+        Ok(())
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Holdings> {
+        // Nothing that holds the lock can panic half way.
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-async fn open(
-    host: &Host,
-    parent: PeerId,
-    manifest: &Manifest,
-    have: &ChunkSet,
-) -> Result<crate::net::Stream, String> {
-    host.dial(parent, Vec::new()).await.map_err(|e| e.to_string())?;
-    let mut stream = host.open_stream(parent, names::CHUNKS).await.map_err(|e| e.to_string())?;
-    let subscription = Subscription { version: manifest.version, have: have.clone() };
-    let bytes = codec::encode(&subscription, MAX_SUBSCRIPTION_BYTES).map_err(|e| e.to_string())?;
-    write_frame(&mut stream, &bytes, MAX_SUBSCRIPTION_BYTES).await.map_err(|e| e.to_string())?;
-    Ok(stream)
+/// A group that was verified and stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    pub(super) piece: PieceIndex,
+    pub(super) group: u32,
+    /// Whether its piece is whole.
+    pub(super) whole: bool,
 }
 
-/// Verifies and stores a chunk; nothing that fails here is reported as stored.
-async fn keep(
-    store: &Arc<ChunkStore>,
-    manifest: &Arc<Manifest>,
-    index: ChunkIndex,
-    bytes: Vec<u8>,
-) -> Result<(), Report> {
-    let rotten = |reason: String| Err(Report::Rotten { reason });
-    let range = manifest.chunk_range(index);
-    let Some(id) = manifest.chunk_id(index) else {
-        return rotten(format!("chunk {} does not exist", index.0));
+/// Keeps groups up to the first that cannot be kept.
+fn keep_all(store: &ChunkStore, arrivals: Vec<Arrival>) -> (Vec<Stored>, Result<(), End>) {
+    let mut stored = Vec::with_capacity(arrivals.len());
+    for arrival in arrivals {
+        match keep(store, &arrival) {
+            Ok(written) => stored.push(Stored {
+                piece: arrival.index,
+                group: arrival.group,
+                whole: written == Written::Whole,
+            }),
+            Err(end) => return (stored, Err(end)),
+        }
+    }
+    (stored, Ok(()))
+}
+
+fn keep(store: &ChunkStore, arrival: &Arrival) -> Result<Written, End> {
+    let Arrival { index, piece, group, leaves, payload } = arrival;
+    let rotten = |what: String| End::Rotten(format!("group {group} of piece {}: {what}", index.0));
+    let Some((tree, bytes)) = payload.bytes().split_at_checked(leaves * LEAF_BYTES) else {
+        return Err(rotten(format!("{leaves} leaves in {} bytes", payload.bytes().len())));
     };
-    if bytes.len() as u64 != range.end - range.start {
-        return rotten(format!("chunk {} has {} bytes", index.0, bytes.len()));
+    if *leaves > 0 {
+        let (leaves, _) = tree.as_chunks::<LEAF_BYTES>();
+        let tree = GroupTree::checked(piece.id, piece.length, leaves.to_vec());
+        // Not the neighbour's fault, but our disk's, from here on, but for a mismatch.
+        store.begin(piece, tree.map_err(|error| rotten(error.to_string()))?).map_err(ours)?;
     }
-    let store = store.clone();
-    match tokio::task::spawn_blocking(move || store.write(&id, &bytes)).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(StoreError::Mismatch { .. })) => rotten(format!("chunk {} does not match its name", index.0)),
-        // Our disk, not the parent's fault: give up this stream, and try again later.
-        Ok(Err(error)) => Err(Report::Lost { reason: error.to_string() }),
-        Err(error) => Err(Report::Lost { reason: error.to_string() }),
-    }
+    store.write_group(piece, *group, bytes).map_err(|error| match error {
+        StoreError::Mismatch { .. } => rotten("the bytes do not match the piece's name".into()),
+        error => ours(error),
+    })
+}
+
+/// A failure that says nothing against the neighbour: its stream is given up, and tried again later.
+fn ours(error: StoreError) -> End {
+    End::Lost(error.to_string())
 }

@@ -1,0 +1,102 @@
+//! What is known of one node.
+
+use super::score::Record;
+use super::trust::Reports;
+use echo_protocol::heartbeat::Heartbeat;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::rate::BytesPerSec;
+use echo_protocol::time::UnixMillis;
+use std::collections::BTreeMap;
+
+/// Neighbours that a node does not want back for a while, at most; the one that is longest avoided is taken back to make room.
+const MAX_AVOIDED: usize = 24;
+
+/// A member of the fleet.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its last heartbeat.
+    pub heartbeat: Heartbeat,
+    /// When that came.
+    pub seen: UnixMillis,
+    /// When it first told of the version that it has installed.
+    pub installed_at: Option<UnixMillis>,
+    /// How it forwards, by what others say.
+    pub record: Record,
+    /// Whether others wait for it.
+    pub standing: Standing,
+    /// What it says of others.
+    pub(super) reports: Reports,
+    /// Those that failed it, and until when it gets others instead.
+    avoided: BTreeMap<PublicKey, UnixMillis>,
+}
+
+/// Whether others wait for a node's forwarding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// It has its place by rank.
+    #[default]
+    Forwards,
+    /// It was slow or failed: it stands behind all others.
+    Tail,
+    /// It was so again: it stands in no chain, and goes on generating. Since when.
+    Out(UnixMillis),
+    /// Several nodes found that it serves rotten bytes: nobody receives from it.
+    Banned,
+}
+
+impl Standing {
+    /// The name of a standing that is worse than the ordinary one.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Forwards => None,
+            Self::Tail => Some("tail"),
+            Self::Out(_) => Some("out"),
+            Self::Banned => Some("banned"),
+        }
+    }
+}
+
+impl Member {
+    /// A node that sends its first heartbeat.
+    pub(crate) fn new(heartbeat: Heartbeat, now: UnixMillis) -> Self {
+        Self {
+            installed_at: heartbeat.installed.map(|_| now),
+            heartbeat,
+            seen: now,
+            record: Record::default(),
+            standing: Standing::default(),
+            reports: Reports::default(),
+            avoided: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it offers to serve others, and may.
+    pub(super) fn serves(&self) -> bool {
+        self.heartbeat.relays && self.standing != Standing::Banned
+    }
+
+    /// Whether it may stand in a chain.
+    pub(super) fn forwards(&self) -> bool {
+        self.serves() && !matches!(self.standing, Standing::Out(_))
+    }
+
+    /// Its uplink: the cap that its owner set, else the most that was seen of it.
+    pub fn uplink(&self) -> Option<BytesPerSec> {
+        self.heartbeat.max_upload.or(self.record.peak())
+    }
+
+    /// Gives it others instead of `peer` until an instant.
+    pub(super) fn avoid(&mut self, peer: PublicKey, until: UnixMillis) {
+        let until = self.avoided.get(&peer).map_or(until, |old| until.max(*old));
+        self.avoided.insert(peer, until);
+        while self.avoided.len() > MAX_AVOIDED {
+            let soonest = self.avoided.iter().min_by_key(|(_, until)| **until).map(|(peer, _)| *peer);
+            soonest.map(|peer| self.avoided.remove(&peer));
+        }
+    }
+
+    /// Whether it gets others instead of `peer`.
+    pub(super) fn avoids(&self, peer: &PublicKey, now: UnixMillis) -> bool {
+        self.avoided.get(peer).is_some_and(|until| *until > now)
+    }
+}

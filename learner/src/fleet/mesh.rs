@@ -1,0 +1,119 @@
+//! From whom a node receives: its parent, the standby behind that, and the mesh.
+
+use super::Fleet;
+use super::graph::DEGREE;
+use super::member::Member;
+use echo_protocol::content::ContentId;
+use echo_protocol::control::{MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, Neighbour, Neighbourhood, Peer};
+use echo_protocol::heartbeat::Reach;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::relay::{Mode, Role};
+use echo_protocol::time::UnixMillis;
+use std::collections::BTreeSet;
+
+/// Up to this many nodes everybody is everybody's neighbour, and the source everyone's.
+pub const SMALL_FLEET: usize = 16;
+/// Nodes that the source serves, if it has no more chains than that: the first rows of all chains.
+pub const SOURCE_PLACES: usize = 16;
+/// Nodes before one in its chain that are looked at for a parent to which it has a link.
+const MAX_STEPS: usize = 32;
+
+impl Fleet {
+    /// Whom `node` receives from; `None` for a stranger.
+    pub fn neighbourhood(&self, now: UnixMillis, node: &PublicKey) -> Option<Neighbourhood> {
+        let member = self.members.get(node)?;
+        let upstreams = self.upstreams(now, node, member);
+        let neighbours: Vec<Neighbour> = upstreams
+            .iter()
+            .filter_map(|(key, role)| Some(Neighbour { peer: self.peer(key)?, role: *role }))
+            .collect();
+        let dial = self.dials(node, member, &upstreams).iter().filter_map(|key| self.peer(key)).collect();
+        Some(Neighbourhood { mode: self.config.mode, neighbours, dial })
+    }
+
+    /// The parent first, then the standby, then the mesh; at most [`MAX_NEIGHBOURS`].
+    pub(super) fn upstreams(
+        &self,
+        now: UnixMillis,
+        node: &PublicKey,
+        member: &Member,
+    ) -> Vec<(PublicKey, Role)> {
+        let me = self.me.key;
+        if self.config.mode == Mode::Star {
+            return vec![(me, Role::Parent)];
+        }
+        let usable = |key: &PublicKey| key != node && !member.avoids(key, now) && self.linked(node, key);
+        let mut above = self.above(node).take(MAX_STEPS).filter(usable);
+        let mut upstreams = vec![(above.next().unwrap_or(me), Role::Parent)];
+        if upstreams[0].0 != me {
+            upstreams.push((above.next().unwrap_or(me), Role::Standby));
+        }
+        if self.config.mode == Mode::Chain {
+            return upstreams;
+        }
+        let source = self.source_places.contains(node) || self.present.len() <= SMALL_FLEET;
+        let mesh = self.mesh(node).into_iter().filter(usable).chain(source.then_some(me));
+        let mut named: BTreeSet<PublicKey> = upstreams.iter().map(|(key, _)| *key).collect();
+        for key in mesh {
+            if upstreams.len() < MAX_NEIGHBOURS && named.insert(key) {
+                upstreams.push((key, Role::Mesh));
+            }
+        }
+        upstreams
+    }
+
+    /// Those that could be a node's parent, the best first: those before it in its chain, or for a node that stands in none those at a
+    /// place of its own among all chains.
+    fn above(&self, node: &PublicKey) -> Box<dyn Iterator<Item = PublicKey> + '_> {
+        if self.chains.contains(node) { Box::new(self.chains.before(node)) } else { self.picks(node, 0) }
+    }
+
+    fn mesh(&self, node: &PublicKey) -> Vec<PublicKey> {
+        if self.present.len() <= SMALL_FLEET {
+            let serving = |key: &&PublicKey| self.members.get(*key).is_some_and(Member::serves);
+            return self.present.iter().filter(serving).copied().collect();
+        }
+        if self.graph.contains(node) {
+            return self.graph.neighbours(node).collect();
+        }
+        (1..=DEGREE as u8).filter_map(|n| self.picks(node, n).next()).collect()
+    }
+
+    /// Serving nodes from a place that only the node and `n` decide, so that they stay the same while they live.
+    fn picks(&self, node: &PublicKey, n: u8) -> Box<dyn Iterator<Item = PublicKey> + '_> {
+        let place = [&self.config.seed[..], node.as_bytes(), &[n]].concat();
+        Box::new(self.chains.at(PublicKey::from_bytes(*ContentId::of(&place).as_bytes())))
+    }
+
+    /// Peers that pull from `node` and cannot connect to it: it has to connect to them.
+    fn dials(&self, node: &PublicKey, member: &Member, upstreams: &[(PublicKey, Role)]) -> Vec<PublicKey> {
+        if member.heartbeat.reach != Reach::Private || self.config.mode == Mode::Star {
+            return Vec::new();
+        }
+        let named = |key: &PublicKey| upstreams.iter().any(|(other, _)| other == key);
+        let behind = self.chains.behind(node).take(2);
+        let mesh = if self.config.mode == Mode::Echo { self.mesh(node) } else { Vec::new() };
+        let all = behind.chain(mesh).filter(|key| key != node && !named(key) && self.linked(node, key));
+        all.take(MAX_NEIGHBOURS).collect()
+    }
+
+    /// Whether one of two nodes can connect to the other.
+    pub(super) fn linked(&self, a: &PublicKey, b: &PublicKey) -> bool {
+        let reach = |key: &PublicKey| self.members.get(key).map_or(Reach::Public, |m| m.heartbeat.reach);
+        reach(a).links(reach(b))
+    }
+
+    fn peer(&self, key: &PublicKey) -> Option<Peer> {
+        if *key == self.me.key {
+            return Some(self.me.clone());
+        }
+        let addresses = &self.members.get(key)?.heartbeat.addresses;
+        Some(Peer { key: *key, addresses: addresses.iter().take(MAX_PEER_ADDRESSES).cloned().collect() })
+    }
+
+    /// Finds out anew whom the source serves: the heads of all chains, and the rows behind them as far as there are places.
+    pub(super) fn place_at_source(&mut self) {
+        let places = SOURCE_PLACES.max(self.chains.count());
+        self.source_places = self.chains.by_depth().take(places).collect();
+    }
+}

@@ -1,0 +1,100 @@
+//! Who stands where, decided between broadcasts.
+
+use super::chains::{Chains, chain_count};
+use super::member::{Member, Standing};
+use super::{Fleet, linked};
+use echo_protocol::identity::PublicKey;
+use echo_protocol::rate::BytesPerSec;
+use echo_protocol::time::UnixMillis;
+use std::cmp::Reverse;
+
+/// Least milliseconds between two rankings.
+const RANK_EVERY_MS: u64 = 2_000;
+/// B̂w while nothing is known of any node's uplink: 100 Mbit/s, the paper's cap.
+pub const UNKNOWN_UPLINK: BytesPerSec = BytesPerSec(12_500_000);
+/// A node is slow at less than this share of the median speed.
+const SLOW: f64 = 0.5;
+/// Milliseconds after which a node that was taken out of the forwarding role is tried again, at the tail.
+const TRY_AGAIN_MS: u64 = 600_000;
+
+impl Fleet {
+    /// Ranks nodes when no broadcast is under way and something has changed.
+    pub(super) fn rank_if_due(&mut self, now: UnixMillis) {
+        let idle = self.publications.is_empty() || self.current >= self.present.len();
+        if idle && self.changed && now.since(self.ranked) >= RANK_EVERY_MS {
+            self.rank(now);
+        }
+    }
+
+    /// Builds the chains anew: the best N_ch are heads, the others follow by uplink, the degraded behind them.
+    pub(super) fn rank(&mut self, now: UnixMillis) {
+        (self.ranked, self.changed) = (now, false);
+        self.review(now);
+        let cap = self.node_uplink();
+        let count = chain_count(self.config.uplink, cap);
+        let standing: Vec<(PublicKey, &Member)> = self
+            .present
+            .iter()
+            .filter_map(|node| Some((*node, self.members.get(node)?)))
+            .filter(|(_, member)| member.forwards())
+            .collect();
+        let (mut good, mut tail): (Vec<_>, Vec<_>) =
+            standing.into_iter().partition(|(_, member)| member.standing == Standing::Forwards);
+        let uplink = |member: &Member| member.uplink().unwrap_or(cap);
+        // Equal scores, those of newcomers above all, are told apart by the uplink.
+        good.sort_by(|(a, x), (b, y)| {
+            let score = y.record.score(now, cap).total_cmp(&x.record.score(now, cap));
+            score.then(uplink(y).cmp(&uplink(x))).then(a.cmp(b))
+        });
+        let mut rest = good.split_off(count.min(good.len()));
+        rest.sort_by_key(|(node, member)| (Reverse(uplink(member)), *node));
+        tail.sort_by_key(|(node, member)| (Reverse(uplink(member)), *node));
+        let ranked = good.into_iter().chain(rest).chain(tail).map(|(node, _)| node);
+        self.chains = Chains::of(count, ranked, |a, b| linked(&self.members, a, b));
+        self.place_at_source();
+    }
+
+    /// B̂w: what the run file says, else the median of the nodes' uplinks.
+    pub fn node_uplink(&self) -> BytesPerSec {
+        let known = || self.present.iter().filter_map(|node| self.members.get(node)?.uplink());
+        self.config.node_uplink.or_else(|| median(known().collect())).unwrap_or(UNKNOWN_UPLINK)
+    }
+
+    /// Moves nodes that were slow or failed one step away from the front, and those that were not one step back.
+    fn review(&mut self, now: UnixMillis) {
+        let speeds = self.present.iter().filter_map(|node| self.members.get(node)?.record.speed());
+        let typical = median(speeds.map(|speed| speed as u64).collect());
+        for node in &self.present {
+            let Some(member) = self.members.get_mut(node) else { continue };
+            let slow = |speed: f64| typical.is_some_and(|typical| speed < SLOW * typical as f64);
+            let degraded = member.record.is_failing() || member.record.speed().is_some_and(slow);
+            member.standing = match member.standing {
+                Standing::Forwards if degraded => Standing::Tail,
+                Standing::Tail if degraded => Standing::Out(now),
+                Standing::Tail => Standing::Forwards,
+                Standing::Out(since) if now.since(since) >= TRY_AGAIN_MS => Standing::Tail,
+                standing => standing,
+            };
+        }
+    }
+
+    /// Moves a node one step away from the front at once, because several said that it fails them.
+    pub(super) fn degrade(&mut self, now: UnixMillis, node: &PublicKey) {
+        let Some(member) = self.members.get_mut(node) else { return };
+        member.standing = match member.standing {
+            Standing::Forwards => Standing::Tail,
+            Standing::Tail => Standing::Out(now),
+            standing => standing,
+        };
+        self.chains.leave(node);
+        self.place(node);
+        self.place_at_source();
+    }
+}
+
+/// The middle value, the lower one of two.
+fn median<T: Ord + Copy>(mut values: Vec<T>) -> Option<T> {
+    let middle = values.len().checked_sub(1)? / 2;
+    values.sort_unstable();
+    values.get(middle).copied()
+}

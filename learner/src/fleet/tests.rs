@@ -1,0 +1,278 @@
+use super::mesh::{SMALL_FLEET, SOURCE_PLACES};
+use super::*;
+use echo_protocol::content::ContentId;
+use echo_protocol::control::MAX_NEIGHBOURS;
+use echo_protocol::heartbeat::Reach;
+use echo_protocol::relay::Role;
+
+fn key(n: u32) -> PublicKey {
+    PublicKey::from_bytes(*ContentId::of(&n.to_le_bytes()).as_bytes())
+}
+
+const SOURCE: u32 = u32::MAX;
+
+fn fleet(mode: Mode) -> Fleet {
+    let config = FleetConfig {
+        mode,
+        uplink: BytesPerSec(25_000_000),
+        node_uplink: Some(BytesPerSec(12_500_000)),
+        seed: [7; 32],
+    };
+    Fleet::new(Peer { key: key(SOURCE), addresses: vec!["/learner".into()] }, config)
+}
+
+fn beat() -> Heartbeat {
+    Heartbeat { relays: true, addresses: vec!["/node".into()], ..Heartbeat::default() }
+}
+
+fn installed(version: u64) -> Heartbeat {
+    Heartbeat { installed: Some(PolicyVersion(version)), ..beat() }
+}
+
+/// A fleet of `n` nodes that has been ranked and waits for version 1.
+fn of(mode: Mode, n: u32) -> Fleet {
+    let mut fleet = fleet(mode);
+    (1..=n).for_each(|node| fleet.heartbeat(UnixMillis(0), key(node), beat()).unwrap());
+    fleet.rank(UnixMillis(0));
+    fleet.published(UnixMillis(0), PolicyVersion(1));
+    fleet
+}
+
+fn roles(fleet: &Fleet, now: u64, node: &PublicKey) -> Vec<(PublicKey, Role)> {
+    let neighbourhood = fleet.neighbourhood(UnixMillis(now), node).unwrap();
+    neighbourhood.neighbours.iter().map(|n| (n.peer.key, n.role)).collect()
+}
+
+fn parent(fleet: &Fleet, now: u64, node: &PublicKey) -> PublicKey {
+    roles(fleet, now, node)[0].0
+}
+
+fn report(peer: PublicKey, bytes: u64, failed: u32, rotten: bool) -> UplinkReport {
+    UplinkReport { peer, bytes, bytes_per_s: 0, failed, rotten }
+}
+
+#[test]
+fn chains_give_a_parent_and_a_standby_and_the_star_only_the_source() {
+    let fleet = of(Mode::Chain, 6);
+    let chain = fleet.chains().chain(0);
+    assert_eq!((fleet.chains().count(), chain.len()), (2, 3));
+    let me = key(SOURCE);
+    assert_eq!(roles(&fleet, 0, &chain[0]), [(me, Role::Parent)]);
+    assert_eq!(roles(&fleet, 0, &chain[1]), [(chain[0], Role::Parent), (me, Role::Standby)]);
+    assert_eq!(roles(&fleet, 0, &chain[2]), [(chain[1], Role::Parent), (chain[0], Role::Standby)]);
+    assert_eq!(fleet.neighbourhood(UnixMillis(0), &key(99)), None);
+    assert_eq!(roles(&of(Mode::Star, 3), 0, &key(2)), [(me, Role::Parent)]);
+}
+
+#[test]
+fn in_a_small_fleet_everybody_is_everybodys_neighbour() {
+    let fleet = of(Mode::Echo, SMALL_FLEET as u32);
+    for node in fleet.members().keys() {
+        let named = roles(&fleet, 0, node);
+        assert_eq!(named.len(), SMALL_FLEET, "all others and the source: {named:?}");
+        assert_eq!(named.iter().filter(|(_, role)| *role == Role::Parent).count(), 1);
+        assert!(named.iter().all(|(key, _)| key != node));
+    }
+}
+
+#[test]
+fn in_a_large_fleet_lists_stay_short_and_the_source_has_few_places() {
+    let fleet = of(Mode::Echo, 400);
+    let lists: Vec<_> = fleet.members().keys().map(|node| roles(&fleet, 0, node)).collect();
+    assert!(lists.iter().all(|list| (4..=MAX_NEIGHBOURS).contains(&list.len())));
+    let served = lists.iter().filter(|list| list.iter().any(|(key, _)| *key == self::key(SOURCE))).count();
+    assert!((SOURCE_PLACES..=SOURCE_PLACES + 4).contains(&served), "{served}");
+}
+
+#[test]
+fn a_silent_node_is_nobodys_neighbour_and_its_child_goes_to_its_parent() {
+    let mut fleet = of(Mode::Chain, 6);
+    let chain = fleet.chains().chain(0);
+    let late = LOST_AFTER_MS + 1;
+    let others: Vec<_> = fleet.members().keys().filter(|node| **node != chain[1]).copied().collect();
+    others.iter().for_each(|node| fleet.heartbeat(UnixMillis(late), *node, beat()).unwrap());
+    assert_eq!(fleet.expire(UnixMillis(late)), [], "still a member");
+    assert_eq!(parent(&fleet, late, &chain[2]), chain[0]);
+    // It comes back, at a tail.
+    fleet.heartbeat(UnixMillis(late + 1), chain[1], beat()).unwrap();
+    assert_eq!(fleet.chains().behind(&chain[1]).next(), None);
+    assert_eq!(fleet.expire(UnixMillis(late + ACTIVE_FOR_MS + 2)).len(), 6);
+    assert!(fleet.members().is_empty() && fleet.chains().is_empty());
+}
+
+#[test]
+fn a_closed_connection_counts_after_a_short_grace() {
+    let mut fleet = of(Mode::Chain, 4);
+    let chain = fleet.chains().chain(0);
+    fleet.disconnected(UnixMillis(100), &chain[0]);
+    fleet.expire(UnixMillis(100 + DISCONNECT_GRACE_MS));
+    assert_eq!(parent(&fleet, 100, &chain[1]), chain[0]);
+    fleet.expire(UnixMillis(101 + DISCONNECT_GRACE_MS));
+    assert_eq!(parent(&fleet, 700, &chain[1]), key(SOURCE));
+    // One that is back in time keeps its place.
+    let other = fleet.chains().chain(1);
+    fleet.disconnected(UnixMillis(800), &other[0]);
+    fleet.heartbeat(UnixMillis(900), other[0], beat()).unwrap();
+    fleet.expire(UnixMillis(2_000));
+    assert_eq!(parent(&fleet, 2_000, &other[1]), other[0]);
+}
+
+#[test]
+fn a_lost_parent_is_replaced_at_once_for_its_child_and_for_nobody_else() {
+    let mut fleet = of(Mode::Echo, 10);
+    let chain = fleet.chains().chain(0);
+    fleet.lost(UnixMillis(50), &chain[2], &[chain[1]]);
+    let named = roles(&fleet, 50, &chain[2]);
+    assert_eq!(named[0], (chain[0], Role::Parent));
+    assert!(named.iter().all(|(key, _)| *key != chain[1]));
+    assert_eq!(parent(&fleet, 50, &chain[3]), chain[2]);
+    assert!(fleet.chains().contains(&chain[1]));
+    // Later it may have it back.
+    assert_eq!(parent(&fleet, 51 + AVOID_MS, &chain[2]), chain[1]);
+}
+
+#[test]
+fn one_stranger_evicts_nobody_and_several_do() {
+    let mut fleet = of(Mode::Echo, 10);
+    let victim = fleet.chains().chain(0)[0];
+    let liars: Vec<_> = fleet.members().keys().filter(|node| **node != victim).copied().collect();
+    for at in 0..1_000 {
+        fleet.lost(UnixMillis(at), &liars[0], &[victim]);
+    }
+    assert_eq!(fleet.members()[&victim].standing, Standing::Forwards);
+    fleet.lost(UnixMillis(1_000), &liars[1], &[victim]);
+    fleet.lost(UnixMillis(1_000), &liars[2], &[victim]);
+    assert_eq!(fleet.members()[&victim].standing, Standing::Tail);
+    assert_eq!(fleet.chains().behind(&victim).next(), None, "nobody waits for it");
+    // A node that is none of one's upstreams cannot be accused: in a chain, the one behind.
+    let mut fleet = of(Mode::Chain, 4);
+    let chain = fleet.chains().chain(0);
+    fleet.lost(UnixMillis(0), &chain[0], &[chain[1]]);
+    assert_eq!(fleet.members()[&chain[1]].record, score::Record::default());
+}
+
+#[test]
+fn a_node_that_is_silent_and_reported_is_gone_at_once() {
+    let mut fleet = of(Mode::Chain, 6);
+    let chain = fleet.chains().chain(0);
+    let now = DOUBTFUL_AFTER_MS + 1;
+    fleet.heartbeat(UnixMillis(now), chain[2], beat()).unwrap();
+    fleet.lost(UnixMillis(now), &chain[2], &[chain[1]]);
+    assert!(!fleet.chains().contains(&chain[1]));
+}
+
+#[test]
+fn rotten_peers_are_named_and_banned_by_a_quorum() {
+    let mut fleet = of(Mode::Echo, 6);
+    let rotten = fleet.chains().chain(0)[0];
+    let others: Vec<_> = fleet.members().keys().filter(|node| **node != rotten).copied().collect();
+    for (n, node) in others.iter().take(3).enumerate() {
+        let heartbeat = Heartbeat { uplinks: vec![report(rotten, 0, 1, true)], ..beat() };
+        fleet.heartbeat(UnixMillis(1), *node, heartbeat).unwrap();
+        assert_eq!(fleet.rotten_peers().collect::<Vec<_>>(), [(rotten, n + 1)]);
+        assert!(
+            roles(&fleet, 1, node).iter().all(|(key, _)| *key != rotten),
+            "it is not asked to meet it again"
+        );
+        assert_eq!(fleet.members()[&rotten].standing == Standing::Banned, n == 2);
+    }
+    // Now nobody has it, and its heartbeats do not bring it back.
+    fleet.heartbeat(UnixMillis(2), rotten, beat()).unwrap();
+    assert!(others.iter().all(|node| roles(&fleet, 2, node).iter().all(|(key, _)| *key != rotten)));
+}
+
+#[test]
+fn private_nodes_are_never_neighbours_of_each_other_and_dial_those_behind_them() {
+    let mut fleet = fleet(Mode::Chain);
+    for n in 1..=6 {
+        let reach = if n % 2 == 0 { Reach::Private } else { Reach::Public };
+        fleet.heartbeat(UnixMillis(0), key(n), Heartbeat { reach, ..beat() }).unwrap();
+    }
+    fleet.rank(UnixMillis(0));
+    let private = |node: &PublicKey| fleet.members()[node].heartbeat.reach == Reach::Private;
+    for node in fleet.members().keys() {
+        let neighbourhood = fleet.neighbourhood(UnixMillis(0), node).unwrap();
+        let others = neighbourhood.neighbours.iter().map(|n| &n.peer).chain(&neighbourhood.dial);
+        for other in others.filter(|peer| peer.key != key(SOURCE)) {
+            assert!(!private(node) || !private(&other.key));
+        }
+        let child = fleet.chains().behind(node).next().filter(|child| private(node) && !private(child));
+        if let Some(child) = child {
+            assert!(neighbourhood.dial.iter().any(|peer| peer.key == child));
+        }
+    }
+}
+
+#[test]
+fn the_measured_and_fast_become_heads_and_the_slow_move_back_between_broadcasts() {
+    let mut fleet = of(Mode::Chain, 6);
+    // Everybody reports about its parent: the head of the second chain delivers a tenth of what the others do.
+    let chains = [fleet.chains().chain(0), fleet.chains().chain(1)];
+    for second in 0..12 {
+        for (chain, rates) in chains.iter().zip([[10_000_000, 9_000_000], [1_000_000, 8_000_000]]) {
+            for (pair, rate) in chain.windows(2).zip(rates) {
+                let heartbeat =
+                    Heartbeat { uplinks: vec![report(pair[0], rate * second, 0, false)], ..beat() };
+                fleet.heartbeat(UnixMillis(second * 1_000), pair[1], heartbeat).unwrap();
+            }
+        }
+    }
+    let now = UnixMillis(12_000);
+    for head in [chains[0][0], chains[1][0]] {
+        fleet.heartbeat(now, head, beat()).unwrap();
+    }
+    let standing = |fleet: &Fleet, node: &PublicKey| fleet.members()[node].standing;
+    fleet.rank(now);
+    let heads = [fleet.chains().chain(0)[0], fleet.chains().chain(1)[0]];
+    assert!(
+        heads.contains(&chains[0][0]) && heads.contains(&chains[0][1]),
+        "the two that were seen to be fast"
+    );
+    assert_eq!(standing(&fleet, &chains[1][0]), Standing::Tail);
+    fleet.rank(now.plus(1));
+    assert!(matches!(standing(&fleet, &chains[1][0]), Standing::Out(_)));
+    assert!(!fleet.chains().contains(&chains[1][0]));
+    assert_eq!(roles(&fleet, 12_001, &chains[1][0])[0].1, Role::Parent, "it still receives");
+}
+
+#[test]
+fn nothing_is_reshuffled_while_a_broadcast_is_under_way() {
+    let mut fleet = of(Mode::Chain, 6);
+    (1..=6).for_each(|n| fleet.heartbeat(UnixMillis(4_000), key(n), installed(1)).unwrap());
+    fleet.published(UnixMillis(4_000), PolicyVersion(2));
+    let before = fleet.chains().clone();
+    let fast = Heartbeat { max_upload: Some(BytesPerSec(1 << 40)), ..installed(1) };
+    for at in [5_000, 6_000, 7_000] {
+        (1..=6).for_each(|n| fleet.heartbeat(UnixMillis(at), key(n), installed(1)).unwrap());
+        fleet.heartbeat(UnixMillis(at), key(7), fast.clone()).unwrap();
+        fleet.expire(UnixMillis(at));
+    }
+    assert_eq!(fleet.chains().len(), 7);
+    let stayed = fleet.members().keys().filter(|node| **node != key(7));
+    assert!(stayed.clone().all(|node| fleet.chains().before(node).next() == before.before(node).next()));
+    // All have it: now the newcomer's uplink counts.
+    (1..=6).for_each(|n| fleet.heartbeat(UnixMillis(8_000), key(n), installed(2)).unwrap());
+    let fast = Heartbeat { installed: Some(PolicyVersion(2)), ..fast };
+    fleet.heartbeat(UnixMillis(8_000), key(7), fast).unwrap();
+    fleet.expire(UnixMillis(8_000));
+    assert!([fleet.chains().chain(0)[0], fleet.chains().chain(1)[0]].contains(&key(7)));
+}
+
+#[test]
+fn times_the_broadcast_once_for_each_node_and_version() {
+    let mut fleet = fleet(Mode::Echo);
+    assert_eq!(fleet.broadcast_ms(0.5), None);
+    fleet.published(UnixMillis(100), PolicyVersion(2));
+    for (node, at) in [(1, 150), (2, 400), (1, 900)] {
+        fleet.heartbeat(UnixMillis(at), key(node), installed(2)).unwrap();
+    }
+    assert_eq!((fleet.broadcast_ms(0.0), fleet.broadcast_ms(1.0)), (Some(50), Some(300)));
+}
+
+#[test]
+fn a_node_that_does_not_relay_is_nobodys_neighbour() {
+    let mut fleet = of(Mode::Echo, 3);
+    fleet.heartbeat(UnixMillis(0), key(9), Heartbeat { relays: false, ..beat() }).unwrap();
+    assert!((1..=3).all(|n| roles(&fleet, 0, &key(n)).iter().all(|(other, _)| *other != key(9))));
+    assert_eq!(roles(&fleet, 0, &key(9)).len(), 4);
+}

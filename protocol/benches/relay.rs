@@ -1,0 +1,249 @@
+//! How fast a snapshot passes through a node, as shares of what the machine can do.
+//!
+//! `cargo bench -p echo-protocol --bench relay -- [MIB] [--tcp] [--rounds N]` prints one JSON line:
+//!
+//! - `relay_mb_s`: a snapshot of MIB MiB goes source → relay → sink over loopback between three hosts with stores on disk;
+//! - `tcp_mb_s`: the same bytes go through a plain TCP forwarder that stores them, to a sink that stores them;
+//! - `verify_gb_s`, `blake3_gb_s`: groups verified against their tree, and plain BLAKE3 over the same bytes, on one thread.
+//!
+//! `*_cpu_s_per_gb` are the seconds of CPU that all three ends together took for each gigabyte of the snapshot.
+//!
+//! Rounds alternate between the two; medians are told. Not Criterion: a round takes seconds, and the two are compared with each other.
+
+use echo_protocol::codec;
+use echo_protocol::content::ContentId;
+use echo_protocol::control::Peer;
+use echo_protocol::groups::{GROUP_BYTES, GroupTree};
+use echo_protocol::identity::{NodeKey, PublicKey};
+use echo_protocol::manifest::{Manifest, TensorType};
+use echo_protocol::net::snapshots::{Role, SnapshotEvent, Snapshots, SnapshotsConfig};
+use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents};
+use echo_protocol::relay::{Mode, Role as Part};
+use echo_protocol::store::{ChunkStore, SnapshotItem, write_snapshot};
+use echo_protocol::version::PolicyVersion;
+use std::error::Error;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::mpsc;
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Length of a chunk of the snapshot, in bytes.
+const CHUNK: u32 = 1 << 20;
+/// Writes and reads of the plain copy.
+const BUFFER: usize = 256 << 10;
+
+struct Settings {
+    mib: usize,
+    tcp: bool,
+    rounds: usize,
+    /// Only the relay, for a profiler.
+    only: bool,
+}
+
+fn main() -> Outcome<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| words.iter().any(|word| word == flag);
+    let number = |at: Option<&String>| at.and_then(|word| word.parse().ok());
+    let rounds = words.iter().position(|word| word == "--rounds").and_then(|at| number(words.get(at + 1)));
+    let settings = Settings {
+        mib: number(words.first()).unwrap_or(256),
+        tcp: has("--tcp"),
+        rounds: rounds.unwrap_or(3),
+        only: has("--only"),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let (mut relay, mut plain) = (Took::default(), Took::default());
+    for _ in 0..settings.rounds {
+        relay.add(runtime.block_on(relay_once(&settings))?);
+        if !settings.only {
+            plain.add(copy_once(settings.mib)?);
+        }
+    }
+    let (verify, blake3) = hash_rates();
+    let mb = settings.mib as f64 * 1.048_576;
+    let (relay_cpu, plain_cpu) = (median(&mut relay.cpu) / mb * 1e3, median(&mut plain.cpu) / mb * 1e3);
+    let (relay, plain) = (mb / median(&mut relay.wall), mb / median(&mut plain.wall));
+    println!(
+        "{{\"mib\":{},\"transport\":\"{}\",\"rounds\":{},\"relay_mb_s\":{relay:.0},\"tcp_mb_s\":{plain:.0},\"share\":{:.3},\
+         \"relay_cpu_s_per_gb\":{relay_cpu:.2},\"tcp_cpu_s_per_gb\":{plain_cpu:.2},\
+         \"verify_gb_s\":{verify:.2},\"blake3_gb_s\":{blake3:.2},\"verify_share\":{:.3}}}",
+        settings.mib,
+        if settings.tcp { "tcp" } else { "quic" },
+        settings.rounds,
+        relay / plain,
+        verify / blake3,
+    );
+    Ok(())
+}
+
+/// Seconds that rounds took.
+#[derive(Default)]
+struct Took {
+    wall: Vec<f64>,
+    cpu: Vec<f64>,
+}
+
+impl Took {
+    fn add(&mut self, (wall, cpu): (f64, f64)) {
+        self.wall.push(wall);
+        self.cpu.push(cpu);
+    }
+}
+
+/// The clock on the wall, and the seconds of CPU that this process has used so far.
+struct Stopwatch(Instant, f64);
+
+impl Stopwatch {
+    fn start() -> Outcome<Self> {
+        Ok(Self(Instant::now(), cpu_seconds()?))
+    }
+
+    fn stop(&self) -> Outcome<(f64, f64)> {
+        Ok((self.0.elapsed().as_secs_f64(), cpu_seconds()? - self.1))
+    }
+}
+
+/// User and system time of all threads, from the kernel's accounts in ticks of 10 ms; 0 where there is no /proc.
+fn cpu_seconds() -> Outcome<f64> {
+    let Ok(line) = std::fs::read_to_string("/proc/self/stat") else { return Ok(0.0) };
+    let behind_name = line.rsplit_once(')').ok_or("an odd /proc/self/stat")?.1;
+    let ticks = behind_name.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    Ok(ticks.sum::<Result<u64, _>>()? as f64 / 100.0)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().update(b"bench").finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// One peer of the chain.
+struct Party {
+    key: PublicKey,
+    host: Host,
+    _host_events: HostEvents,
+    snapshots: Snapshots,
+    events: mpsc::Receiver<SnapshotEvent>,
+}
+
+async fn party(dir: &Path, seed: u8, role: Role, tcp: bool) -> Outcome<(Party, Arc<ChunkStore>)> {
+    let listen = if tcp { "/ip4/127.0.0.1/tcp/0" } else { "/ip4/127.0.0.1/udp/0/quic-v1" };
+    let config = HostConfig {
+        max_upload: None,
+        max_download: None,
+        secret: [seed; 32],
+        listen: vec![listen.parse()?],
+        mode: DhtMode::Client,
+        agent: "echo-bench".into(),
+        topics: Vec::new(),
+        limits: ConnectionLimits::default(),
+        external: Vec::new(),
+    };
+    let (host, host_events) = Host::start(config).await?;
+    let store = Arc::new(ChunkStore::open(dir)?);
+    let key = NodeKey::from_secret([seed; 32]).public();
+    let config = SnapshotsConfig::new(key, role, Mode::Chain);
+    let (snapshots, events) = Snapshots::start(host.clone(), store.clone(), config)?;
+    Ok((Party { key, host, _host_events: host_events, snapshots, events }, store))
+}
+
+impl Party {
+    async fn follow(&self, parent: &Party, manifest: &Arc<Manifest>) -> Outcome<()> {
+        let addresses = parent.host.listen_addrs().iter().map(ToString::to_string).collect();
+        let parent = (Peer { key: parent.key, addresses }, Part::Parent);
+        self.snapshots.neighbours(vec![parent]).await?;
+        self.snapshots.announce(manifest.clone()).await?;
+        Ok(())
+    }
+
+    async fn installed(&mut self) -> Outcome<()> {
+        loop {
+            match self.events.recv().await.ok_or("the driver stopped")? {
+                SnapshotEvent::Install(_) => return Ok(()),
+                SnapshotEvent::CutOff(_) => return Err("an honest peer was cut off".into()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// From the announcement until the last of the chain has everything.
+async fn relay_once(settings: &Settings) -> Outcome<(f64, f64)> {
+    let dir = tempfile::tempdir()?;
+    let at = |name: &str| dir.path().join(name);
+    let (source, store) = party(&at("source"), 1, Role::Source, settings.tcp).await?;
+    let (mut relay, _) = party(&at("relay"), 2, Role::Relay, settings.tcp).await?;
+    let (mut sink, _) = party(&at("sink"), 3, Role::Relay, settings.tcp).await?;
+    let bytes = noise(settings.mib << 20);
+    let shape = vec![bytes.len() as u64 / 2];
+    let tensor = SnapshotItem::Tensor { name: "w".into(), dtype: TensorType::Bf16, shape, bytes };
+    let run = codec::decode(&codec::encode(&ContentId::of(b"bench"), 64)?, 64)?;
+    let manifest = Arc::new(write_snapshot(&store, run, PolicyVersion(1), CHUNK, [tensor])?);
+    source.snapshots.publish(manifest.clone()).await?;
+    let watch = Stopwatch::start()?;
+    sink.follow(&relay, &manifest).await?;
+    relay.follow(&source, &manifest).await?;
+    relay.installed().await?;
+    sink.installed().await?;
+    let took = watch.stop()?;
+    for party in [source, relay, sink] {
+        party.host.shutdown().await;
+    }
+    Ok(took)
+}
+
+/// The same bytes from a file through a forwarder to a sink, both of which write them to files.
+fn copy_once(mib: usize) -> Outcome<(f64, f64)> {
+    let dir = tempfile::tempdir()?;
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("source"), noise(mib << 20))?;
+    let (to_relay, to_sink) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
+    let (relay, sink) = (to_relay.local_addr()?, to_sink.local_addr()?);
+    let (mut relay_file, mut sink_file) = (File::create(at("relay"))?, File::create(at("sink"))?);
+    let watch = Stopwatch::start()?;
+    let sinking = std::thread::spawn(move || -> std::io::Result<()> {
+        pump(&mut to_sink.accept()?.0, &mut [&mut sink_file])
+    });
+    let relaying = std::thread::spawn(move || -> std::io::Result<()> {
+        pump(&mut to_relay.accept()?.0, &mut [&mut relay_file, &mut TcpStream::connect(sink)?])
+    });
+    pump(&mut File::open(at("source"))?, &mut [&mut TcpStream::connect(relay)?])?;
+    relaying.join().map_err(|_| "the forwarder panicked")??;
+    sinking.join().map_err(|_| "the sink panicked")??;
+    watch.stop()
+}
+
+fn pump(from: &mut dyn Read, to: &mut [&mut dyn Write]) -> std::io::Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(()),
+            read => to.iter_mut().try_for_each(|to| to.write_all(&buffer[..read]))?,
+        }
+    }
+}
+
+/// Gigabytes a second of group verification, and of plain BLAKE3.
+fn hash_rates() -> (f64, f64) {
+    const ROUNDS: usize = 100;
+    let bytes = noise(4 << 20);
+    let (id, tree) = GroupTree::of(&bytes);
+    let rate = |work: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        assert!((0..ROUNDS).all(|_| work()));
+        (ROUNDS * bytes.len()) as f64 / start.elapsed().as_secs_f64() / 1e9
+    };
+    let verify =
+        rate(&|| bytes.chunks(GROUP_BYTES).zip(0..).all(|(bytes, group)| tree.verifies(group, bytes)));
+    (verify, rate(&|| id.matches(&bytes)))
+}

@@ -1,0 +1,68 @@
+//! How likely elements are to change.
+//!
+//! An update of size δ changes a bf16 weight w with probability δ / ulp(w): small weights change often, large ones hardly ever. Both
+//! sides know the old weights. So gaps between changes are not counted in elements but on a clock that advances with every
+//! unchanged element by its own hazard, -ln(1 - p). On that clock changes come evenly, with 1 between two of them on average.
+
+use super::DeltaError;
+use super::elements::Element;
+use super::level::{code, level};
+use super::wire::Reader;
+
+/// Ticks of the clock between two changes on average.
+const UNIT: f64 = 32_768.0;
+/// The code of the longest time that one element takes, 2^19 ticks.
+const LONGEST: u8 = 1 + 8 * 16;
+/// Of how many lines of 64 bytes one is looked at, to estimate how many elements there are of each key.
+const SAMPLED: usize = 8;
+
+/// How many ticks an element takes, by its key. None for elements that never change.
+pub(super) struct Clock {
+    ticks: [u32; 256],
+}
+
+impl Clock {
+    /// Writes the clock of a chunk in which so many elements of each key changed: the first key with ticks, their number, their codes.
+    pub(super) fn write<E: Element>(old: &[u8], changed: &[u32; 256], out: &mut Vec<u8>) {
+        let mut seen = [0u32; 256];
+        for line in old.chunks(64).step_by(SAMPLED) {
+            line.chunks_exact(E::BYTES).for_each(|element| seen[usize::from(E::read(element).key())] += 1);
+        }
+        let code_of = |(changed, seen): (&u32, &u32)| {
+            let elements = (SAMPLED as u32 * seen).max(*changed);
+            let hazard = -(1.0 - f64::from(*changed) / f64::from(elements + 1)).ln();
+            if *changed > 0 { code(hazard * UNIT).min(LONGEST) } else { 0 }
+        };
+        let codes: Vec<u8> = changed.iter().zip(&seen).map(code_of).collect();
+        let first = codes.iter().position(|code| *code > 0).unwrap_or(0);
+        let last = codes.iter().rposition(|code| *code > 0).unwrap_or(0);
+        out.extend([first as u8, (last - first) as u8]);
+        out.extend_from_slice(&codes[first..=last]);
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, DeltaError> {
+        let (first, more) = (usize::from(reader.byte()?), usize::from(reader.byte()?));
+        let codes = reader.take(more + 1)?;
+        if first + more > 255 || codes.iter().any(|code| *code > LONGEST) {
+            return Err(DeltaError::Damaged("its rates of change"));
+        }
+        let mut ticks = [0; 256];
+        for (ticks, code) in ticks[first..].iter_mut().zip(codes) {
+            *ticks = level(*code) as u32;
+        }
+        Ok(Self { ticks })
+    }
+
+    pub(super) fn ticks<E: Element>(&self, old: E) -> u32 {
+        self.ticks[usize::from(old.key())]
+    }
+
+    /// The ticks of all of `elements` together.
+    pub(super) fn sum<E: Element>(&self, elements: &[u8]) -> u64 {
+        let sum = |some: &[u8]| {
+            some.chunks_exact(E::BYTES).map(|element| self.ticks(E::read(element))).sum::<u32>()
+        };
+        let fours = elements.chunks_exact(4 * E::BYTES);
+        u64::from(sum(fours.remainder())) + fours.map(|four| u64::from(sum(four))).sum::<u64>()
+    }
+}

@@ -1,0 +1,135 @@
+//! Caps on what a process sends and receives.
+//!
+//! Two token buckets, one a direction, stand under every stream of every connection, TCP and QUIC: control, gossip, the
+//! DHT, chunks and trajectories alike. They count bytes as they appear on the wire, by an estimate of what the layers
+//! below add ([`framing`]). Streams take turns of about two milliseconds' worth of bytes, so that a request is not
+//! stuck behind bulk data. Without a cap, a stream costs one atomic addition more.
+//!
+//! A cap on what is received works through back-pressure: what is not read stays in the windows of the connections,
+//! and the sender stops. So a sender that was idle may first fill a window at the speed of the link (256 KiB with
+//! yamux, and what the swarm grants with QUIC). Bulk data are asked for piece by piece, which keeps them below that.
+
+mod bucket;
+mod framing;
+mod muxer;
+mod stream;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use bucket::Bucket;
+use framing::ACK_SHARE;
+pub(super) use muxer::PacedMuxer;
+
+/// The caps of a host, and what has passed. Clones are handles to the same caps.
+#[derive(Clone, Debug)]
+pub struct Pacing {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    upload: Lane,
+    download: Lane,
+    start: Instant,
+}
+
+/// One direction.
+#[derive(Debug)]
+struct Lane {
+    /// Bytes a second; 0 is no cap. Read before every use of the bucket, to leave that alone where there is no cap.
+    cap: AtomicU64,
+    /// Bytes that have passed.
+    passed: AtomicU64,
+    bucket: Mutex<Bucket>,
+}
+
+impl Pacing {
+    /// Caps in bytes per second on the wire; `None` is no cap.
+    pub(super) fn new(max_upload: Option<u64>, max_download: Option<u64>) -> Self {
+        let shared = Shared {
+            upload: Lane::new(max_upload),
+            download: Lane::new(max_download),
+            start: Instant::now(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Caps what is sent from now on, in bytes per second on the wire (0 counts as 1); `None` lifts the cap.
+    pub fn set_max_upload(&self, cap: Option<u64>) {
+        self.shared.upload.set_cap(cap);
+    }
+
+    /// Caps what is received from now on, in bytes per second on the wire (0 counts as 1); `None` lifts the cap.
+    pub fn set_max_download(&self, cap: Option<u64>) {
+        self.shared.download.set_cap(cap);
+    }
+
+    /// The cap on what is sent, in bytes per second.
+    #[must_use]
+    pub fn max_upload(&self) -> Option<u64> {
+        self.shared.upload.cap()
+    }
+
+    /// The cap on what is received, in bytes per second.
+    #[must_use]
+    pub fn max_download(&self) -> Option<u64> {
+        self.shared.download.cap()
+    }
+
+    /// Bytes sent since the start, as on the wire: an estimate where the layers below the streams are concerned.
+    #[must_use]
+    pub fn uploaded(&self) -> u64 {
+        self.shared.upload.passed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes received since the start, counted in the same way.
+    #[must_use]
+    pub fn downloaded(&self) -> u64 {
+        self.shared.download.passed.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Counts what passed in `lane`, and the acknowledgements that it causes in the `other`, which nobody holds back.
+    fn count(&self, lane: &Lane, other: &Lane, wire_bytes: u64) {
+        lane.passed.fetch_add(wire_bytes, Ordering::Relaxed);
+        let acks = wire_bytes / ACK_SHARE;
+        other.passed.fetch_add(acks, Ordering::Relaxed);
+        if other.cap().is_some() {
+            other.bucket().draw(self.now(), acks);
+        }
+    }
+}
+
+impl Lane {
+    fn new(cap: Option<u64>) -> Self {
+        let cap = cap.map_or(0, |cap| cap.max(1));
+        Self { cap: AtomicU64::new(cap), passed: AtomicU64::new(0), bucket: Mutex::new(Bucket::new(cap)) }
+    }
+
+    fn cap(&self) -> Option<u64> {
+        Some(self.cap.load(Ordering::Relaxed)).filter(|cap| *cap != 0)
+    }
+
+    fn set_cap(&self, cap: Option<u64>) {
+        let cap = cap.map_or(0, |cap| cap.max(1));
+        self.bucket().set_rate(cap);
+        self.cap.store(cap, Ordering::Relaxed);
+    }
+
+    fn bucket(&self) -> MutexGuard<'_, Bucket> {
+        // A bucket is two numbers: it is whole whatever its last user did.
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

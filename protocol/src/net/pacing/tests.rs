@@ -1,0 +1,130 @@
+//! Caps on real connections.
+
+use std::time::Duration;
+
+use futures::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{Instant, timeout};
+
+use crate::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, names};
+
+const TCP: &str = "/ip4/127.0.0.1/tcp/0";
+const QUIC: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
+const PATIENCE: Duration = Duration::from_secs(30);
+const CAP: u64 = 1_000_000;
+
+async fn host(
+    secret: u8,
+    listen: &str,
+    max_upload: Option<u64>,
+    max_download: Option<u64>,
+) -> (Host, HostEvents) {
+    let config = HostConfig {
+        secret: [secret; 32],
+        listen: vec![listen.parse().unwrap()],
+        mode: DhtMode::Client,
+        agent: "echo-test".into(),
+        topics: Vec::new(),
+        limits: ConnectionLimits::default(),
+        external: Vec::new(),
+        max_upload,
+        max_download,
+    };
+    Host::start(config).await.unwrap()
+}
+
+/// Sends from one host to another over `flows` streams for a while, and gives the bytes that arrived after each of
+/// `seconds` seconds.
+async fn arrivals(listen: &str, caps: (Option<u64>, Option<u64>), flows: usize, seconds: usize) -> Vec<u64> {
+    let (source, _source_events) = host(1, listen, caps.0, None).await;
+    let (sink, _sink_events) = host(2, listen, None, caps.1).await;
+    let mut accepted = sink.accept(names::CHUNKS).unwrap();
+    source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
+    for _ in 0..flows {
+        let mut stream = source.open_stream(sink.peer_id(), names::CHUNKS).await.unwrap();
+        tokio::spawn(async move {
+            let bytes = vec![7; 64 * 1024];
+            while stream.write_all(&bytes).await.is_ok() {}
+        });
+        let (_, mut stream) = accepted.next().await.unwrap();
+        tokio::spawn(async move {
+            let mut buffer = vec![0; 64 * 1024];
+            while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+        });
+    }
+    let (start, mut totals) = (Instant::now(), Vec::new());
+    for second in 0..=seconds {
+        tokio::time::sleep_until(start + Duration::from_secs(second as u64)).await;
+        totals.push(sink.pacing().downloaded());
+    }
+    let lasted = start.elapsed().as_millis() as u64;
+    let all = totals[seconds] - totals[0];
+    // Over the whole time the clock is exact, however late the samples of single seconds are.
+    assert!(all * 1000 <= CAP * lasted * 105 / 100 + 2 * CAP / 10, "{all} bytes in {lasted} ms");
+    source.shutdown().await;
+    sink.shutdown().await;
+    totals.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_keep_to_the_cap_and_use_it() {
+    for listen in [TCP, QUIC] {
+        let seconds = timeout(PATIENCE, arrivals(listen, (Some(CAP), None), 4, 3)).await.unwrap();
+        assert!(seconds.iter().sum::<u64>() > CAP, "{listen}: {seconds:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn downloads_keep_to_the_cap_and_use_it() {
+    for listen in [TCP, QUIC] {
+        let seconds = timeout(PATIENCE, arrivals(listen, (None, Some(CAP)), 4, 3)).await.unwrap();
+        assert!(seconds.iter().sum::<u64>() > CAP, "{listen}: {seconds:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_gets_through_while_bulk_data_fill_the_cap() {
+    let (source, _source_events) = host(3, TCP, Some(CAP), None).await;
+    let (sink, mut sink_events) = host(4, TCP, None, None).await;
+    tokio::spawn(async move {
+        while let Some(event) = sink_events.recv().await {
+            if let crate::net::HostEvent::Request { body, reply, .. } = event {
+                reply.send(body).unwrap();
+            }
+        }
+    });
+    let mut accepted = sink.accept(names::CHUNKS).unwrap();
+    source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
+    for _ in 0..8 {
+        let mut stream = source.open_stream(sink.peer_id(), names::CHUNKS).await.unwrap();
+        tokio::spawn(async move { while stream.write_all(&[7; 64 * 1024]).await.is_ok() {} });
+        let (_, mut stream) = accepted.next().await.unwrap();
+        tokio::spawn(
+            async move { while stream.read(&mut [0; 64 * 1024]).await.is_ok_and(|read| read > 0) {} },
+        );
+    }
+    for _ in 0..3 {
+        let answer = source.request(sink.peer_id(), b"still there?".to_vec(), PATIENCE).await.unwrap();
+        assert_eq!(answer, b"still there?");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cap_can_be_lifted_while_it_holds_streams_back() {
+    let (source, _source_events) = host(5, TCP, Some(100_000), None).await;
+    let (sink, _sink_events) = host(6, TCP, None, None).await;
+    let mut accepted = sink.accept(names::CHUNKS).unwrap();
+    source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
+    let mut sent = source.open_stream(sink.peer_id(), names::CHUNKS).await.unwrap();
+    let (_, mut received) = accepted.next().await.unwrap();
+    const LENGTH: usize = 8 << 20;
+    tokio::spawn(async move {
+        sent.write_all(&vec![7; LENGTH]).await.unwrap();
+        sent.close().await.unwrap();
+    });
+    assert_eq!(source.pacing().max_upload(), Some(100_000));
+    source.pacing().set_max_upload(None);
+    let mut bytes = Vec::new();
+    timeout(PATIENCE, received.read_to_end(&mut bytes)).await.expect("80 s under the cap").unwrap();
+    assert_eq!(bytes.len(), LENGTH);
+    assert!(source.pacing().uploaded() > LENGTH as u64);
+}

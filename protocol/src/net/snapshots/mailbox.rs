@@ -1,0 +1,91 @@
+//! What waits to be said to one consumer.
+//!
+//! The machine speaks whenever it has something to say, the consumer listens as fast as its link allows. News of one piece merge
+//! while they wait, so what waits is bounded by the snapshot's pieces; groups are bounded by the machine's own window.
+
+use crate::groups::GroupMask;
+use crate::manifest::{Piece, PieceIndex};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Groups that may wait for one consumer. The machine keeps far below.
+const MAX_WAITING: usize = 1024;
+
+/// A group to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    pub(super) index: PieceIndex,
+    pub(super) piece: Piece,
+    pub(super) group: u32,
+}
+
+/// What a consumer's task is to say next.
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    pub(super) news: BTreeMap<PieceIndex, GroupMask>,
+    pub(super) orders: VecDeque<Order>,
+    pub(super) refused: bool,
+}
+
+/// The place where it waits.
+#[derive(Debug, Default)]
+pub(super) struct Mailbox {
+    mail: Mutex<Mail>,
+    wake: Notify,
+}
+
+impl Mailbox {
+    /// Adds news to those that wait.
+    pub(super) fn tell(&self, news: Vec<(PieceIndex, GroupMask)>) {
+        let mut mail = self.lock();
+        for (piece, groups) in news {
+            let waiting = mail.news.entry(piece).or_default();
+            *waiting = waiting.union(groups);
+        }
+        self.wake.notify_one();
+    }
+
+    /// Adds a group to send; false when too many wait.
+    pub(super) fn order(&self, order: Order) -> bool {
+        let mut mail = self.lock();
+        let room = mail.orders.len() < MAX_WAITING;
+        if room {
+            mail.orders.push_back(order);
+            self.wake.notify_one();
+        }
+        room
+    }
+
+    /// Says that nothing more comes, after what waits.
+    pub(super) fn refuse(&self) {
+        self.lock().refused = true;
+        self.wake.notify_one();
+    }
+
+    /// Takes the news and at most `groups` groups, once there is anything.
+    pub(super) async fn take(&self, groups: usize) -> Mail {
+        loop {
+            if let Some(mail) = self.try_take(groups) {
+                return mail;
+            }
+            self.wake.notified().await;
+        }
+    }
+
+    /// As [`Mailbox::take`], if there is anything now.
+    pub(super) fn try_take(&self, groups: usize) -> Option<Mail> {
+        let mut mail = self.lock();
+        if mail.news.is_empty() && mail.orders.is_empty() && !mail.refused {
+            return None;
+        }
+        let taken = groups.min(mail.orders.len());
+        let orders = mail.orders.drain(..taken).collect();
+        Some(Mail { news: std::mem::take(&mut mail.news), orders, refused: mail.refused })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Mail> {
+        // Nothing that holds the lock can panic half way.
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

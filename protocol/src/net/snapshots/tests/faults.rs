@@ -1,0 +1,131 @@
+//! Peers that lie, leave or ask for too much.
+
+use super::peers::{ask, consumer, groups, hear};
+use super::*;
+use crate::manifest::PieceIndex;
+use crate::net::snapshots::wire::Ask;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_that_dies_in_mid_transfer_is_reported_and_replaced() {
+    let ((source, _a), (mut node, _b)) = (peer(1, Role::Source).await, peer(3, Role::Relay).await);
+    let manifest = snapshot(&source.store, 2);
+    source.snapshots.publish(manifest.clone()).await.unwrap();
+    let mortal = stand_in(2, &source, &manifest, Stand::Mortal(9)).await;
+    node.pull_from(vec![mortal.named()]).await;
+    node.announce(&manifest).await;
+    node.misses(mortal.key).await;
+    node.pull_from(vec![source.named(Part::Parent)]).await;
+    node.installed().await;
+    node.assert_whole(&manifest, &noise(2));
+    let stats = node.stats().await;
+    assert_eq!(stats.relay.duplicates, 0);
+    assert!(source.stats().await.sent_bytes < TOTAL, "what the dead parent had sent was kept");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_node_goes_on_where_it_was() {
+    let ((source, _a), dir) = (peer(1, Role::Source).await, tempfile::tempdir().unwrap());
+    let manifest = snapshot(&source.store, 2);
+    source.snapshots.publish(manifest.clone()).await.unwrap();
+    let mortal = stand_in(2, &source, &manifest, Stand::Mortal(13)).await;
+    let mut before = peer_in(dir.path(), 3, Role::Relay, None).await;
+    before.pull_from(vec![mortal.named()]).await;
+    before.announce(&manifest).await;
+    before.misses(mortal.key).await;
+    let kept: u64 = before.stats().await.relay.upstreams.iter().map(|u| u.bytes).sum();
+    assert!(kept > 0, "what arrived before the stream broke is stored");
+    before.host.shutdown().await;
+    drop(before);
+
+    let mut after = peer_in(dir.path(), 3, Role::Relay, None).await;
+    after.pull_from(vec![source.named(Part::Parent)]).await;
+    after.announce(&manifest).await;
+    after.installed().await;
+    after.assert_whole(&manifest, &noise(2));
+    // All that the first process stored is still there.
+    assert!(source.stats().await.sent_bytes <= TOTAL - kept);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lies_of_every_kind_cut_off() {
+    let (source, _dir) = peer(1, Role::Source).await;
+    let manifest = snapshot(&source.store, 2);
+    for (stand, seed) in [Stand::Rotten, Stand::WrongTree, Stand::Oversized].into_iter().zip(20..) {
+        let liar = stand_in(seed, &source, &manifest, stand).await;
+        let (mut node, _dir) = peer(seed + 50, Role::Relay).await;
+        node.pull_from(vec![liar.named()]).await;
+        node.announce(&manifest).await;
+        assert_eq!(node.cut_off().await, liar.key, "{stand:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_learner_that_is_cut_off_can_still_be_talked_to() {
+    let (source, _dir) = peer(1, Role::Source).await;
+    let manifest = snapshot(&source.store, 2);
+    let learner = stand_in(2, &source, &manifest, Stand::Rotten).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut node = peer_in(dir.path(), 3, Role::Relay, Some(learner.key)).await;
+    node.pull_from(vec![learner.named()]).await;
+    node.announce(&manifest).await;
+    assert_eq!(node.cut_off().await, learner.key);
+    node.host.dial(learner.host.peer_id(), learner.host.listen_addrs()).await.unwrap();
+    // But nothing is fetched from it any more.
+    node.pull_from(vec![learner.named()]).await;
+    node.misses(learner.key).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_what_is_not_here_is_refused_and_others_are_served() {
+    let (source, _dir) = peer(1, Role::Source).await;
+    let manifest = snapshot(&source.store, 2);
+    source.snapshots.publish(manifest.clone()).await.unwrap();
+    let (_host, _events, mut greedy) = consumer(2, &source, manifest.version).await;
+    let (_host, _events, mut modest) = consumer(3, &source, manifest.version).await;
+    let request = |piece, mask| Ask::Request { piece: PieceIndex(piece), groups: groups(mask), tree: true };
+    ask(&mut modest, &request(0, 0b11)).await;
+    ask(&mut modest, &request(1, 0b1000)).await;
+    // A chunk has four groups, so this has none of the groups that are asked for.
+    ask(&mut greedy, &request(3, 0b10000)).await;
+    assert_eq!(hear(&mut greedy, &manifest).await, (vec![], true));
+    ask(&mut modest, &Ask::Request { piece: PieceIndex(1), groups: groups(0b1), tree: false }).await;
+    ask(&mut modest, &request(99, 1)).await;
+    let (mut came, refused) = hear(&mut modest, &manifest).await;
+    came.sort_unstable();
+    // What was asked before the nonsense may have been on its way or not.
+    let asked = [(0, 0), (0, 1), (1, 0), (1, 3)].map(|(piece, group)| (PieceIndex(piece), group));
+    assert!(refused && came.iter().all(|group| asked.contains(group)), "{came:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chunk_damaged_on_disk_is_fetched_again_before_anybody_gets_it() {
+    let ((source, _a), (mut child, _b)) = (peer(1, Role::Source).await, peer(4, Role::Relay).await);
+    let manifest = snapshot(&source.store, 2);
+    source.snapshots.publish(manifest.clone()).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut node = peer_in(dir.path(), 3, Role::Relay, None).await;
+    node.pull_from(vec![source.named(Part::Parent)]).await;
+    node.announce(&manifest).await;
+    node.installed().await;
+    // Another process, which remembers nothing of what it once verified.
+    node.host.shutdown().await;
+    drop(node);
+    let id: ContentId = manifest.chunks[7];
+    let path = dir.path().join(&id.to_string()[..2]).join(id.to_string());
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[3] ^= 0x40;
+    std::fs::write(&path, bytes).unwrap();
+    let mut node = peer_in(dir.path(), 3, Role::Relay, None).await;
+    node.pull_from(vec![source.named(Part::Parent)]).await;
+    node.announce(&manifest).await;
+    node.installed().await;
+
+    child.pull_from(vec![node.named(Part::Parent)]).await;
+    child.announce(&manifest).await;
+    // The node finds the damage when it reads the chunk, and heals itself from its own parent.
+    node.installed().await;
+    node.assert_whole(&manifest, &noise(2));
+    child.installed().await;
+    child.assert_whole(&manifest, &noise(2));
+    assert!(child.stats().await.cut_off.is_empty(), "an honest node with a bad disk was cut off");
+}

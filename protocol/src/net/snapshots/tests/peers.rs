@@ -1,0 +1,140 @@
+//! Peers that speak the wire without a driver.
+
+use super::*;
+use crate::groups::{GroupMask, GroupTree};
+use crate::manifest::PieceIndex;
+use crate::net::Stream;
+use crate::net::snapshots::wire::{Answer, Ask, put_head, read};
+use futures::AsyncWriteExt as _;
+
+/// How a stand-in serves.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stand {
+    /// One bit of each group is wrong.
+    Rotten,
+    /// The leaves are those of another piece.
+    WrongTree,
+    /// A frame of a gigabyte.
+    Oversized,
+    /// It goes away after so many groups, and comes no more.
+    Mortal(usize),
+}
+
+pub(super) struct StandIn {
+    pub(super) key: PublicKey,
+    pub(super) host: Host,
+    _events: HostEvents,
+}
+
+impl StandIn {
+    pub(super) fn named(&self) -> (Peer, Part) {
+        as_neighbour(self.key, &self.host, Part::Parent)
+    }
+}
+
+/// A peer that tells of everything that `source` has of a snapshot, and serves it as `stand` says.
+pub(super) async fn stand_in(seed: u8, source: &Party, manifest: &Arc<Manifest>, stand: Stand) -> StandIn {
+    let (host, _events) = host(seed).await;
+    let mut incoming = host.accept(names::CHUNKS).unwrap();
+    let (store, manifest) = (source.store.clone(), manifest.clone());
+    let mut left = if let Stand::Mortal(groups) = stand { groups } else { usize::MAX };
+    tokio::spawn(async move {
+        while let Some((_, stream)) = incoming.next().await {
+            let _ = serve(stream, &store, &manifest, stand, &mut left).await;
+            if left == 0 {
+                return;
+            }
+        }
+    });
+    StandIn { key: key(seed), host, _events }
+}
+
+async fn serve(
+    mut stream: Stream,
+    store: &ChunkStore,
+    manifest: &Manifest,
+    stand: Stand,
+    left: &mut usize,
+) -> Option<()> {
+    let (Ask::Hello { .. }, _) = read::<Ask>(&mut stream).await.ok()?? else { return None };
+    let news = (0..manifest.pieces()).map(PieceIndex);
+    let news = news.filter_map(|index| Some((index, store.held(&manifest.piece(index)?)))).collect();
+    say(&mut stream, &Answer::Have { news }, &[]).await?;
+    loop {
+        let (piece, groups) = match read::<Ask>(&mut stream).await.ok()?? {
+            (Ask::Request { piece, groups, .. }, _) => (piece, groups),
+            _ => continue,
+        };
+        let named = manifest.piece(piece)?;
+        for group in groups.iter() {
+            if *left == 0 {
+                return None;
+            }
+            *left -= 1;
+            let tree = store.tree(&named).unwrap();
+            let mut payload = tree.leaves().as_flattened().to_vec();
+            payload.extend(store.read_group(&named, group).unwrap());
+            match stand {
+                Stand::Rotten => *payload.last_mut()? ^= 1,
+                Stand::WrongTree => payload[0] ^= 1,
+                Stand::Oversized => {
+                    stream.write_all(&0x4000_0000u32.to_be_bytes()).await.ok()?;
+                    stream.flush().await.ok()?;
+                }
+                Stand::Mortal(_) => {}
+            }
+            let leaves = tree.leaves().len() as u32;
+            say(&mut stream, &Answer::Group { piece, group, leaves }, &payload).await?;
+        }
+    }
+}
+
+async fn say(stream: &mut Stream, answer: &Answer, payload: &[u8]) -> Option<()> {
+    let mut frame = Vec::new();
+    put_head(&mut frame, answer, payload.len()).ok()?;
+    frame.extend_from_slice(payload);
+    stream.write_all(&frame).await.ok()?;
+    stream.flush().await.ok()
+}
+
+/// A consumer of `party`, after its hello.
+pub(super) async fn consumer(seed: u8, party: &Party, version: PolicyVersion) -> (Host, HostEvents, Stream) {
+    let (host, events) = host(seed).await;
+    host.dial(party.host.peer_id(), party.host.listen_addrs()).await.unwrap();
+    let mut stream = host.open_stream(party.host.peer_id(), names::CHUNKS).await.unwrap();
+    ask(&mut stream, &Ask::Hello { version }).await;
+    (host, events, stream)
+}
+
+pub(super) async fn ask(stream: &mut Stream, ask: &Ask) {
+    let mut frame = Vec::new();
+    put_head(&mut frame, ask, 0).unwrap();
+    stream.write_all(&frame).await.unwrap();
+    stream.flush().await.unwrap();
+}
+
+/// Reads until the one who serves is done: the groups that came whole and right, and whether it refused.
+pub(super) async fn hear(stream: &mut Stream, manifest: &Manifest) -> (Vec<(PieceIndex, u32)>, bool) {
+    let (mut came, mut trees) = (Vec::new(), std::collections::BTreeMap::new());
+    while let Ok(Some((answer, payload))) = read::<Answer>(stream).await {
+        match answer {
+            Answer::Refused => return (came, true),
+            Answer::Have { .. } => {}
+            Answer::Group { piece, group, leaves } => {
+                let named = manifest.piece(piece).unwrap();
+                let (tree, bytes) = payload.bytes().split_at(leaves as usize * 32);
+                if leaves > 0 {
+                    let tree = GroupTree::checked(named.id, named.length, tree.as_chunks::<32>().0.to_vec());
+                    assert!(trees.insert(piece, tree.unwrap()).is_none(), "the tree comes once");
+                }
+                assert!(trees[&piece].verifies(group, bytes));
+                came.push((piece, group));
+            }
+        }
+    }
+    (came, false)
+}
+
+pub(super) fn groups(mask: u64) -> GroupMask {
+    GroupMask(mask)
+}

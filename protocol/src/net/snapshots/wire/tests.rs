@@ -1,0 +1,85 @@
+use super::*;
+use futures::io::Cursor;
+use proptest::prelude::*;
+
+fn frame(header: &impl Serialize, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_head(&mut bytes, header, payload.len()).unwrap();
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// Reading has a deadline, and so needs a clock to run.
+fn read_back<H: DeserializeOwned>(bytes: &[u8]) -> Result<Option<(H, Vec<u8>)>, WireError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let frame = runtime.block_on(async { read::<H>(&mut Cursor::new(bytes)).await })?;
+    Ok(frame.map(|(header, payload)| (header, payload.bytes().to_vec())))
+}
+
+#[test]
+fn the_largest_frames_fit_their_limits() {
+    let news = vec![(PieceIndex(u32::MAX), GroupMask(u64::MAX)); MAX_NEWS];
+    let have = frame(&Answer::Have { news }, &[]);
+    assert!(have.len() <= MAX_HEADER_BYTES);
+    let group = Answer::Group { piece: PieceIndex(u32::MAX), group: 63, leaves: 64 };
+    let bytes = frame(&group, &vec![7; MAX_PAYLOAD_BYTES]);
+    assert!(bytes.len() <= 4 + MAX_FRAME_BYTES);
+    let (header, payload) = read_back::<Answer>(&bytes).unwrap().unwrap();
+    assert_eq!((header, payload.len()), (group, MAX_PAYLOAD_BYTES));
+}
+
+#[test]
+fn what_is_too_long_is_refused_before_any_buffer_exists() {
+    let error = read_back::<Ask>(&(MAX_FRAME_BYTES as u32 + 1).to_be_bytes()).unwrap_err();
+    assert!(matches!(error, WireError::TooLarge { len } if len as usize == MAX_FRAME_BYTES + 1));
+}
+
+#[test]
+fn the_end_is_clean_only_between_frames() {
+    assert!(read_back::<Ask>(&[]).unwrap().is_none());
+    let hello = frame(&Ask::Hello { version: PolicyVersion(3) }, &[]);
+    for end in 1..hello.len() {
+        assert!(matches!(read_back::<Ask>(&hello[..end]), Err(WireError::Io(_))), "{end}");
+    }
+}
+
+/// A header that claims more bytes than the frame has, and one that is no header.
+#[test]
+fn nonsense_is_malformed() {
+    for body in [&[][..], &[0], &[0, 9, 1], &[0, 1, 0xff]] {
+        let mut bytes = (body.len() as u32).to_be_bytes().to_vec();
+        bytes.extend_from_slice(body);
+        assert!(matches!(read_back::<Ask>(&bytes), Err(WireError::Malformed(_))), "{body:?}");
+    }
+}
+
+/// The bytes that docs/protocol.md promises.
+#[test]
+fn a_hello_byte_by_byte() {
+    let hello = frame(&Ask::Hello { version: PolicyVersion(3) }, &[]);
+    let header = b"\xa1\x65Hello\xa1\x67version\x03";
+    let mut expected = vec![0, 0, 0, 2 + header.len() as u8, 0, header.len() as u8];
+    expected.extend_from_slice(header);
+    assert_eq!(hello, expected);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), plausible in any::<bool>()) {
+        let mut bytes = bytes;
+        if plausible && bytes.len() >= 6 {
+            let rest = bytes.len() as u32 - 4;
+            bytes[..4].copy_from_slice(&rest.to_be_bytes());
+            bytes[4] = 0;
+        }
+        let _ = read_back::<Answer>(&bytes);
+        let _ = read_back::<Ask>(&bytes);
+    }
+
+    #[test]
+    fn frames_come_back_as_they_were(piece in any::<u32>(), group in 0u32..64, payload in prop::collection::vec(any::<u8>(), 0..3000)) {
+        let answer = Answer::Group { piece: PieceIndex(piece), group, leaves: 0 };
+        let bytes = frame(&answer, &payload);
+        prop_assert_eq!(read_back::<Answer>(&bytes).unwrap().unwrap(), (answer, payload));
+    }
+}

@@ -1,0 +1,243 @@
+//! Those whom this peer pulls from, and what is known of each.
+
+use super::pace::Pace;
+use super::stats::Totals;
+use super::{Mode, Role};
+use crate::groups::{GROUP_BYTES, GroupMask};
+use crate::identity::PublicKey;
+use crate::manifest::PieceIndex;
+use crate::piece_set::{Holdings, PieceSet};
+use crate::time::UnixMillis;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Most neighbours that are named at once.
+pub const MAX_NEIGHBOURS: usize = 24;
+/// Silence, while something is asked, after which a neighbour counts as lost; longer where a group takes longer.
+pub(super) const STALL_MS: u64 = 3_000;
+/// Silence that is borne of one that has not delivered yet: its uplink may be slow, and others in turn before us.
+const FIRST_MS: u64 = 10_000;
+/// Longest time that silence is borne.
+const MAX_STALL_MS: u64 = 60_000;
+/// How long a stream may take to open.
+pub(super) const OPEN_MS: u64 = 5_000;
+/// Pause before a lost neighbour is tried again; doubles with every failure in a row.
+const RETRY_MS: u64 = 500;
+/// Longest such pause.
+const MAX_RETRY_MS: u64 = 30_000;
+/// Groups that are asked of all neighbours together before any rate is known.
+const START_BUDGET: u64 = 16;
+/// Groups that are asked of all neighbours together, as the time in which they should arrive, in milliseconds.
+const BUDGET_MS: u64 = 1_500;
+
+/// The stream to a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    Closed { again_at: UnixMillis },
+    Opening { until: UnixMillis },
+    Open,
+}
+
+/// A group that was asked for and is not here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) piece: PieceIndex,
+    pub(super) group: u32,
+    pub(super) at: UnixMillis,
+    /// What the neighbour had delivered by then, in bytes.
+    pub(super) before: u64,
+}
+
+/// One neighbour.
+pub(super) struct Edge {
+    pub(super) role: Role,
+    /// Whether the learner's newest list has it.
+    pub(super) named: bool,
+    pub(super) link: Link,
+    /// What it says that it holds.
+    pub(super) holds: Holdings,
+    /// Pieces of which it holds open groups.
+    pub(super) ready: PieceSet,
+    /// Oldest first, at most [`super::MAX_WINDOW`].
+    pub(super) asked: VecDeque<Asked>,
+    pub(super) pace: Pace,
+    /// When it last delivered, or was asked while nothing was under way: silence counts from here.
+    pub(super) heard: UnixMillis,
+    /// Failures since it last delivered.
+    pub(super) failures: u32,
+    /// Taking over from others found nothing; not before this instant again.
+    pub(super) steal_at: UnixMillis,
+    pub(super) totals: Totals,
+}
+
+/// All neighbours, and those no longer named that still deliver.
+#[derive(Default)]
+pub(super) struct Neighbours {
+    pub(super) edges: BTreeMap<PublicKey, Edge>,
+    /// Failures of those that were named no more before they delivered again: naming them anew does not clear them. At most
+    /// [`MAX_NEIGHBOURS`].
+    failed: BTreeMap<PublicKey, u32>,
+    /// Counts of all neighbours that ever were.
+    pub(super) all: Totals,
+}
+
+impl Edge {
+    fn new(role: Role, now: UnixMillis) -> Self {
+        Self {
+            role,
+            named: true,
+            link: Link::Closed { again_at: now },
+            holds: Holdings::default(),
+            ready: PieceSet::default(),
+            asked: VecDeque::new(),
+            pace: Pace::default(),
+            heard: now,
+            failures: 0,
+            steal_at: now,
+            totals: Totals::default(),
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.link == Link::Open
+    }
+
+    /// Whether this role is used at all in this mode.
+    pub(super) fn is_used(&self, mode: Mode) -> bool {
+        self.named
+            && match mode {
+                Mode::Echo => true,
+                Mode::Chain => self.role != Role::Mesh,
+                Mode::Star => self.role == Role::Parent,
+            }
+    }
+
+    /// Starts with an empty stream.
+    pub(super) fn opening(&mut self, now: UnixMillis) {
+        self.link = Link::Opening { until: now.plus(OPEN_MS) };
+        self.holds = Holdings::default();
+        self.ready = PieceSet::default();
+    }
+
+    /// Ends the stream and says what was under way.
+    pub(super) fn closed(&mut self, again_at: UnixMillis) -> VecDeque<Asked> {
+        self.link = Link::Closed { again_at };
+        self.holds = Holdings::default();
+        self.ready = PieceSet::default();
+        std::mem::take(&mut self.asked)
+    }
+
+    /// Notes a failure and says when to try again.
+    pub(super) fn failed(&mut self, now: UnixMillis) -> UnixMillis {
+        let pause = RETRY_MS << self.failures.min(10);
+        self.failures = self.failures.saturating_add(1);
+        now.plus(pause.min(MAX_RETRY_MS))
+    }
+
+    /// Keeps `ready` true after `open` or `holds` of a piece have changed.
+    pub(super) fn refresh(&mut self, piece: PieceIndex, open: GroupMask) {
+        if self.holds.get(piece).intersect(open).is_empty() {
+            self.ready.remove(piece);
+        } else {
+            self.ready.insert(piece);
+        }
+    }
+
+    /// Takes a group off what was asked.
+    pub(super) fn answered(&mut self, piece: PieceIndex, group: u32) -> Option<Asked> {
+        let at = self.asked.iter().position(|a| a.piece == piece && a.group == group)?;
+        self.asked.remove(at)
+    }
+
+    /// Until when it may be silent, if any may be for `patience` milliseconds.
+    pub(super) fn silent_until(&self, patience: u64) -> UnixMillis {
+        let patience = patience.max(self.pace.group_ms().map_or(FIRST_MS, |group| 2 * group));
+        self.heard.plus((patience << self.failures.min(5)).min(MAX_STALL_MS))
+    }
+
+    /// Groups that may be asked now. Small rooms wait until they have grown, so that one request carries several groups.
+    pub(super) fn room(&self) -> u32 {
+        let window = self.pace.window();
+        let room = window.saturating_sub(self.asked.len() as u32);
+        if room * 8 >= window { room } else { 0 }
+    }
+}
+
+impl Neighbours {
+    /// Replaces the list.
+    pub(super) fn name(&mut self, now: UnixMillis, named: &[(PublicKey, Role)]) {
+        self.edges.values_mut().for_each(|edge| edge.named = false);
+        for (peer, role) in named.iter().take(MAX_NEIGHBOURS) {
+            let edge = self.edges.entry(*peer).or_insert_with(|| Edge::new(*role, now));
+            (edge.named, edge.role) = (true, *role);
+            edge.failures = edge.failures.max(self.failed.remove(peer).unwrap_or(0));
+        }
+    }
+
+    /// Forgets those that are named no more and have delivered what they were asked for, and says whose stream must be closed.
+    pub(super) fn retire(&mut self) -> Vec<PublicKey> {
+        let gone = self.edges.extract_if(.., |_, edge| !edge.named && edge.asked.is_empty());
+        let mut open = Vec::new();
+        for (peer, edge) in gone {
+            if edge.failures > 0 {
+                self.failed.insert(peer, edge.failures);
+            }
+            if !matches!(edge.link, Link::Closed { .. }) {
+                open.push(peer);
+            }
+        }
+        while self.failed.len() > MAX_NEIGHBOURS {
+            self.failed.pop_first();
+        }
+        open
+    }
+
+    /// Named neighbours that failed and are not back.
+    pub(super) fn missed(&self) -> impl Iterator<Item = PublicKey> {
+        let missed = |edge: &Edge| edge.failures > 0 && !edge.is_open() && edge.named;
+        self.edges.iter().filter(move |(_, edge)| missed(edge)).map(|(peer, _)| *peer)
+    }
+
+    /// Those that failed and were named no more since.
+    pub(super) fn failed_before(&self) -> impl Iterator<Item = PublicKey> {
+        self.failed.keys().copied()
+    }
+
+    /// Groups under way.
+    pub(super) fn under_way(&self) -> u64 {
+        self.edges.values().map(|edge| edge.asked.len() as u64).sum()
+    }
+
+    /// Bytes per second of all that are open.
+    pub(super) fn rate(&self) -> u64 {
+        self.edges.values().filter(|edge| edge.is_open()).filter_map(|edge| edge.pace.rate()).sum()
+    }
+
+    /// Groups that may be asked of all together: a slow downlink shared by many must not queue for a minute.
+    pub(super) fn budget(&self) -> u64 {
+        let paced = self.rate().saturating_mul(BUDGET_MS) / 1000 / GROUP_BYTES as u64;
+        paced.max(START_BUDGET).saturating_sub(self.under_way())
+    }
+
+    /// Milliseconds until all that is under way has come, at the joint rate; none before any rate is known.
+    pub(super) fn drain_ms(&self) -> Option<u64> {
+        let bytes = self.under_way() * GROUP_BYTES as u64;
+        (self.rate() > 0).then(|| bytes * 1000 / self.rate())
+    }
+
+    /// Milliseconds for which any neighbour may be silent. All share one downlink: each may have to wait until what all were asked
+    /// for has come in.
+    pub(super) fn patience_ms(&self) -> u64 {
+        STALL_MS.max(2 * self.drain_ms().unwrap_or(0))
+    }
+
+    /// Keeps every `ready` true after the open groups of a piece have changed.
+    pub(super) fn refresh(&mut self, piece: PieceIndex, open: GroupMask) {
+        self.edges.values_mut().for_each(|edge| edge.refresh(piece, open));
+    }
+
+    /// Whether any that is used as parent is open or about to be.
+    pub(super) fn has_parent(&self) -> bool {
+        let here = |edge: &Edge| !matches!(edge.link, Link::Closed { .. });
+        self.edges.values().any(|edge| edge.named && edge.role == Role::Parent && here(edge))
+    }
+}

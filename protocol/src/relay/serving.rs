@@ -1,0 +1,114 @@
+//! The serving half: who may pull from here, what they are told, and what they get next.
+
+use super::{Output, Relay};
+use crate::groups::GroupMask;
+use crate::identity::PublicKey;
+use crate::manifest::PieceIndex;
+use crate::time::UnixMillis;
+use crate::version::PolicyVersion;
+
+impl Relay {
+    pub(super) fn joined(&mut self, now: UnixMillis, peer: PublicKey, version: PolicyVersion) {
+        self.consumers.remove(&peer);
+        let newest = self.versions.last_key_value().map(|(v, _)| *v);
+        let gone = !self.versions.contains_key(&version) && newest.is_some_and(|newest| version < newest);
+        if gone || self.rotten.contains(&peer) || !self.make_place(now, &peer) {
+            self.outputs.push_back(Output::Refuse { peer, version });
+            return;
+        }
+        self.consumers.add(now, peer, version);
+        self.untold = true;
+    }
+
+    pub(super) fn asked(
+        &mut self,
+        now: UnixMillis,
+        peer: PublicKey,
+        version: PolicyVersion,
+        piece: PieceIndex,
+        groups: GroupMask,
+    ) {
+        let Some(consumer) = self.consumers.get_mut(&peer).filter(|c| c.version == version) else { return };
+        let have = self.versions.get(&version).map(|t| t.have().get(piece)).unwrap_or_default();
+        // It may ask only for what it was told of, and for no more than a window's worth.
+        if groups.minus(have).is_empty() && consumer.ask(now, piece, groups) {
+            self.serve(&peer);
+        } else {
+            self.refuse(peer, version);
+        }
+    }
+
+    pub(super) fn sent(&mut self, peer: &PublicKey, piece: PieceIndex, group: u32) {
+        if let Some(consumer) = self.consumers.get_mut(peer) {
+            consumer.sent(piece, group);
+            self.serve(peer);
+        }
+    }
+
+    /// Tells every consumer what it was not told yet, in one message each.
+    pub(super) fn tell(&mut self) {
+        if !std::mem::take(&mut self.untold) {
+            return;
+        }
+        for (version, transfer) in &mut self.versions {
+            let fresh = transfer.take_news();
+            for (peer, consumer) in self.consumers.iter_mut().filter(|(_, c)| c.version == *version) {
+                let greeted = std::mem::replace(&mut consumer.greeted, true);
+                let news = if greeted { fresh.clone() } else { transfer.have().iter().collect() };
+                if !news.is_empty() {
+                    self.outputs.push_back(Output::Tell { peer: *peer, version: *version, news });
+                }
+            }
+        }
+    }
+
+    /// Refuses those who wait for a version that will not come, as a newer one has begun.
+    pub(super) fn refuse_passed_over(&mut self, begun: PolicyVersion) {
+        let versions = &self.versions;
+        let passed = |v: PolicyVersion| v < begun && !versions.contains_key(&v);
+        for (peer, version) in self.consumers.remove_where(passed) {
+            self.outputs.push_back(Output::Refuse { peer, version });
+        }
+    }
+
+    /// Refuses the consumers of a version that is no longer here.
+    pub(super) fn refuse_all_of(&mut self, gone: PolicyVersion) {
+        for (peer, version) in self.consumers.remove_where(|v| v == gone) {
+            self.outputs.push_back(Output::Refuse { peer, version });
+        }
+    }
+
+    /// Finds a place for a consumer, if need be that of another.
+    fn make_place(&mut self, now: UnixMillis, newcomer: &PublicKey) -> bool {
+        if self.consumers.has_place(newcomer) {
+            return true;
+        }
+        let edges = &self.neighbours.edges;
+        let named = |peer: &PublicKey| edges.get(peer).is_some_and(|edge| edge.named);
+        let Some((peer, version)) = self.consumers.gives_way(now, newcomer, named) else { return false };
+        self.refuse(peer, version);
+        true
+    }
+
+    fn refuse(&mut self, peer: PublicKey, version: PolicyVersion) {
+        self.consumers.remove(&peer);
+        self.outputs.push_back(Output::Refuse { peer, version });
+    }
+
+    /// Hands the driver what a consumer gets next.
+    fn serve(&mut self, peer: &PublicKey) {
+        let Some(consumer) = self.consumers.get_mut(peer) else { return };
+        let version = consumer.version;
+        let Some(transfer) = self.versions.get_mut(&version) else { return };
+        while let Some((piece, group)) = consumer.next(|piece, group| transfer.times_served(piece, group)) {
+            // A piece may have been damaged since it was asked for: what is not here is not served.
+            if transfer.have().get(piece).contains(group) {
+                transfer.serve(piece, group);
+                self.outputs.push_back(Output::Serve { peer: *peer, version, piece, group });
+            } else {
+                self.refuse(*peer, version);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Pieces that arrive and leave group by group.
+
+use super::positioned::{read_exact_at, write_all_at};
+use super::shelf::Found;
+use super::{ChunkStore, StoreError, io_error};
+use crate::chunk_set::ChunkSet;
+use crate::content::ChunkIndex;
+use crate::groups::{GroupMask, GroupTree, group_range};
+use crate::manifest::{Manifest, Piece};
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, PoisonError};
+
+/// What became of a group that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Its piece lacks others.
+    Partial,
+    /// Its piece is whole.
+    Whole,
+}
+
+impl ChunkStore {
+    /// Which groups of a piece are here. Whole pieces are not read for it; a partial one of an earlier process is verified.
+    /// What the disk refuses to show is not here.
+    pub fn held(&self, piece: &Piece) -> GroupMask {
+        let whole = || GroupMask::all(piece.groups());
+        if std::fs::metadata(self.path(&piece.id)).is_ok_and(|about| about.len() == piece.length) {
+            return whole();
+        }
+        match self.shelf().find(piece) {
+            Ok(Found::Whole { .. }) => whole(),
+            Ok(Found::Partial { have, .. }) => have,
+            Ok(Found::Nothing) | Err(_) => GroupMask::EMPTY,
+        }
+    }
+
+    /// Which chunks of a snapshot are whole here; as [`ChunkStore::held`] sees it.
+    pub fn present(&self, manifest: &Manifest) -> ChunkSet {
+        let mut set = ChunkSet::default();
+        for index in (0..manifest.chunks.len() as u32).map(ChunkIndex) {
+            let piece = manifest.piece(manifest.chunk_piece(index));
+            if piece.is_some_and(|piece| self.held(&piece) == GroupMask::all(piece.groups())) {
+                set.insert(index);
+            }
+        }
+        set
+    }
+
+    /// Whether [`ChunkStore::write_group`] needs the piece's tree first.
+    pub fn needs_tree(&self, piece: &Piece) -> bool {
+        piece.groups() > 1 && matches!(self.shelf().find(piece), Ok(Found::Nothing) | Err(_))
+    }
+
+    /// Takes the tree of a piece whose groups are about to come. Does nothing when one is known, or none needed.
+    ///
+    /// # Errors
+    /// [`StoreError::Mismatch`] when it is the tree of another piece; [`StoreError::Crowded`]; [`StoreError::Io`].
+    pub fn begin(&self, piece: &Piece, tree: GroupTree) -> Result<(), StoreError> {
+        if piece.groups() == 1 { Ok(()) } else { self.shelf().begin(piece, tree) }
+    }
+
+    /// The tree of a piece, for those who fetch it from here.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] when nothing of the piece is here; [`StoreError::Damaged`]; [`StoreError::Io`].
+    pub fn tree(&self, piece: &Piece) -> Result<Arc<GroupTree>, StoreError> {
+        let found = self.shelf().find(piece)?;
+        match found {
+            Found::Partial { tree, .. } | Found::Whole { tree: Some(tree), .. } => Ok(tree),
+            Found::Whole { file, tree: None } => self.rebuild_tree(piece, &file),
+            Found::Nothing => Err(StoreError::Missing { id: piece.id }),
+        }
+    }
+
+    /// Verifies and keeps a group.
+    ///
+    /// # Errors
+    /// [`StoreError::Mismatch`] when the bytes are not that group: whoever sent them is rotten. [`StoreError::NoTree`];
+    /// [`StoreError::Io`].
+    pub fn write_group(&self, piece: &Piece, group: u32, bytes: &[u8]) -> Result<Written, StoreError> {
+        if piece.groups() == 1 {
+            return self.write_only_group(piece, group, bytes);
+        }
+        let found = self.shelf().find(piece)?;
+        let (file, tree, have) = match found {
+            Found::Partial { file, tree, have } => (file, tree, have),
+            Found::Whole { .. } => return Ok(Written::Whole),
+            Found::Nothing => return Err(StoreError::NoTree { id: piece.id }),
+        };
+        if !tree.verifies(group, bytes) {
+            return Err(StoreError::Mismatch { id: piece.id });
+        }
+        if have.contains(group) {
+            return Ok(Written::Partial);
+        }
+        let range = group_range(piece.length, group);
+        write_all_at(&file, bytes, range.start).map_err(io_error(&self.path(&piece.id)))?;
+        self.remember(piece, group, bytes);
+        let whole = self.shelf().note(piece, group, &file, &tree)?;
+        Ok(if whole { Written::Whole } else { Written::Partial })
+    }
+
+    fn write_only_group(&self, piece: &Piece, group: u32, bytes: &[u8]) -> Result<Written, StoreError> {
+        if group != 0 || bytes.len() as u64 != piece.length {
+            return Err(StoreError::Mismatch { id: piece.id });
+        }
+        self.write(&piece.id, bytes)?;
+        self.remember(piece, group, bytes);
+        Ok(Written::Whole)
+    }
+
+    /// A group's bytes: from memory, where they have been verified, or from disk, and then verified now.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`]; [`StoreError::Damaged`] when the disk has altered it: the whole piece has been deleted;
+    /// [`StoreError::Io`].
+    pub fn read_group(&self, piece: &Piece, group: u32) -> Result<Vec<u8>, StoreError> {
+        let remembered = self.recent().get(&(piece.id, group));
+        if let Some(bytes) = remembered {
+            return Ok(bytes.to_vec());
+        }
+        let found = self.shelf().find(piece)?;
+        let (file, tree) = match found {
+            Found::Partial { file, tree, have } if have.contains(group) => (file, tree),
+            Found::Whole { file, tree: Some(tree) } => (file, tree),
+            Found::Whole { file, tree: None } => {
+                let tree = self.rebuild_tree(piece, &file)?;
+                (file, tree)
+            }
+            Found::Partial { .. } | Found::Nothing => return Err(StoreError::Missing { id: piece.id }),
+        };
+        let range = group_range(piece.length, group);
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        self.read_at(piece, &file, &mut bytes, range.start)?;
+        if tree.verifies(group, &bytes) {
+            return Ok(bytes);
+        }
+        if group >= piece.groups() {
+            return Err(StoreError::Missing { id: piece.id });
+        }
+        Err(self.damaged(piece, &file))
+    }
+
+    /// The tree of a whole piece that this process has not written: its bytes are read and verified against its name.
+    fn rebuild_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, StoreError> {
+        if piece.length > crate::groups::MAX_PIECE_BYTES {
+            return Err(StoreError::Missing { id: piece.id });
+        }
+        let mut bytes = vec![0; piece.length as usize];
+        self.read_at(piece, file, &mut bytes, 0)?;
+        let (id, tree) = GroupTree::of(&bytes);
+        if id != piece.id {
+            return Err(self.damaged(piece, file));
+        }
+        let tree = Arc::new(tree);
+        self.shelf().remember_tree(tree.clone());
+        Ok(tree)
+    }
+
+    fn read_at(
+        &self,
+        piece: &Piece,
+        file: &Arc<File>,
+        bytes: &mut [u8],
+        offset: u64,
+    ) -> Result<(), StoreError> {
+        match read_exact_at(file, bytes, offset) {
+            Ok(()) => Ok(()),
+            // Somebody has shortened the file.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(self.damaged(piece, file)),
+            Err(error) => Err(io_error(&self.path(&piece.id))(error)),
+        }
+    }
+
+    fn damaged(&self, piece: &Piece, file: &Arc<File>) -> StoreError {
+        match self.shelf().delete_damaged(&piece.id, file) {
+            Ok(()) => StoreError::Damaged { id: piece.id },
+            Err(error) => error,
+        }
+    }
+
+    fn remember(&self, piece: &Piece, group: u32, bytes: &[u8]) {
+        self.recent().insert((piece.id, group), bytes.into(), bytes.len());
+    }
+
+    fn recent(&self) -> std::sync::MutexGuard<'_, super::Recent> {
+        // A cache of verified bytes: sound whatever happened to the thread that held it.
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

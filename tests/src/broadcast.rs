@@ -1,0 +1,123 @@
+//! `echo-lab broadcast`: how long a snapshot takes to a fleet of real processes behind real links, and how near that is to the bound.
+//!
+//! One *race* is: a source and its nodes are started in network namespaces ([`crate::netns`]), the snapshot is published, faults happen,
+//! and it ends when every node that lives holds the snapshot. Systems that race are Echo in its three modes and outside ones
+//! ([`Mode`]); what is measured, and how, is the same for all: completion by what a node has on its disk, bytes by the counters of the
+//! interfaces, memory and processor time by `/proc`, everything on one clock.
+
+mod account;
+mod bound;
+mod echo;
+mod faults;
+mod http;
+mod links;
+mod options;
+mod policies;
+mod race;
+mod recovery;
+mod report;
+mod rotten;
+mod samples;
+mod site;
+mod torrent;
+mod usage;
+
+pub use options::{Broadcast, Faults, Mode, ModeError, Slow, SlowError, Snapshots, Span, SpanError};
+pub use rotten::RottenNode;
+
+use crate::binaries::Binaries;
+use crate::cargo;
+use crate::console::{Console, Report};
+use anyhow::Context as _;
+use echo::EchoSwarm;
+use http::HttpStar;
+use policies::Policies;
+use race::Race;
+use report::Row;
+use site::Site;
+use torrent::Torrent;
+
+/// Runs every race that was asked for, one after the other, and reports.
+///
+/// # Errors
+/// When something cannot be started or ends before its time. A race that leaves a node without the snapshot is a [`Report`] that has not
+/// passed.
+pub async fn run(broadcast: Broadcast, console: &Console) -> anyhow::Result<Report> {
+    broadcast.validate()?;
+    if broadcast.build {
+        cargo::build_binaries(console).await?;
+    }
+    let binaries = Binaries::locate()?;
+    let scratch = Scratch::new(&broadcast)?;
+    let policies = policies::prepare(&broadcast, &scratch.path().join("policies"), console)?;
+    let mut rows = Vec::new();
+    for round in 0..broadcast.repeat {
+        for mode in &broadcast.modes {
+            let dir = scratch.path().join(format!("{mode}-{round}"));
+            let race = Race::new(&broadcast, &policies, &dir, console)?;
+            let row = run_one(&broadcast, mode, &binaries, &policies, race)
+                .await
+                .with_context(|| format!("{mode}, round {}", round + 1))?;
+            console.say(row.line());
+            if broadcast.verbose {
+                console.say(row.table());
+            }
+            if !broadcast.keeps() {
+                std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+            }
+            rows.push(row);
+        }
+    }
+    Ok(report::sum_up(&broadcast, &rows))
+}
+
+async fn run_one(
+    broadcast: &Broadcast,
+    mode: &Mode,
+    binaries: &Binaries,
+    policies: &Policies,
+    race: Race<'_>,
+) -> anyhow::Result<Row> {
+    // Made first and given away last: the processes have ended when their hosts go.
+    let site = Site::build(broadcast, race.links())?;
+    let check = race.check_links(&site)?;
+    match mode {
+        Mode::Echo | Mode::Chain | Mode::Star => {
+            let swarm = EchoSwarm::start(broadcast, mode, binaries, policies, &race, &site).await?;
+            race.run(mode, check, site, swarm).await
+        }
+        Mode::Libtorrent(words) => {
+            let swarm = Torrent::start(words, policies, &race, &site).await?;
+            race.run(mode, check, site, swarm).await
+        }
+        Mode::Http => {
+            let star = HttpStar::start(policies, &race, &site).await?;
+            race.run(mode, check, site, star).await
+        }
+    }
+}
+
+/// Where the races write: a directory that was asked for and is kept, or one that goes when we go.
+enum Scratch {
+    Kept(std::path::PathBuf),
+    Passing(tempfile::TempDir),
+}
+
+impl Scratch {
+    fn new(broadcast: &Broadcast) -> anyhow::Result<Self> {
+        match &broadcast.dir {
+            Some(dir) => {
+                std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+                Ok(Self::Kept(std::path::absolute(dir)?))
+            }
+            None => Ok(Self::Passing(tempfile::Builder::new().prefix("echo-broadcast-").tempdir()?)),
+        }
+    }
+
+    fn path(&self) -> &std::path::Path {
+        match self {
+            Self::Kept(path) => path,
+            Self::Passing(dir) => dir.path(),
+        }
+    }
+}

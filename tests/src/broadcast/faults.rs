@@ -1,0 +1,88 @@
+//! What goes wrong in a race, and when.
+
+use super::links::seed_of;
+use super::options::Faults;
+use echo_protocol::draw::Draws;
+
+/// Random kills fall between these shares of T*: within the transfer, even if it reaches the bound.
+const KILLS_WITHIN: [f64; 2] = [0.1, 0.9];
+/// `--slow` and `--gone` happen at this share of T*: rates have settled, and there is enough left to see them recover.
+const MIDWAY: f64 = 0.4;
+/// How long one that comes back is away, in milliseconds.
+const AWAY_MS: [i64; 2] = [500, 2000];
+
+/// One fault.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Fault {
+    /// SIGKILL to a node's host.
+    Kill(usize),
+    /// It is started again with the data directory that it had.
+    Return(usize),
+    /// The uplink of a forwarder (counted from 0 by what they have sent) is multiplied.
+    Slow { forwarder: usize, factor: f64 },
+    /// A forwarder is killed.
+    Gone { forwarder: usize },
+}
+
+/// Faults and the seconds after publication at which they are due, in order.
+pub(super) type Schedule = Vec<(f64, Fault)>;
+
+/// The faults of a race of `nodes` nodes (hosts 1 to `nodes`) that takes `t_star_s` seconds at best.
+pub(super) fn schedule(faults: &Faults, nodes: usize, t_star_s: f64, seed: u64) -> Schedule {
+    let mut draws = Draws::new(seed_of(seed, "churn"));
+    let mut hosts: Vec<usize> = (1..=nodes).collect();
+    draws.shuffle(&mut hosts);
+    let killed = (faults.churn * nodes as f64).round() as usize;
+    let mut schedule = Schedule::new();
+    for (count, host) in hosts.into_iter().take(killed).enumerate() {
+        let [first, last] = KILLS_WITHIN;
+        let share = first + (last - first) * draws.below(1 << 32) as f64 / (1u64 << 32) as f64;
+        let at = share * t_star_s;
+        schedule.push((at, Fault::Kill(host)));
+        if count % 2 == 0 {
+            let away = draws.between(AWAY_MS[0], AWAY_MS[1]) as f64 / 1000.0;
+            schedule.push((at + away, Fault::Return(host)));
+        }
+    }
+    if let Some(slow) = faults.slow {
+        let fault = Fault::Slow { forwarder: slow.forwarder - 1, factor: slow.factor };
+        schedule.push((MIDWAY * t_star_s, fault));
+    }
+    if let Some(forwarder) = faults.gone {
+        schedule.push((MIDWAY * t_star_s, Fault::Gone { forwarder: forwarder - 1 }));
+    }
+    schedule.sort_by(|a, b| a.0.total_cmp(&b.0));
+    schedule
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broadcast::Slow;
+
+    #[test]
+    fn churn_kills_its_share_and_half_of_them_return_later() {
+        let faults = Faults { churn: 0.3, ..Faults::default() };
+        let schedule = schedule(&faults, 20, 10.0, 7);
+        let kills: Vec<_> = schedule.iter().filter(|(_, fault)| matches!(fault, Fault::Kill(_))).collect();
+        assert_eq!((kills.len(), schedule.len()), (6, 9));
+        assert!(kills.iter().all(|(at, _)| (1.0..=9.0).contains(at)));
+        for (back, fault) in &schedule {
+            if let Fault::Return(host) = fault {
+                let (at, _) = kills.iter().find(|(_, kill)| *kill == Fault::Kill(*host)).unwrap();
+                assert!((0.5..=2.0).contains(&(back - at)));
+            }
+        }
+        assert_eq!(schedule, super::schedule(&faults, 20, 10.0, 7), "the seed decides");
+        assert_ne!(schedule, super::schedule(&faults, 20, 10.0, 8));
+    }
+
+    #[test]
+    fn slow_and_gone_happen_midway() {
+        let faults = Faults { slow: Some(Slow { forwarder: 1, factor: 0.5 }), gone: Some(2), churn: 0.0 };
+        let due = schedule(&faults, 8, 10.0, 0);
+        let expected =
+            [(4.0, Fault::Slow { forwarder: 0, factor: 0.5 }), (4.0, Fault::Gone { forwarder: 1 })];
+        assert_eq!(due, expected);
+    }
+}

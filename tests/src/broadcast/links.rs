@@ -1,0 +1,62 @@
+//! Who has which link. Hosts are numbered: 0 is the source, 1 to N the nodes, then the liars, and the bootstrap node last.
+
+use super::options::{Broadcast, Span};
+use crate::netns::Link;
+use echo_protocol::draw::Draws;
+use echo_protocol::rate::BytesPerSec;
+
+/// The source's host.
+pub(super) const SOURCE: usize = 0;
+
+/// The links of all hosts.
+#[derive(Clone, Debug)]
+pub(super) struct Links {
+    /// By host.
+    pub(super) hosts: Vec<Link>,
+    nodes: usize,
+    liars: usize,
+}
+
+impl Links {
+    /// The links of a broadcast: the same for the same seed.
+    pub(super) fn of(broadcast: &Broadcast) -> Self {
+        let mut draws = Draws::new(seed_of(broadcast.seed, "links"));
+        let (nodes, liars) = (broadcast.nodes, broadcast.rotten);
+        let mut hosts = vec![Link { up: Some(broadcast.uplink), ..Link::default() }];
+        for index in 0..nodes + liars {
+            let up = broadcast.uneven.map_or(broadcast.node_up, |span| draw(span, &mut draws));
+            let nat = index < nodes && index + broadcast.nat >= nodes;
+            hosts.push(Link { up: Some(up), down: Some(broadcast.node_down), nat });
+        }
+        hosts.push(Link::default());
+        Self { hosts, nodes, liars }
+    }
+
+    /// The hosts of the honest nodes.
+    pub(super) fn nodes(&self) -> std::ops::RangeInclusive<usize> {
+        1..=self.nodes
+    }
+
+    /// The hosts of the liars.
+    pub(super) fn liars(&self) -> std::ops::Range<usize> {
+        self.nodes + 1..self.nodes + 1 + self.liars
+    }
+
+    /// The host of the bootstrap node.
+    pub(super) fn bootstrap(&self) -> usize {
+        self.hosts.len() - 1
+    }
+}
+
+/// A rate of the span, each magnitude equally likely: between 10 and 100 as often below 32 as above.
+fn draw(span: Span, draws: &mut Draws) -> BytesPerSec {
+    let position = draws.below(1 << 32) as f64 / (1u64 << 32) as f64;
+    let (low, high) = (span.low.0 as f64, span.high.0 as f64);
+    BytesPerSec((low * (high / low).powf(position)).round() as u64)
+}
+
+/// The seed of one kind of draws.
+pub(super) fn seed_of(seed: u64, what: &str) -> [u8; 32] {
+    let bytes = [what.as_bytes(), &[0], &seed.to_le_bytes()].concat();
+    *echo_protocol::content::ContentId::of(&bytes).as_bytes()
+}

@@ -1,0 +1,177 @@
+//! What is said of a race, to people and to scripts.
+
+use super::options::Broadcast;
+use super::race::LinkCheck;
+use super::recovery::Recovery;
+use crate::console::Report;
+use echo_protocol::rate::BytesPerSec;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// One race. `null` is what could not be measured: bytes of interfaces on loopback, or what an outside system does not tell.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    /// Who raced.
+    pub(super) mode: String,
+    /// Honest nodes at the start.
+    pub(super) nodes: usize,
+    /// F.
+    pub(super) bytes: u64,
+    /// From publication until every living node was complete, in seconds; `null` if one was not.
+    pub(super) t_bcast_s: Option<f64>,
+    /// The same for 90 % of the living nodes.
+    pub(super) t_bcast_90_s: Option<f64>,
+    /// T*.
+    pub(super) t_star_s: f64,
+    /// T_bcast / T*.
+    pub(super) ratio: Option<f64>,
+    /// What the source sent, by its interface.
+    pub(super) source_bytes: Option<u64>,
+    /// What all nodes received, by their interfaces.
+    pub(super) wire_bytes: Option<u64>,
+    /// What nodes received twice, as a share of what they needed.
+    pub(super) duplicate_share: Option<f64>,
+    /// Groups that were taken from another neighbour than the one asked first.
+    pub(super) repairs: Option<u64>,
+    /// Living nodes that were complete at the end.
+    pub(super) complete_nodes: usize,
+    /// Nodes that lived at the end.
+    pub(super) living_nodes: usize,
+    /// Chunks on complete nodes that are not what the source published.
+    pub(super) rotten_installed: u64,
+    /// Largest peak of a node's resident memory, in MiB.
+    pub(super) rss_mb_max: Option<f64>,
+    /// The same above what it was at publication.
+    pub(super) rss_above_idle_mb_max: Option<f64>,
+    /// Mean of the nodes' processor seconds, for each 10⁹ bytes of the snapshot.
+    pub(super) cpu_s_per_gb: Option<f64>,
+    /// The source's processor seconds.
+    pub(super) source_cpu_s: Option<f64>,
+    /// `netns` or `process`.
+    pub(super) caps: &'static str,
+    /// What plain TCP carried over the same links just before.
+    pub(super) tcp_copy: Option<LinkCheck>,
+    /// Peers that were cut off for rotten bytes.
+    pub(super) cut_off: Vec<String>,
+    /// What `--slow` or `--gone` came to.
+    #[serde(flatten, serialize_with = "flat")]
+    pub(super) recovery: Option<Recovery>,
+    /// Every node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) per_node: Vec<NodeRow>,
+}
+
+/// One node in a race.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct NodeRow {
+    pub(super) node: usize,
+    pub(super) up: Option<BytesPerSec>,
+    pub(super) nat: bool,
+    pub(super) complete_s: Option<f64>,
+    pub(super) killed: bool,
+    pub(super) living: bool,
+    pub(super) sent: Option<u64>,
+    pub(super) received: Option<u64>,
+    pub(super) rss_mb: Option<f64>,
+    pub(super) rss_above_idle_mb: Option<f64>,
+    pub(super) cpu_s_per_gb: Option<f64>,
+}
+
+fn flat<S: Serializer>(recovery: &Option<Recovery>, serializer: S) -> Result<S::Ok, S::Error> {
+    let fields = match recovery {
+        None => json!({}),
+        Some(Recovery { fault_s, affected, recovery_s }) => {
+            json!({"fault_s": fault_s, "affected_nodes": affected, "recovery_s": recovery_s})
+        }
+    };
+    fields.serialize(serializer)
+}
+
+impl Row {
+    /// Whether every living node ended complete, with nothing but what the source published.
+    pub(super) fn passed(&self) -> bool {
+        self.complete_nodes == self.living_nodes && self.living_nodes > 0 && self.rotten_installed == 0
+    }
+
+    /// The race on one line.
+    pub(super) fn line(&self) -> String {
+        let seconds = |value: Option<f64>| value.map_or("-".to_owned(), |s| format!("{s:.2} s"));
+        let mib = |value: Option<u64>| value.map_or("-".to_owned(), |b| format!("{} MiB", b >> 20));
+        let mut line = format!(
+            "{:<18} T_bcast {} (90 %: {}), bound {:.2} s, ratio {}, {} of {} complete, source sent {}",
+            self.mode,
+            seconds(self.t_bcast_s),
+            seconds(self.t_bcast_90_s),
+            self.t_star_s,
+            self.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}")),
+            self.complete_nodes,
+            self.living_nodes,
+            mib(self.source_bytes),
+        );
+        if let Some(recovery) = &self.recovery {
+            let (affected, time) = (recovery.affected, seconds(recovery.recovery_s));
+            let _infallible = write!(line, ", {affected} nodes felt the fault, recovered after {time}");
+        }
+        if self.rotten_installed > 0 {
+            let _infallible = write!(line, ", {} ROTTEN chunks installed", self.rotten_installed);
+        }
+        line
+    }
+
+    /// Every node on a line.
+    pub(super) fn table(&self) -> String {
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), |n| format!("{n:.2}"));
+        let mib = |value: Option<u64>| value.map_or("-".to_owned(), |b| (b >> 20).to_string());
+        let mut text = format!(
+            "{:>4} {:>12} {:>11} {:>9} {:>9} {:>8} {:>9}  state",
+            "node", "uplink", "complete s", "sent MiB", "recv MiB", "RSS MiB", "CPU s/GB"
+        );
+        for node in &self.per_node {
+            let up = node.up.map_or("-".to_owned(), |rate| rate.to_string());
+            let mut state = if node.living { "living" } else { "dead" }.to_owned();
+            state.push_str(if node.living && node.killed { ", was killed" } else { "" });
+            state.push_str(if node.nat { ", behind NAT" } else { "" });
+            let _infallible = write!(
+                text,
+                "\n{:>4} {up:>12} {:>11} {:>9} {:>9} {:>8} {:>9}  {state}",
+                node.node,
+                number(node.complete_s),
+                mib(node.sent),
+                mib(node.received),
+                number(node.rss_mb),
+                number(node.cpu_s_per_gb),
+            );
+        }
+        text
+    }
+}
+
+/// One race as it is; of several, the one with the median T_bcast of each mode, the first mode's on top, and all of them in `races`.
+pub(super) fn sum_up(broadcast: &Broadcast, rows: &[Row]) -> Report {
+    let passed = !rows.is_empty() && rows.iter().all(Row::passed);
+    let shown = |row: &Row| {
+        let mut row = row.clone();
+        if !broadcast.verbose {
+            row.per_node.clear();
+        }
+        json!(row)
+    };
+    let medians: Vec<&Row> =
+        broadcast.modes.iter().filter_map(|mode| median(rows, &mode.to_string())).collect();
+    let mut json = medians.first().map_or(Value::Null, |row| shown(row));
+    if rows.len() > 1 {
+        json["medians"] = medians.iter().map(|row| shown(row)).collect();
+        json["races"] = rows.iter().map(shown).collect();
+    }
+    json["seed"] = json!(broadcast.seed);
+    Report { passed, json }
+}
+
+/// The race of a mode with the median time; races that nobody finished are the slowest.
+fn median<'a>(rows: &'a [Row], mode: &str) -> Option<&'a Row> {
+    let mut rows: Vec<&Row> = rows.iter().filter(|row| row.mode == mode).collect();
+    let time = |row: &Row| row.t_bcast_s.unwrap_or(f64::INFINITY);
+    rows.sort_by(|a, b| time(a).total_cmp(&time(b)));
+    rows.get(rows.len().saturating_sub(1) / 2).copied()
+}

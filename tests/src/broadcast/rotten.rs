@@ -1,0 +1,136 @@
+//! A node that serves rotten groups: it joins like any other, claims to hold every version at once, and answers whatever it is asked for
+//! with noise of the right length.
+
+use super::links::seed_of;
+use crate::liar::{Learner, ignore, reach};
+use anyhow::Context as _;
+use echo_protocol::clock;
+use echo_protocol::groups::{GroupMask, group_count, group_range};
+use echo_protocol::identity::NodeKey;
+use echo_protocol::manifest::{Manifest, Piece, PieceIndex};
+use echo_protocol::net::peer::peer_of_key;
+use echo_protocol::net::snapshots::wire::{self, Answer, Ask, LEAF_BYTES, MAX_NEWS};
+use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, Stream, names};
+use echo_protocol::peer_list::{self, Trust};
+use echo_protocol::version::PolicyVersion;
+use futures::AsyncWriteExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Consumers that are lied to at once.
+const MAX_CONSUMERS: usize = 64;
+/// The pause before the manifest is asked for again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A node that lies.
+#[derive(Clone, Debug)]
+pub struct RottenNode {
+    /// The signed peer list.
+    pub list: PathBuf,
+    /// Where it listens.
+    pub listen: Vec<String>,
+    /// Which of several it is.
+    pub number: usize,
+}
+
+impl RottenNode {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> NodeKey {
+        NodeKey::from_secret(seed_of(self.number as u64, "rotten"))
+    }
+
+    /// Joins the first run of the list and lies until it is ended.
+    ///
+    /// # Errors
+    /// When it cannot join.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let text = std::fs::read_to_string(&self.list)
+            .with_context(|| format!("cannot read {}", self.list.display()))?;
+        let list = peer_list::open(&text, clock::now(), &mut Trust::default())?;
+        let (_, key) = list.learners().next().context("the list names no run")?;
+        let learner = peer_of_key(&key).context("the learner's key is none")?;
+        let (host, events) = Host::start(HostConfig {
+            secret: self.key().secret(),
+            listen: self.listen.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
+            mode: DhtMode::Server,
+            agent: "echo-lab rotten".into(),
+            topics: Vec::new(),
+            limits: ConnectionLimits::volunteer(),
+            external: Vec::new(),
+            max_upload: None,
+            max_download: None,
+        })
+        .await?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(ignore(events));
+        let mut consumers = host.accept(names::CHUNKS)?;
+        reach(&host, learner, &list).await?;
+        let learner = Learner::new(host, learner, true);
+        learner.beat().await?;
+        tasks.spawn(learner.clone().stay());
+        while let Some((_, stream)) = consumers.next().await {
+            if tasks.len() < MAX_CONSUMERS {
+                let learner = learner.clone();
+                tasks.spawn(async move {
+                    if let Err(error) = lie(stream, &learner).await {
+                        tracing::debug!(%error, "a consumer is gone");
+                    }
+                });
+            }
+            while tasks.try_join_next().is_some() {}
+        }
+        Ok(())
+    }
+}
+
+async fn lie(stream: Stream, learner: &Learner) -> anyhow::Result<()> {
+    use futures::AsyncReadExt as _;
+    let (mut reading, mut writing) = stream.split();
+    let hello = wire::read::<Ask>(&mut reading).await?;
+    let Some((Ask::Hello { version }, _)) = hello else { return Ok(()) };
+    let manifest = manifest(learner, version).await?;
+    let pieces = (0..manifest.pieces()).map(PieceIndex);
+    let all = pieces.filter_map(|index| {
+        let Piece { length, .. } = manifest.piece(index)?;
+        Some((index, GroupMask::all(group_count(length))))
+    });
+    for news in all.collect::<Vec<_>>().chunks(MAX_NEWS) {
+        send(&mut writing, &Answer::Have { news: news.to_vec() }, &[]).await?;
+    }
+    while let Some((ask, _)) = wire::read::<Ask>(&mut reading).await? {
+        let Ask::Request { piece, groups, tree } = ask else { continue };
+        let Some(Piece { length, .. }) = manifest.piece(piece) else { continue };
+        for (count, group) in groups.iter().enumerate() {
+            let leaves = if tree && count == 0 && group_count(length) > 1 { group_count(length) } else { 0 };
+            let range = group_range(length, group);
+            let noise = leaves as usize * LEAF_BYTES + (range.end - range.start) as usize;
+            let answer = Answer::Group { piece, group, leaves };
+            send(&mut writing, &answer, &vec![0x5a; noise]).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn manifest(learner: &Learner, version: PolicyVersion) -> anyhow::Result<Manifest> {
+    loop {
+        let manifest = learner.manifest().await?.open()?;
+        if manifest.version >= version {
+            return Ok(manifest);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn send(
+    writing: &mut (impl futures::AsyncWrite + Unpin),
+    answer: &Answer,
+    payload: &[u8],
+) -> anyhow::Result<()> {
+    let mut frame = Vec::new();
+    wire::put_head(&mut frame, answer, payload.len())?;
+    frame.extend_from_slice(payload);
+    writing.write_all(&frame).await?;
+    Ok(writing.flush().await?)
+}

@@ -1,0 +1,113 @@
+//! Where the processes of a race run: in namespaces behind capped links, or, where there are none, all on loopback.
+
+use super::links::Links;
+use super::options::Broadcast;
+use crate::netns::{Counters, Fabric, Link, NetnsError, obstacle};
+use anyhow::bail;
+use echo_protocol::rate::BytesPerSec;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::Command;
+
+/// The port that Echo's programs use in a namespace.
+const PORT: u16 = 4160;
+
+/// A place for every host.
+#[derive(Debug)]
+pub(super) enum Site {
+    /// Each host in a namespace of its own.
+    Namespaces(Fabric),
+    /// All hosts are this machine; programs keep their caps themselves.
+    Loopback(Vec<Link>),
+}
+
+impl Site {
+    /// Builds the hosts; falls back to loopback, and says why, where namespaces cannot be had.
+    ///
+    /// # Errors
+    /// When the namespaces cannot be built, or are needed for what was asked and not there.
+    pub(super) fn build(broadcast: &Broadcast, links: &Links) -> anyhow::Result<Self> {
+        let Some(obstacle) = obstacle(broadcast.nat > 0) else {
+            return Ok(Self::Namespaces(Fabric::create(&links.hosts)?));
+        };
+        let needs = if broadcast.nat > 0 {
+            "--nat"
+        } else if broadcast.faults.slow.is_some() {
+            "--slow"
+        } else if broadcast.modes.iter().any(|mode| !mode.is_echo()) {
+            "outside systems (peer:)"
+        } else {
+            tracing::warn!("{obstacle}. Without namespaces, the programs keep their own caps on loopback");
+            return Ok(Self::Loopback(links.hosts.clone()));
+        };
+        bail!("{needs}: only in network namespaces. {obstacle}")
+    }
+
+    /// How the caps are kept, as the report says it.
+    pub(super) fn caps(&self) -> &'static str {
+        match self {
+            Self::Namespaces(_) => "netns",
+            Self::Loopback(_) => "process",
+        }
+    }
+
+    /// A call of `program` on a host.
+    pub(super) fn command(&self, host: usize, program: impl AsRef<Path>) -> Command {
+        match self {
+            Self::Namespaces(fabric) => fabric.command(host, program.as_ref()),
+            Self::Loopback(_) => Command::new(program.as_ref()),
+        }
+    }
+
+    /// The address of a host.
+    pub(super) fn address(&self, host: usize) -> Ipv4Addr {
+        match self {
+            Self::Namespaces(fabric) => fabric.address(host),
+            Self::Loopback(_) => Ipv4Addr::LOCALHOST,
+        }
+    }
+
+    /// Where Echo's programs listen on a host.
+    pub(super) fn listen(&self, host: usize) -> [String; 2] {
+        let port = if matches!(self, Self::Namespaces(_)) { PORT } else { 0 };
+        let address = self.address(host);
+        [format!("/ip4/{address}/udp/{port}/quic-v1"), format!("/ip4/{address}/tcp/{port}")]
+    }
+
+    /// How a host is connected now.
+    pub(super) fn link(&self, host: usize) -> Link {
+        match self {
+            Self::Namespaces(fabric) => fabric.link(host),
+            Self::Loopback(links) => links[host],
+        }
+    }
+
+    /// What has passed a host's interface; `None` where hosts have none of their own.
+    ///
+    /// # Errors
+    /// [`NetnsError`]
+    pub(super) fn counters(&self, host: usize) -> Result<Option<Counters>, NetnsError> {
+        match self {
+            Self::Namespaces(fabric) => fabric.counters(host).map(Some),
+            Self::Loopback(_) => Ok(None),
+        }
+    }
+
+    /// Multiplies a host's uplink.
+    ///
+    /// # Errors
+    /// [`NetnsError`]
+    pub(super) fn slow_down(&mut self, host: usize, factor: f64) -> Result<(), NetnsError> {
+        match self {
+            Self::Namespaces(fabric) => match fabric.link(host).up {
+                Some(BytesPerSec(rate)) => {
+                    let slower = (rate as f64 * factor).round().max(1.0) as u64;
+                    fabric.set_up(host, BytesPerSec(slower))
+                }
+                None => Ok(()),
+            },
+            // Refused when the site was built.
+            Self::Loopback(_) => Err(NetnsError::NotLinux),
+        }
+    }
+}

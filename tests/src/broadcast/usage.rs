@@ -1,0 +1,58 @@
+//! Memory and processor time of a process, from `/proc`.
+
+use std::fs;
+
+/// What a process uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Usage {
+    /// Resident memory now, in bytes.
+    pub(super) rss: u64,
+    /// The most that it ever was.
+    pub(super) rss_peak: u64,
+    /// Processor time of all threads since the start, in seconds.
+    pub(super) cpu_s: f64,
+}
+
+/// What the process uses now; `None` where the system does not say, or when it has ended.
+pub(super) fn of(pid: u32) -> Option<Usage> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    // The second field is the program's name in parentheses and may hold anything; `utime` and `stime` are fields 14 and 15.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    let ticks = ticks()? + ticks()?;
+    Some(Usage {
+        rss: kib("VmRSS:")? << 10,
+        rss_peak: kib("VmHWM:")? << 10,
+        cpu_s: ticks as f64 / per_second(),
+    })
+}
+
+#[cfg(unix)]
+fn per_second() -> f64 {
+    rustix::param::clock_ticks_per_second() as f64
+}
+
+#[cfg(not(unix))]
+fn per_second() -> f64 {
+    100.0
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_use_something_and_the_dead_use_nothing() {
+        let begun = std::time::Instant::now();
+        while of(std::process::id()).unwrap().cpu_s == 0.0 && begun.elapsed().as_secs() < 10 {}
+        let usage = of(std::process::id()).unwrap();
+        assert!(usage.rss > 1 << 20 && usage.rss <= usage.rss_peak && usage.cpu_s > 0.0, "{usage:?}");
+        assert_eq!(of(u32::MAX), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! What the deltas of a policy cost while it is trained by reinforcement: bytes, entropy, speed.
+//!
+//! A policy of 107 million parameters (Qwen3 form, random weights as transformers makes them) first imitates the solutions of an arithmetic
+//! task, so that it answers, and sometimes rightly. Then it is trained as in a run: with every publication in bf16, groups of responses
+//! are generated under it by the engine, judged by the task, and the learner's trainer makes κ = 2 updates of the f32 master weights from
+//! them: GEPO, AdamW with fresh moments, weight decay and clipping at their defaults. Nothing about the gradients is made up.
+
+mod practice;
+
+use crate::console::{Console, Report};
+use crate::vectors::delta::{CHUNK_BYTES, Measure, PASSES};
+use anyhow::{Context, anyhow};
+use echo_learner::trainer::BACKWARD_STACK;
+use echo_policy::weights::{DType, Weights};
+use echo_protocol::delta::Width;
+use practice::{Practice, Training};
+use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// κ: updates between two publications.
+const PERIOD: u64 = 2;
+/// The learning rate of reinforcement, and how many times smaller than the policy its deltas should be, at least.
+const RATE: f64 = 1e-6;
+const MIN_RATIO: f64 = 30.0;
+/// How much larger than the order-0 entropy of the update they may be, at most.
+const MAX_OVER_ENTROPY: f64 = 1.4;
+/// A rate at which most elements change, and how much larger than the policy its deltas may be, at most.
+const DENSE_RATE: f64 = 1e-4;
+const MAX_OVER_FULL: f64 = 1.02;
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Study {
+    /// Supervised updates before reinforcement begins.
+    pub warm_up: u64,
+    /// Publications at 1e-6.
+    pub publications: u64,
+    /// With a policy of a million parameters.
+    pub tiny: bool,
+    /// Where the last two publications at 1e-6 are written, as `old.safetensors` and `new.safetensors`.
+    pub save: Option<PathBuf>,
+}
+
+/// Trains, publishes and measures. Passes when every delta gives the bytes back, and sizes are within their bounds.
+///
+/// # Errors
+/// When training fails or files cannot be written.
+pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(BACKWARD_STACK);
+        let running = thread.spawn_scoped(scope, || work(study, console))?;
+        running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn work(study: &Study, console: &Console) -> anyhow::Result<Report> {
+    let practice = Practice::new(study.tiny)?;
+    let parameters = practice.parameters();
+    console.say(format!("policy of {parameters} parameters; {} supervised updates", study.warm_up));
+    let warm = practice.imitate(study.warm_up, |update, loss| {
+        if update % 10 == 0 {
+            console.say(format!("  update {update}: loss {loss:.3}"));
+        }
+    })?;
+    let mut passed = true;
+    let mut rows = Vec::new();
+    let mut training = practice.reinforce(&warm, RATE)?;
+    let mut old = training.publish()?;
+    for nth in 1..=study.publications {
+        let (new, row, measure) = publication(&mut training, &old, RATE, console)?;
+        passed &= measure.ratio() >= MIN_RATIO;
+        passed &= measure.over_entropy().is_some_and(|share| share <= MAX_OVER_ENTROPY);
+        rows.push(row);
+        if let Some(dir) = study.save.as_deref().filter(|_| nth == study.publications) {
+            save(dir, "old.safetensors", &old)?;
+            save(dir, "new.safetensors", &new)?;
+        }
+        old = new;
+    }
+    drop(training);
+    let mut training = practice.reinforce(&warm, DENSE_RATE)?;
+    let old = training.publish()?;
+    let (_, row, measure) = publication(&mut training, &old, DENSE_RATE, console)?;
+    passed &= measure.ratio() >= 1.0 / MAX_OVER_FULL;
+    rows.push(row);
+    let json = json!({
+        "parameters": parameters,
+        "gradients": practice.description(study.warm_up),
+        "period": PERIOD,
+        "speed": format!("one core, the fastest of {PASSES} passes over each chunk of {CHUNK_BYTES} bytes"),
+        "entropy": "order 0 of the differences of all elements; and the same given the old exponent",
+        "goals": {
+            "ratio": MIN_RATIO, "over_entropy": MAX_OVER_ENTROPY, "encode_mb_s": 500, "apply_mb_s": 500,
+        },
+        "publications": rows,
+    });
+    console.say(if passed { "all sizes are within their bounds" } else { "a size is out of its bounds" });
+    Ok(Report { passed, json })
+}
+
+/// κ updates and what the publication after them costs.
+fn publication(
+    training: &mut Training<'_>,
+    old: &Weights,
+    rate: f64,
+    console: &Console,
+) -> anyhow::Result<(Weights, Value, Measure)> {
+    let mut updates = Vec::new();
+    for _ in 0..PERIOD {
+        updates.push(training.update(old)?);
+    }
+    let new = training.publish()?;
+    let measure = measure(old, &new)?;
+    console.say(format!("publication at {rate:e}\n  updates    {}\n{measure}", json!(updates)));
+    let mut row = measure.to_json();
+    row["learning_rate"] = json!(rate);
+    row["updates"] = json!(updates);
+    Ok((new, row, measure))
+}
+
+/// Cuts both policies as the publisher does, tensors one behind the other, and measures chunk by chunk.
+fn measure(old: &Weights, new: &Weights) -> anyhow::Result<Measure> {
+    let bytes =
+        |weights: &Weights| weights.iter().flat_map(|tensor| tensor.bytes()).copied().collect::<Vec<u8>>();
+    let (old, new) = (bytes(old), bytes(new));
+    let mut measure = Measure::default();
+    for (old, new) in old.chunks(CHUNK_BYTES).zip(new.chunks(CHUNK_BYTES)) {
+        measure.chunk(old, new, Width::Two)?;
+    }
+    Ok(measure)
+}
+
+fn save(dir: &Path, name: &str, weights: &Weights) -> anyhow::Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let path = dir.join(name);
+    let views = weights.iter().map(|tensor| {
+        let view = TensorView::new(Dtype::BF16, tensor.shape().to_vec(), tensor.bytes());
+        view.map(|view| (tensor.name(), view))
+    });
+    let views = views.collect::<Result<Vec<_>, _>>().map_err(|e| anyhow!("{}: {e}", path.display()))?;
+    serialize_to_file(views, None, &path).map_err(|e| anyhow!("cannot write {}: {e}", path.display()))
+}
+
+/// The element type of publications.
+const PUBLISHED: DType = DType::BF16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tiny_study_keeps_its_bounds_and_saves_a_case_for_the_vectors() {
+        let dir = tempfile::tempdir().unwrap();
+        let save = Some(dir.path().join("case"));
+        let study = Study { warm_up: 150, publications: 1, tiny: true, save };
+        let report = run(&study, &Console::new(true)).unwrap();
+        let rows = report.json["publications"].as_array().unwrap();
+        assert_eq!(rows.len(), 2, "{}", report.json);
+        assert!(rows.iter().all(|row| row["identical"] == true), "{}", report.json);
+        assert!(rows[0]["over_entropy"].as_f64().unwrap() < MAX_OVER_ENTROPY, "{}", report.json);
+        let again = crate::vectors::delta::check(dir.path(), &Console::new(true)).unwrap();
+        assert!(again.passed, "{}", again.json);
+        assert_eq!(again.json["directories"][0]["chunks"]["sparse"], rows[0]["chunks"]["sparse"]);
+    }
+}

@@ -1,0 +1,69 @@
+//! A small broadcast from end to end: in network namespaces where this user may make them, else on loopback.
+#![cfg(test)]
+#![cfg(unix)]
+
+use echo_lab::binaries::Binaries;
+use echo_lab::broadcast::{self, Broadcast, Faults, Mode, Snapshots};
+use echo_lab::console::Console;
+use echo_lab::netns;
+use echo_protocol::rate::BytesPerSec;
+
+/// Four nodes, three megabytes, fast links.
+fn small(modes: &[Mode]) -> Broadcast {
+    Broadcast {
+        nodes: 4,
+        uplink: BytesPerSec(30_000_000),
+        node_up: BytesPerSec(10_000_000),
+        node_down: BytesPerSec(10_000_000),
+        uneven: None,
+        snapshots: Snapshots::Random { bytes: 3 << 20, delta_from: None },
+        modes: modes.to_vec(),
+        repeat: 1,
+        faults: Faults::default(),
+        rotten: 0,
+        nat: 0,
+        seed: 1,
+        dir: None,
+        build: false,
+        verbose: true,
+    }
+}
+
+async fn run(broadcast: Broadcast) -> serde_json::Value {
+    let console = Console::new(true);
+    Binaries::locate_or_build(&console, false).await.unwrap();
+    let report = broadcast::run(broadcast, &console).await.unwrap();
+    assert!(report.passed, "{:#}", report.json);
+    report.json
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_node_ends_with_what_the_source_published() {
+    let report = run(small(&[Mode::Echo, Mode::Chain])).await;
+    let caps = if netns::obstacle(false).is_none() { "netns" } else { "process" };
+    for race in report["races"].as_array().unwrap() {
+        assert_eq!((&race["complete_nodes"], &race["living_nodes"]), (&4.into(), &4.into()), "{race:#}");
+        assert_eq!((&race["rotten_installed"], &race["caps"]), (&0.into(), &caps.into()), "{race:#}");
+        assert!(race["t_bcast_90_s"].as_f64() <= race["t_bcast_s"].as_f64());
+        let received = race["per_node"][0]["received"].as_u64();
+        assert!(received.is_none_or(|bytes| bytes > race["bytes"].as_u64().unwrap()), "{race:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_behind_a_router_take_part() {
+    if let Some(obstacle) = netns::obstacle(true) {
+        eprintln!("skipped: {obstacle}");
+        return;
+    }
+    let report = run(Broadcast { nat: 2, ..small(&[Mode::Echo]) }).await;
+    assert_eq!(report["complete_nodes"], 4);
+    assert_eq!(report["per_node"][3]["nat"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_living_end_complete_when_some_are_killed() {
+    let faults = Faults { churn: 0.5, ..Faults::default() };
+    let report = run(Broadcast { faults, ..small(&[Mode::Echo]) }).await;
+    assert_eq!(report["living_nodes"], 3, "one of the two comes back: {report:#}");
+}
