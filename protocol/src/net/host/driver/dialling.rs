@@ -76,6 +76,9 @@ impl Driver {
             .condition(PeerCondition::DisconnectedAndNotDialing)
             .addresses(addrs.clone())
             .extend_addresses_through_behaviour()
+            // From a port of its own: two that dial each other from their listening ports at the same moment meet in one TCP
+            // connection that both believe to have opened, and whose handshake fails.
+            .allocate_new_port()
             .build();
         dial.under_way = Some(options.connection_id());
         match self.swarm.dial(options) {
