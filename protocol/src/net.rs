@@ -18,6 +18,7 @@ mod address_book;
 mod addresses;
 mod behaviour;
 mod control_codec;
+mod delayed;
 pub mod frame;
 pub mod host;
 pub mod limits;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use watch::Watch;
 
 /// Updates of a whole demo.
-pub const UPDATES: u64 = 800;
+pub const UPDATES: u64 = 600;
 /// Pause between two looks at the processes and their files.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long volunteers are given to end by themselves once the run is over.

@@ -9,6 +9,7 @@ use libp2p::identity::Keypair;
 use libp2p::{PeerId, Swarm, SwarmBuilder, Transport as _, noise, quic, tcp, yamux};
 
 use super::behaviour::EchoBehaviour;
+use super::delayed::Delayed;
 use super::host::{HostConfig, NetError};
 use super::pacing::{PacedMuxer, Pacing};
 
@@ -30,6 +31,9 @@ const MAX_NEGOTIATING_STREAMS: usize = 256;
 /// the others are acquaintances of the DHT.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
+/// QUIC is dialled this much later than TCP: several round trips of a slow link, as TCP needs about five to be ready.
+const TCP_HEAD_START: Duration = Duration::from_secs(1);
+
 /// A dial that takes longer has failed.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -38,17 +42,18 @@ pub(super) fn keypair(secret: [u8; 32]) -> Keypair {
     Keypair::ed25519_from_bytes(secret).expect("every 32 bytes are an Ed25519 secret")
 }
 
-/// Builds a swarm that speaks QUIC, and TCP with Noise and yamux, all of it under `pacing`.
+/// Builds a swarm that speaks TCP with Noise and yamux, and QUIC, all of it under `pacing`.
 ///
-/// Dials follow "happy eyeballs" (RFC 8305): QUIC gets a head start, TCP follows where QUIC does not answer.
+/// Dials follow "happy eyeballs" (RFC 8305): all addresses of a peer are tried, TCP with a head start. TCP is preferred because bulk
+/// data cost a fraction of the processor time there (docs/results.md): the kernel cuts and joins segments by the dozen.
 pub(super) fn build_swarm(config: &HostConfig, pacing: &Pacing) -> Result<Swarm<EchoBehaviour>, NetError> {
     let key = keypair(config.secret);
     let behaviour = EchoBehaviour::new(&key, config)?;
     let tcp = tcp_transport(&key, pacing.clone())?;
-    let quic = quic_transport(&key, pacing.clone());
+    let quic = Delayed { inner: quic_transport(&key, pacing.clone()), by: TCP_HEAD_START };
     let builder = SwarmBuilder::with_existing_identity(key)
         .with_tokio()
-        .with_other_transport(|_| quic.or_transport(tcp).map(|either, _| either.into_inner()))
+        .with_other_transport(|_| tcp.or_transport(quic).map(|either, _| either.into_inner()))
         .unwrap_or_else(|never| match never {})
         .with_dns()
         .map_err(|error| NetError::Build { what: "the system's DNS resolver", cause: error.to_string() })?
@@ -57,7 +62,6 @@ pub(super) fn build_swarm(config: &HostConfig, pacing: &Pacing) -> Result<Swarm<
     Ok(builder
         .with_swarm_config(|swarm| {
             swarm
-                .with_smart_dial()
                 .with_idle_connection_timeout(IDLE_TIMEOUT)
                 .with_max_negotiating_inbound_streams(MAX_NEGOTIATING_STREAMS)
         })

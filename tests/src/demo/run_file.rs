@@ -47,7 +47,7 @@ period = 2
 objective = { name = "gepo" }
 groups_per_update = 16
 micro_batch_tokens = 1280
-schedule = { peak = 2e-4, warmup = 10, decay = { shape = "cosine", updates = 800, floor = 0.1 } }
+schedule = { peak = 3e-4, warmup = 10, decay = { shape = "cosine", updates = 600, floor = 0.1 } }
 
 # How fast a start is learned varies with the run's own prompts; what is learned by reinforcement should not.
 [warmup]
