@@ -247,7 +247,7 @@ impl Default for EvaluationSection {
 
 impl Default for SnapshotSection {
     fn default() -> Self {
-        Self { dtype: TensorType::Bf16, chunk_bytes: 1 << 20, keep_versions: 3, key_frame_every: 16 }
+        Self { dtype: TensorType::Bf16, chunk_bytes: 4 << 20, keep_versions: 3, key_frame_every: 16 }
     }
 }
 

@@ -15,8 +15,9 @@ use echo_protocol::{clock, keyfile, net};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
-/// Threads for the network and the disk; generating has its own.
-const IO_THREADS: usize = 2;
+// Every group of a snapshot is a handful of buffers of tens of KiB.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -54,11 +55,9 @@ fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(IO_THREADS)
-        .enable_all()
-        .build()
-        .context("no async runtime")?;
+    // One thread for the network: waking a second one costs a volunteer more than it carries. Disk, hashes and generating have theirs.
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("no async runtime")?;
     let summary = runtime.block_on(async {
         let stop = shutdown::on_signals().context("cannot listen for signals")?;
         anyhow::Ok(node::run(ready, settings, screen, stop).await?)

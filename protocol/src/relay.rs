@@ -294,6 +294,10 @@ pub struct Relay {
     steal_at: Option<UnixMillis>,
     /// Some consumer may not have been told everything.
     untold: bool,
+    /// When consumers were last told anything.
+    told_at: UnixMillis,
+    /// The time to tell has come.
+    tells: bool,
     outputs: VecDeque<Output>,
 }
 
@@ -317,6 +321,8 @@ impl Relay {
             rotten: BTreeSet::new(),
             steal_at: None,
             untold: false,
+            told_at: UnixMillis(0),
+            tells: false,
             outputs: VecDeque::new(),
         }
     }
@@ -344,6 +350,7 @@ impl Relay {
             Input::Sent { peer, piece, group } => self.sent(&peer, piece, group),
             Input::Left(peer) => self.consumers.remove(&peer),
         }
+        self.time_news(now);
     }
 
     /// What to do next, if anything. News for consumers are gathered until nothing else is left to do.
@@ -356,12 +363,13 @@ impl Relay {
 
     /// When [`Relay::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Option<UnixMillis> {
-        self.fetch_timeout()
+        self.fetch_timeout().into_iter().chain(self.tell_timeout()).min()
     }
 
     /// Reacts to time having passed.
     pub fn handle_timeout(&mut self, now: UnixMillis) {
         self.fetch_timed_out(now);
+        self.time_news(now);
     }
 
     /// Changes how groups are gathered; what is under way goes on.
@@ -401,3 +409,6 @@ impl Relay {
         self.drop_rotten(now, peer);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use echo_lab::console::{Console, Report};
 use echo_lab::delta_study::{self, Study};
 use echo_lab::demo::{self, Demo, Faults, UPDATES};
 use echo_lab::processes::interruptible;
+use echo_lab::simulate::{self, Simulate};
 use echo_lab::{suite, vectors};
 use echo_learner::objective::vectors::Precision;
 use echo_protocol::rate::BytesPerSec;
@@ -25,6 +26,7 @@ Examples:
   cargo lab vectors models DIR                    logits, losses and gradients against a directory of models
   cargo lab vectors tokenizer FILE --json         encodings and chats; one JSON object as the last line
   cargo lab vectors delta DIR                     deltas between the checkpoints in and below a directory
+  cargo lab simulate --seeds 10000                relay machines in simulated networks with loss, crashes and liars
   cargo lab delta-study --json                    what deltas of a policy cost while it is trained by reinforcement
 
 Exit codes: 0 all passed, 1 something failed, 2 the work could not be done, 130 interrupted.";
@@ -64,6 +66,8 @@ enum Command {
     /// Compare Echo's numbers with reference data.
     #[command(subcommand)]
     Vectors(Vectors),
+    /// Run relay machines in thousands of simulated networks with faults and liars, and check their rules at every step.
+    Simulate(SimulateOptions),
     /// Train a policy of 107 million parameters a little, and measure the deltas between its publications.
     DeltaStudy(DeltaStudyOptions),
 }
@@ -192,6 +196,19 @@ struct DeltaStudyOptions {
 }
 
 #[derive(Debug, Args)]
+struct SimulateOptions {
+    /// How many seeds; each draws another network.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    seeds: u64,
+    /// The first seed: that of a network which broke a rule, to see it again.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    first: u64,
+    /// Simulate each twice, and compare everything that any machine said.
+    #[arg(long)]
+    replay: bool,
+}
+
+#[derive(Debug, Args)]
 struct TokenizerVectors {
     /// The vectors.
     file: PathBuf,
@@ -234,6 +251,9 @@ impl Command {
             }
             Self::Test => interruptible(suite::run(console)),
             Self::Vectors(vectors) => vectors.execute(console),
+            Self::Simulate(SimulateOptions { seeds, first, replay }) => {
+                Ok(simulate::run(Simulate { first, seeds, replay }, console))
+            }
             Self::DeltaStudy(options) => delta_study::run(&options.study(), console),
         }
     }

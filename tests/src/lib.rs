@@ -5,7 +5,7 @@
 //! - [`delta_study`] measures what the deltas of a policy cost while it is trained;
 //! - [`suite`] runs every test of the workspace, [`setup`] prepares a fresh machine for it;
 //! - [`liar`] takes part in a run as a node that lies, [`small_run`] is a network for tests to put it in;
-//! - [`broadcast`] measures how a snapshot spreads, on hosts that [`netns`] makes up;
+//! - [`broadcast`] measures how a snapshot spreads, on hosts that [`netns`] makes up; [`simulate`] runs relay machines in simulated networks;
 //! - [`live`] and [`plot`] show how training goes;
 //! - [`console`] is how commands speak, to people and to scripts.
 //!
@@ -24,6 +24,7 @@ pub mod network;
 pub mod plot;
 pub mod processes;
 pub mod setup;
+pub mod simulate;
 pub mod small_run;
 pub mod suite;
 pub mod vectors;

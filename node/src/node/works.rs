@@ -64,7 +64,8 @@ impl Works {
     ) -> Result<Self, NodeError> {
         let (run, charter) = Charter::open(charter)?;
         let workload = Arc::new(Workload::new(run, &charter)?);
-        let outbox = tokio::task::block_in_place(|| Outbox::open(&ready.data.outbox(), &run))?;
+        // Blocks, and nothing else of the run has begun.
+        let outbox = Outbox::open(&ready.data.outbox(), &run)?;
         board.set(|facts| {
             facts.outbox = outbox.len();
             // What an earlier run left here says nothing about this one.

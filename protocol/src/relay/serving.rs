@@ -7,6 +7,12 @@ use crate::manifest::PieceIndex;
 use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
 
+/// Longest time for which news are gathered. Told one by one, the groups of a large snapshot would cost each consumer a small message
+/// each: with 16 neighbours three percent of the downlink, and most of the processor time.
+const MAX_GATHER_MS: u64 = 50;
+/// News are gathered for at most this part of the time that the transfer still takes: what is small travels on at once.
+const GATHER_PART: u64 = 64;
+
 impl Relay {
     pub(super) fn joined(&mut self, now: UnixMillis, peer: PublicKey, version: PolicyVersion) {
         self.consumers.remove(&peer);
@@ -17,7 +23,8 @@ impl Relay {
             return;
         }
         self.consumers.add(now, peer, version);
-        self.untold = true;
+        // It waits for what is here before it can ask for anything.
+        (self.untold, self.told_at) = (true, UnixMillis(0));
     }
 
     pub(super) fn asked(
@@ -45,11 +52,31 @@ impl Relay {
         }
     }
 
-    /// Tells every consumer what it was not told yet, in one message each.
+    /// When the news that wait are to be told, if any do.
+    pub(super) fn tell_timeout(&self) -> Option<UnixMillis> {
+        self.untold.then(|| self.told_at.plus(self.gather_ms()))
+    }
+
+    /// Looks whether the time has come to tell what waits.
+    pub(super) fn time_news(&mut self, now: UnixMillis) {
+        if self.tell_timeout().is_some_and(|at| now >= at) {
+            (self.tells, self.told_at) = (true, now);
+        }
+    }
+
+    /// How long news are gathered now.
+    fn gather_ms(&self) -> u64 {
+        let missing = self.current.and_then(|v| self.versions.get(&v)).map_or(0, |t| t.missing_bytes());
+        let left = missing.saturating_mul(1000).checked_div(self.neighbours.rate()).unwrap_or(0);
+        (left / GATHER_PART).min(MAX_GATHER_MS)
+    }
+
+    /// Tells every consumer what it was not told yet, in one message each, if the time for that has come.
     pub(super) fn tell(&mut self) {
-        if !std::mem::take(&mut self.untold) {
+        if !std::mem::take(&mut self.tells) {
             return;
         }
+        self.untold = false;
         for (version, transfer) in &mut self.versions {
             let fresh = transfer.take_news();
             for (peer, consumer) in self.consumers.iter_mut().filter(|(_, c)| c.version == *version) {

@@ -27,7 +27,7 @@ use toml::Table;
 /// The run's name, and the network's.
 const NAME: &str = "broadcast";
 /// The chunks of a policy are at most so large, and not fewer than [`LEAST_CHUNKS`] unless it is tiny.
-const CHUNK_BYTES: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 4 << 20;
 /// Chunks of a policy that is small enough to be a test.
 const LEAST_CHUNKS: u64 = 16;
 /// The smallest chunks here.

@@ -1,0 +1,100 @@
+//! Taking over from a slower neighbour what it was asked for.
+
+use super::*;
+
+/// All but the last three of 64 groups.
+const BUT_THREE: u64 = (1 << 61) - 1;
+/// The last group.
+const LAST: u64 = 1 << 63;
+
+/// A receiver that has these of 64 groups. A was asked for group 62 at the start and is silent; B delivered group 61 in `millis`,
+/// has nothing left to do, and holds group 62 as well. Group 63 is held by nobody.
+fn rivals(have: u64, millis: u64) -> Bench {
+    let mut bench = Bench::node(Mode::Echo);
+    bench.announce(&snapshot(V1, 1, 64), &[(0, have)]);
+    bench.meet(&TWO);
+    assert_eq!(bench.on(has(A, V1, &[(0, 1 << 62)])), [request(A, V1, 0, 1 << 62)]);
+    assert_eq!(bench.on(has(B, V1, &[(0, 1 << 61)])), [request(B, V1, 0, 1 << 61)]);
+    assert_eq!(bench.pass(millis), NOTHING);
+    assert_eq!(bench.on(stored(B, V1, 0, 61)), NOTHING);
+    assert_eq!(bench.on(has(B, V1, &[(0, 1 << 62)])), NOTHING);
+    bench
+}
+
+/// Group 62 is taken from A and asked of B so many milliseconds after the start, and not before.
+fn assert_robbed_at(bench: &mut Bench, millis: u64) {
+    assert_eq!(bench.pass(START.plus(millis - 1).since(bench.now)), NOTHING);
+    assert_eq!(bench.pass(1), [cancel(A, V1, 0, 1 << 62), request(B, V1, 0, 1 << 62)]);
+    assert_eq!(bench.relay.stats().steals, 1);
+}
+
+// B would deliver another group 200 ms after it is asked: 100 ms of latency, and 100 ms for 64 KiB at its rate.
+
+#[test]
+fn a_neighbour_that_is_ten_times_as_late_is_robbed() {
+    assert_robbed_at(&mut rivals(0, 100), 2_000);
+}
+
+#[test]
+fn near_the_end_three_times_as_late_is_enough() {
+    assert_robbed_at(&mut rivals(BUT_THREE, 100), 600);
+}
+
+#[test]
+fn with_nothing_left_to_ask_of_anybody_half_as_late_again_is_enough() {
+    assert_robbed_at(&mut rivals(BUT_THREE | LAST, 100), 300);
+}
+
+#[test]
+fn what_is_about_to_leave_is_not_robbed_however_fast_the_thief_is() {
+    // B would deliver in 2 ms. Attempts are 20 ms apart, and the first is too early.
+    assert_robbed_at(&mut rivals(BUT_THREE | LAST, 1), 41);
+}
+
+#[test]
+fn after_duplicates_only_the_silent_are_robbed() {
+    let mut bench = rivals(BUT_THREE | LAST, 100);
+    assert_eq!(bench.on(stored(B, V1, 0, 61)), NOTHING);
+    let stats = bench.relay.stats();
+    assert_eq!((stats.groups, stats.duplicates), (1, 1));
+    assert_robbed_at(&mut bench, 1_000);
+}
+
+/// A was asked for groups 0 to 3 at the start and is silent; B is as in [`rivals`] and holds these of them. What is said after 4 s:
+/// ten times what all four would take at B's rate.
+fn robbery(held: u64) -> Vec<Output> {
+    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 64), &TWO);
+    assert_eq!(bench.on(has(A, V1, &[(0, 0b1111)])), [request(A, V1, 0, 0b1111)]);
+    assert_eq!(bench.on(has(B, V1, &[(0, 1 << 61)])), [request(B, V1, 0, 1 << 61)]);
+    assert_eq!(bench.pass(100), NOTHING);
+    assert_eq!(bench.on(stored(B, V1, 0, 61)), NOTHING);
+    assert_eq!(bench.on(has(B, V1, &[(0, held)])), NOTHING);
+    assert_eq!(bench.pass(3_899), NOTHING);
+    bench.pass(1)
+}
+
+fn robbed(groups: impl IntoIterator<Item = u32>) -> Vec<Output> {
+    let both = |group: u32| [cancel(A, V1, 0, 1 << group), request(B, V1, 0, 1 << group)];
+    groups.into_iter().flat_map(both).collect()
+}
+
+#[test]
+fn the_newest_is_robbed_first_until_the_thief_has_enough_to_do() {
+    assert_eq!(robbery(0b1111), robbed([3, 2, 1]));
+}
+
+#[test]
+fn only_what_the_thief_holds_is_robbed() {
+    assert_eq!(robbery(0b0011), robbed([1, 0]));
+}
+
+#[test]
+fn a_group_that_its_victim_delivers_after_all_is_cancelled_at_the_thief() {
+    let mut bench = rivals(0, 100);
+    assert_robbed_at(&mut bench, 2_000);
+    assert_eq!(bench.on(stored(A, V1, 0, 62)), [cancel(B, V1, 0, 1 << 62)]);
+    // It was under way already, and counts.
+    assert_eq!(bench.on(stored(B, V1, 0, 62)), NOTHING);
+    let stats = bench.relay.stats();
+    assert_eq!((stats.groups, stats.duplicates, stats.under_way), (2, 1, 0));
+}

@@ -1,0 +1,78 @@
+//! How much is asked of a neighbour at once.
+
+use super::*;
+
+/// A parent that holds eight groups, was asked for the first four, and delivered one of them `millis` later; and what it is asked
+/// for then.
+fn after_first(millis: u64) -> (Bench, Vec<Output>) {
+    let mut bench = Bench::receiving(Mode::Star, &snapshot(V1, 1, 8), &PARENT);
+    assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), [request(A, V1, 0, 0b1111)]);
+    assert_eq!(bench.pass(millis), NOTHING);
+    let said = bench.on(stored(A, V1, 0, 0));
+    (bench, said)
+}
+
+/// A parent that holds six pieces of 64 groups and delivered one group in a millisecond; and what it is asked for then.
+fn fast_parent() -> (Bench, Vec<Output>) {
+    let mut bench = Bench::receiving(Mode::Star, &snapshot(V1, 6, 64), &PARENT);
+    let everything: Vec<(u32, u64)> = (0..6).map(|piece| (piece, u64::MAX)).collect();
+    assert_eq!(bench.on(has(A, V1, &everything)), [request(A, V1, 0, 0b1111)]);
+    assert_eq!(bench.pass(1), NOTHING);
+    let said = bench.on(stored(A, V1, 0, 0));
+    (bench, said)
+}
+
+#[test]
+fn an_unknown_neighbour_is_asked_for_a_start_window() {
+    let mut bench = Bench::receiving(Mode::Star, &snapshot(V1, 1, 8), &PARENT);
+    assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), [request(A, V1, 0, (1 << START_WINDOW) - 1)]);
+    assert_eq!(bench.on(has(A, V1, &[(0, 0xff)])), NOTHING);
+}
+
+#[test]
+fn a_window_is_what_comes_within_the_latency_and_the_queue() {
+    // 64 KiB in 100 ms: 4 groups in 100 + 300 ms. In 50 ms: 7 groups in 50 + 300 ms.
+    assert_eq!(after_first(100).1, [request(A, V1, 0, 0b0001_0000)]);
+    assert_eq!(after_first(50).1, [request(A, V1, 0, 0b1111_0000)]);
+}
+
+#[test]
+fn a_slow_neighbour_is_asked_for_no_less_than_the_narrowest_window() {
+    // 64 KiB in 5 s: not half a group in the longest latency and the queue.
+    let (mut bench, said) = after_first(5_000);
+    assert_eq!(said, NOTHING);
+    assert_eq!(bench.on(stored(A, V1, 0, 1)), NOTHING);
+    assert_eq!(bench.relay.stats().under_way, u64::from(MIN_WINDOW));
+    assert_eq!(bench.on(stored(A, V1, 0, 2)), [request(A, V1, 0, 0b0001_0000)]);
+}
+
+#[test]
+fn a_fast_neighbour_is_asked_for_no_more_than_the_widest_window() {
+    let (bench, said) = fast_parent();
+    let whole = |piece: u32| request(A, V1, piece, u64::MAX);
+    let rest = request(A, V1, 0, u64::MAX << 4);
+    assert_eq!(said, [rest, whole(1), whole(2), whole(3), request(A, V1, 4, 0b1)]);
+    assert_eq!(bench.relay.stats().under_way, u64::from(MAX_WINDOW));
+}
+
+#[test]
+fn a_request_waits_until_an_eighth_of_the_window_is_free() {
+    let (mut bench, _) = fast_parent();
+    for group in 1..32 {
+        assert_eq!(bench.on(stored(A, V1, 0, group)), NOTHING, "group {group}");
+    }
+    let next_32_groups = ((1 << 32) - 1) << 1;
+    assert_eq!(bench.on(stored(A, V1, 0, 32)), [request(A, V1, 4, next_32_groups)]);
+}
+
+#[test]
+fn all_neighbours_together_are_asked_for_a_start_budget_before_any_rate_is_known() {
+    let five: Vec<(u8, Role)> = (1..=5).map(|peer| (peer, Role::Mesh)).collect();
+    let mut bench = Bench::receiving(Mode::Echo, &snapshot(V1, 1, 64), &five);
+    for peer in 1..=4 {
+        let groups = groups_of(&bench.on(has(peer, V1, &[(0, u64::MAX)])));
+        assert_eq!(groups.count_ones(), START_WINDOW);
+    }
+    assert_eq!(bench.on(has(5, V1, &[(0, u64::MAX)])), NOTHING);
+    assert_eq!(bench.relay.stats().under_way, 16);
+}
