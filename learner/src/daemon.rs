@@ -74,7 +74,8 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let (config, dir) = (founded.config.clone(), founded.dir.clone());
     let store = Arc::new(SledStore::open(&dir.database())?);
     let shared = Arc::new(shared(founded, store, version, tally, &host)?);
-    let mut serving = tokio::spawn(serve(shared.clone(), host.clone(), events, snapshot_events));
+    let mut serving =
+        tokio::spawn(serve(shared.clone(), host.clone(), snapshots.clone(), events, snapshot_events));
     let finding = tokio::spawn(stay_found(host.clone(), bootstraps(&config)?, me.as_bytes().to_vec()));
 
     let stop = Arc::new(AtomicBool::new(false));

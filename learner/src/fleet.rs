@@ -39,13 +39,19 @@ pub const MAX_BROADCAST_SAMPLES: usize = 4096;
 /// Milliseconds that a node which closed its connection has to come back before nobody receives from it any more.
 pub const DISCONNECT_GRACE_MS: u64 = 500;
 /// Milliseconds without a heartbeat after which one neighbour's word that a node is gone is enough.
-pub const DOUBTFUL_AFTER_MS: u64 = 1_500;
+pub const DOUBTFUL_AFTER_MS: u64 = 2_500;
+/// The same where a second neighbour says so: one heartbeat is missing.
+pub const DOUBTED_BY_TWO_AFTER_MS: u64 = 1_500;
+/// Heartbeats of a node that come sooner than so many milliseconds after the one before are not heard, unless it has installed another
+/// version.
+pub const HASTY_MS: u64 = 200;
 /// Milliseconds for which a node gets others instead of a neighbour that it lost.
 pub const AVOID_MS: u64 = 10_000;
 /// Publications whose arrival is still timed.
 const MAX_PUBLICATIONS: usize = 64;
-/// Most bytes that one report is believed to be about: a second at 10 Gbit/s.
-const MAX_DELIVERY: u64 = 1_250_000_000;
+/// A report is believed up to this multiple of the per-worker cap: what is faster than all others shows in the words of several, and
+/// a cap that is too low grows with every ranking.
+const BELIEVED: u64 = 2;
 
 /// What a fleet is told once.
 #[derive(Clone, Debug)]
@@ -80,6 +86,8 @@ pub struct Fleet {
     broadcast_ms: VecDeque<u64>,
     /// Members that have installed the newest publication.
     current: usize,
+    /// B̂w at the last ranking.
+    cap: BytesPerSec,
     /// When nodes were ranked, and whether something that matters to it has changed since.
     ranked: UnixMillis,
     changed: bool,
@@ -101,6 +109,7 @@ impl Fleet {
             disconnected: BTreeMap::new(),
             chains: Chains::new(1),
             graph: Graph::new(config.seed),
+            cap: config.node_uplink.unwrap_or(UNKNOWN_UPLINK),
             config,
             source_places: BTreeSet::new(),
             accusations: Accusations::default(),
@@ -124,26 +133,39 @@ impl Fleet {
         heartbeat: Heartbeat,
     ) -> Result<(), FleetFull> {
         let heartbeat = heartbeat.checked();
-        if !self.members.contains_key(&node) {
-            if self.members.len() >= MAX_NODES {
-                return Err(FleetFull);
-            }
-            self.members.insert(node, Member::new(Heartbeat::default(), now));
+        self.disconnected.remove(&node);
+        match self.members.get(&node) {
+            Some(member) if self.is_hasty(now, &node, member, &heartbeat) => return Ok(()),
+            Some(_) => {}
+            None if self.members.len() >= MAX_NODES => return Err(FleetFull),
+            None => self.admit(now, node, &heartbeat),
         }
         self.note_installation(now, &node, heartbeat.installed);
         self.take_in(now, &node, &heartbeat.uplinks);
-        self.disconnected.remove(&node);
         let Some(member) = self.members.get_mut(&node) else { return Ok(()) };
         self.by_seen.remove(&(member.seen, node));
         self.by_seen.insert((now, node));
-        let moved = member.heartbeat.reach != heartbeat.reach;
-        (member.seen, member.heartbeat) = (now, heartbeat);
-        if moved {
+        if member.take(now, heartbeat) {
             // Some of its edges may be impossible now.
             self.displace(&node);
         }
         self.place(&node);
         Ok(())
+    }
+
+    /// Makes a stranger a member. A rotten one is no better for having been away.
+    fn admit(&mut self, now: UnixMillis, node: PublicKey, heartbeat: &Heartbeat) {
+        let (reach, relays) = (heartbeat.reach, heartbeat.relays);
+        let mut member = Member::new(Heartbeat { reach, relays, ..Heartbeat::default() }, now);
+        if self.rotten.condemns(&node) {
+            member.standing = Standing::Banned;
+        }
+        self.members.insert(node, member);
+    }
+
+    fn is_hasty(&self, now: UnixMillis, node: &PublicKey, member: &Member, heartbeat: &Heartbeat) -> bool {
+        let soon = now >= member.seen && now.since(member.seen) < HASTY_MS;
+        soon && self.present.contains(node) && heartbeat.installed == member.heartbeat.installed
     }
 
     fn note_installation(&mut self, now: UnixMillis, node: &PublicKey, installed: Option<PolicyVersion>) {
@@ -171,6 +193,8 @@ impl Fleet {
         let upstreams: Vec<PublicKey> =
             self.upstreams(now, node, member).into_iter().map(|(key, _)| key).collect();
         let before = member.heartbeat.uplinks.clone();
+        let elapsed = now.since(member.seen).min(ACTIVE_FOR_MS);
+        let believed = self.cap.0.saturating_mul(BELIEVED).saturating_mul(elapsed) / 1_000;
         for report in reports {
             let known =
                 upstreams.contains(&report.peer) || member_avoids(&self.members, node, &report.peer, now);
@@ -180,11 +204,12 @@ impl Fleet {
             let old = before.iter().find(|old| old.peer == report.peer && old.bytes <= report.bytes);
             let (bytes, failed) = old.map_or((0, 0), |old| (old.bytes, old.failed));
             if let Some(peer) = self.members.get_mut(&report.peer) {
-                if report.bytes > bytes {
-                    peer.record.delivered(now, (report.bytes - bytes).min(MAX_DELIVERY));
+                let gained = report.bytes.saturating_sub(bytes).min(believed);
+                if gained > 0 {
+                    peer.record.delivered(now, gained, report.bytes_per_s);
                 }
                 if report.failed > failed {
-                    peer.record.failed(now);
+                    peer.record.failed(now, *node);
                 }
             }
             if report.rotten {
@@ -199,18 +224,21 @@ impl Fleet {
         if let Some(member) = self.members.get_mut(reporter) {
             member.avoid(*peer, UnixMillis(u64::MAX));
         }
-        if self.rotten.add(*reporter, *peer)
-            && let Some(member) = self.members.get_mut(peer)
-        {
-            member.standing = Standing::Banned;
-            self.displace(peer);
-        }
+        self.rotten.add(*reporter, *peer);
+        self.ban_if_condemned(peer);
     }
 
     /// Notes that a node broke the chunk protocol towards the learner itself: nobody receives from it any more.
     pub fn cut_off(&mut self, node: &PublicKey) {
-        self.rotten.add(self.me.key, *node);
-        if let Some(member) = self.members.get_mut(node) {
+        self.rotten.met(*node);
+        self.ban_if_condemned(node);
+    }
+
+    fn ban_if_condemned(&mut self, node: &PublicKey) {
+        if self.rotten.condemns(node)
+            && let Some(member) = self.members.get_mut(node)
+            && member.standing != Standing::Banned
+        {
             member.standing = Standing::Banned;
             self.displace(node);
         }
@@ -229,12 +257,13 @@ impl Fleet {
                 return;
             }
             member.avoid(peer, now.plus(AVOID_MS));
-            let quorum = self.accusations.add(now, *node, peer);
+            let word = self.accusations.add(now, *node, peer);
             let Some(accused) = self.members.get_mut(&peer) else { continue };
-            accused.record.failed(now);
-            if now.since(accused.seen) > DOUBTFUL_AFTER_MS {
+            accused.record.failed(now, *node);
+            let silence = now.since(accused.seen);
+            if silence > DOUBTFUL_AFTER_MS || silence > DOUBTED_BY_TWO_AFTER_MS && word.accusers >= 2 {
                 self.silence(&peer);
-            } else if quorum {
+            } else if word.makes_quorum() {
                 self.degrade(now, &peer);
             }
         }

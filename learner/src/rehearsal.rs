@@ -86,7 +86,8 @@ pub async fn rehearse(founded: Founded, plan: &Plan) -> anyhow::Result<()> {
     let shared = daemon::shared(founded, store, PolicyVersion::default(), Tally::default(), &host)?;
     let shared = Arc::new(shared);
     shared.desk().close(PolicyVersion::default())?;
-    let mut serving = tokio::spawn(serve(shared.clone(), host.clone(), events, snapshot_events));
+    let mut serving =
+        tokio::spawn(serve(shared.clone(), host.clone(), snapshots.clone(), events, snapshot_events));
     let finding =
         tokio::spawn(daemon::stay_found(host.clone(), daemon::bootstraps(&config)?, me.as_bytes().to_vec()));
 

@@ -126,12 +126,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub async fn serve(
     shared: Arc<Shared>,
     host: Host,
+    snapshots: Snapshots,
     events: HostEvents,
     snapshot_events: mpsc::Receiver<SnapshotEvent>,
 ) -> Result<(), NetError> {
     let incoming = host.accept(names::TRAJECTORIES)?;
     let intake = tokio::spawn(intake::accept(shared.clone(), incoming));
-    let sweep = tokio::spawn(sweep(shared.clone()));
+    let sweep = tokio::spawn(sweep(shared.clone(), snapshots));
     let watch = tokio::spawn(watch(shared.clone(), snapshot_events));
     let stop = [intake.abort_handle(), sweep.abort_handle(), watch.abort_handle()];
     tokio::select! {
@@ -143,11 +144,20 @@ pub async fn serve(
     Ok(())
 }
 
-/// Looks for nodes that have gone, and frees their orders.
-async fn sweep(shared: Arc<Shared>) {
+/// Looks for nodes that have gone, frees their orders, and tells the source whom it has to serve.
+async fn sweep(shared: Arc<Shared>, snapshots: Snapshots) {
+    let mut told = Vec::new();
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
-        let gone = shared.fleet().expire(clock::now());
+        let (gone, consumers) = {
+            let mut fleet = shared.fleet();
+            (fleet.expire(clock::now()), fleet.source_consumers())
+        };
+        if consumers != told {
+            told.clone_from(&consumers);
+            // The driver only stops with the process.
+            let _ = snapshots.friends(consumers).await;
+        }
         if !gone.is_empty() {
             gone.iter()
                 .for_each(|node| tracing::info!(node = %node.short(), "a node is gone; its orders are free"));

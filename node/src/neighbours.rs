@@ -40,9 +40,10 @@ impl Neighbours {
             facts.parent = neighbourhood.parent().map(|peer| peer.key.short());
             facts.neighbours = neighbourhood.neighbours.len();
         });
-        let Neighbourhood { mode, neighbours, dial } = neighbourhood;
+        let Neighbourhood { mode, neighbours, dial, consumers } = neighbourhood;
         self.snapshots.mode(mode).await?;
         self.snapshots.neighbours(neighbours.into_iter().map(|n| (n.peer, n.role)).collect()).await?;
+        self.snapshots.friends(consumers).await?;
         for peer in dial {
             tokio::spawn(self.clone().reach(peer));
         }

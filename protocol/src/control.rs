@@ -99,6 +99,9 @@ pub struct Neighbourhood {
     pub neighbours: Vec<Neighbour>,
     /// Peers that will pull from the node, and that it has to dial because it lies behind a NAT; at most [`MAX_NEIGHBOURS`].
     pub dial: Vec<Peer>,
+    /// Who pulls from the node besides those that it pulls from itself: they have places before strangers. At most
+    /// [`MAX_NEIGHBOURS`].
+    pub consumers: Vec<PublicKey>,
 }
 
 impl Neighbourhood {
@@ -120,6 +123,7 @@ impl Neighbourhood {
     pub fn bounded(mut self) -> Self {
         self.neighbours.truncate(MAX_NEIGHBOURS);
         self.dial.truncate(MAX_NEIGHBOURS);
+        self.consumers.truncate(MAX_NEIGHBOURS);
         let peers = self.neighbours.iter_mut().map(|n| &mut n.peer).chain(&mut self.dial);
         peers.for_each(|peer| peer.addresses.truncate(MAX_PEER_ADDRESSES));
         self
@@ -163,7 +167,7 @@ mod tests {
     #[test]
     fn a_neighbourhood_is_named_by_all_that_it_says() {
         let neighbours = vec![Neighbour { peer: peer(1), role: Role::Parent }];
-        let one = Neighbourhood { mode: Mode::Echo, neighbours, dial: Vec::new() };
+        let one = Neighbourhood { mode: Mode::Echo, neighbours, dial: Vec::new(), consumers: Vec::new() };
         let mut other = one.clone();
         assert_eq!(one.digest(), other.digest());
         other.neighbours[0].role = Role::Mesh;
@@ -176,7 +180,13 @@ mod tests {
     #[test]
     fn what_is_too_long_is_cut() {
         let neighbours = vec![Neighbour { peer: peer(1), role: Role::Mesh }; 40];
-        let long = Neighbourhood { mode: Mode::Echo, neighbours, dial: vec![peer(2); 40] }.bounded();
+        let long = Neighbourhood {
+            mode: Mode::Echo,
+            neighbours,
+            dial: vec![peer(2); 40],
+            consumers: vec![peer(2).key; 40],
+        }
+        .bounded();
         assert_eq!((long.neighbours.len(), long.dial.len()), (MAX_NEIGHBOURS, MAX_NEIGHBOURS));
         assert_eq!(long.dial[0].addresses.len(), MAX_PEER_ADDRESSES);
     }

@@ -45,7 +45,10 @@ use std::sync::Arc;
 use transfer::Transfer;
 use versions::Announcement;
 
-pub use consumers::{IDLE_MS, MAX_ASKED, MAX_CONSUMERS, MAX_SERVED, MAX_SOURCE_CONSUMERS};
+pub use consumers::{
+    IDLE_MS, MAX_ASKED, MAX_CONSUMERS, MAX_FRIENDS, MAX_SERVED, MAX_SOURCE_CONSUMERS, REJOIN_MS,
+    UNKNOWN_IDLE_MS,
+};
 pub use neighbours::MAX_NEIGHBOURS;
 pub use pace::{MAX_WINDOW, MIN_WINDOW, QUEUE_MS, START_WINDOW};
 pub use stats::{Stats, UpstreamStats};
@@ -130,6 +133,9 @@ pub enum Input {
     },
     /// The learner named the neighbours. Replaces the list; those beyond [`MAX_NEIGHBOURS`] are ignored.
     Neighbours(Vec<(PublicKey, Role)>),
+    /// The learner said who is to pull from here: they get places before anybody else. Replaces the list; those beyond
+    /// [`MAX_FRIENDS`] are ignored.
+    Friends(Vec<PublicKey>),
     /// The stream to this neighbour is open.
     Opened(PublicKey),
     /// A neighbour holds more than it said before.
@@ -163,6 +169,8 @@ pub enum Input {
     },
     /// The stream to this neighbour ended, or could not be opened.
     Lost(PublicKey),
+    /// The stream to this neighbour was given up because of a failure here, of which it is innocent.
+    GaveUp(PublicKey),
     /// A consumer opened a stream for a version. Replaces its earlier stream.
     Joined {
         /// The consumer.
@@ -338,16 +346,18 @@ impl Relay {
             Input::Gained { version, piece } => self.gained(now, version, piece),
             Input::Damaged { version, piece } => self.damaged(now, version, piece),
             Input::Neighbours(named) => self.named(now, named),
+            Input::Friends(friends) => self.consumers.befriend(friends),
             Input::Opened(peer) => self.opened(now, peer),
             Input::Has { peer, version, news } => self.has(now, peer, version, &news),
             Input::Stored { peer, version, piece, group } => self.stored(now, peer, version, piece, group),
             Input::Rotten(peer) => self.cut_off(now, peer),
             Input::Refused { peer, version } => self.refused(now, peer, version),
             Input::Lost(peer) => self.lost(now, peer),
+            Input::GaveUp(peer) => self.gave_up(now, peer),
             Input::Joined { peer, version } => self.joined(now, peer, version),
             Input::Asked { peer, version, piece, groups } => self.asked(now, peer, version, piece, groups),
             Input::Cancelled { peer, piece, groups } => self.consumers.cancel(&peer, piece, groups),
-            Input::Sent { peer, piece, group } => self.sent(&peer, piece, group),
+            Input::Sent { peer, piece, group } => self.sent(now, &peer, piece, group),
             Input::Left(peer) => self.consumers.remove(&peer),
         }
         self.time_news(now);

@@ -4,10 +4,11 @@
 
 use echo_protocol::identity::PublicKey;
 use echo_protocol::rate::BytesPerSec;
+use echo_protocol::relay::MAX_SOURCE_CONSUMERS;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most chains: a source does not serve more heads than this, whatever its uplink.
-pub const MAX_CHAINS: usize = 256;
+/// Most chains, whatever the source's uplink: its machine serves no more heads.
+pub const MAX_CHAINS: usize = MAX_SOURCE_CONSUMERS;
 
 /// N_ch = max(1, ⌊B0/B̂w⌋): chains that the source's uplink feeds at full rate.
 pub fn chain_count(source: BytesPerSec, node: BytesPerSec) -> usize {

@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 /// Neighbours that a node does not want back for a while, at most; the one that is longest avoided is taken back to make room.
 const MAX_AVOIDED: usize = 24;
 
+/// Milliseconds in which a node may change its mind once about whether it forwards and can be reached: others move for it.
+pub(super) const SETTLED_MS: u64 = 10_000;
+
 /// A member of the fleet.
 #[derive(Clone, Debug)]
 pub struct Member {
@@ -28,6 +31,8 @@ pub struct Member {
     pub(super) reports: Reports,
     /// Those that failed it, and until when it gets others instead.
     avoided: BTreeMap<PublicKey, UnixMillis>,
+    /// When it last changed whether it forwards or can be reached; `None` while it is as it came.
+    moved: Option<UnixMillis>,
 }
 
 /// Whether others wait for a node's forwarding.
@@ -67,7 +72,23 @@ impl Member {
             standing: Standing::default(),
             reports: Reports::default(),
             avoided: BTreeMap::new(),
+            moved: None,
         }
+    }
+
+    /// Takes a heartbeat in, but for changes that come too soon; true when it can be reached in another way than before.
+    pub(super) fn take(&mut self, now: UnixMillis, mut heartbeat: Heartbeat) -> bool {
+        let place = |heartbeat: &Heartbeat| (heartbeat.reach, heartbeat.relays);
+        if place(&heartbeat) != place(&self.heartbeat) {
+            if self.moved.is_some_and(|at| now.since(at) < SETTLED_MS) {
+                (heartbeat.reach, heartbeat.relays) = place(&self.heartbeat);
+            } else {
+                self.moved = Some(now);
+            }
+        }
+        let moved = heartbeat.reach != self.heartbeat.reach;
+        (self.seen, self.heartbeat) = (now, heartbeat);
+        moved
     }
 
     /// Whether it offers to serve others, and may.
@@ -80,9 +101,14 @@ impl Member {
         self.serves() && !matches!(self.standing, Standing::Out(_))
     }
 
-    /// Its uplink: the cap that its owner set, else the most that was seen of it.
-    pub fn uplink(&self) -> Option<BytesPerSec> {
-        self.heartbeat.max_upload.or(self.record.peak())
+    /// Its uplink: the most that was seen of it, or the cap that its owner set where that is less. Before anything was seen, what its
+    /// owner says, `cap` at most; `None` where nothing is known.
+    pub fn uplink(&self, cap: BytesPerSec) -> Option<BytesPerSec> {
+        let believed = self.record.peak().unwrap_or(cap);
+        match self.heartbeat.max_upload {
+            Some(declared) => Some(declared.min(believed)),
+            None => self.record.peak(),
+        }
     }
 
     /// Gives it others instead of `peer` until an instant.

@@ -7,7 +7,7 @@ use echo_protocol::content::ContentId;
 use echo_protocol::control::{MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, Neighbour, Neighbourhood, Peer};
 use echo_protocol::heartbeat::Reach;
 use echo_protocol::identity::PublicKey;
-use echo_protocol::relay::{Mode, Role};
+use echo_protocol::relay::{MAX_SOURCE_CONSUMERS, Mode, Role};
 use echo_protocol::time::UnixMillis;
 use std::collections::BTreeSet;
 
@@ -27,8 +27,10 @@ impl Fleet {
             .iter()
             .filter_map(|(key, role)| Some(Neighbour { peer: self.peer(key)?, role: *role }))
             .collect();
-        let dial = self.dials(node, member, &upstreams).iter().filter_map(|key| self.peer(key)).collect();
-        Some(Neighbourhood { mode: self.config.mode, neighbours, dial })
+        let consumers = self.consumers(node, &upstreams);
+        let dials = member.heartbeat.reach == Reach::Private;
+        let dial = consumers.iter().filter(|_| dials).filter_map(|key| self.peer(key)).collect();
+        Some(Neighbourhood { mode: self.config.mode, neighbours, dial, consumers })
     }
 
     /// The parent first, then the standby, then the mesh; at most [`MAX_NEIGHBOURS`].
@@ -85,9 +87,9 @@ impl Fleet {
         Box::new(self.chains.at(PublicKey::from_bytes(*ContentId::of(&place).as_bytes())))
     }
 
-    /// Peers that pull from `node` and cannot connect to it: it has to connect to them.
-    fn dials(&self, node: &PublicKey, member: &Member, upstreams: &[(PublicKey, Role)]) -> Vec<PublicKey> {
-        if member.heartbeat.reach != Reach::Private || self.config.mode == Mode::Star {
+    /// Peers that pull from `node` and are none of its upstreams. One behind a NAT has to connect to them.
+    fn consumers(&self, node: &PublicKey, upstreams: &[(PublicKey, Role)]) -> Vec<PublicKey> {
+        if self.config.mode == Mode::Star {
             return Vec::new();
         }
         let named = |key: &PublicKey| upstreams.iter().any(|(other, _)| other == key);
@@ -115,5 +117,16 @@ impl Fleet {
     pub(super) fn place_at_source(&mut self) {
         let places = SOURCE_PLACES.max(self.chains.count());
         self.source_places = self.chains.by_depth().take(places).collect();
+    }
+
+    /// Those whom the source serves before anybody else, at most as many as it has places: where it does not serve everybody, the heads
+    /// of all chains, for which it is the parent, then the next rows, for which it is the standby.
+    pub fn source_consumers(&self) -> Vec<PublicKey> {
+        let everybody = self.config.mode == Mode::Star || self.present.len() <= SMALL_FLEET;
+        if everybody {
+            return self.present.iter().take(MAX_SOURCE_CONSUMERS).copied().collect();
+        }
+        let places = self.source_places.len().max(2 * self.chains.count());
+        self.chains.by_depth().take(places.min(MAX_SOURCE_CONSUMERS)).collect()
     }
 }

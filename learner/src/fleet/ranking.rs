@@ -31,6 +31,7 @@ impl Fleet {
         (self.ranked, self.changed) = (now, false);
         self.review(now);
         let cap = self.node_uplink();
+        self.cap = cap;
         let count = chain_count(self.config.uplink, cap);
         let standing: Vec<(PublicKey, &Member)> = self
             .present
@@ -40,7 +41,7 @@ impl Fleet {
             .collect();
         let (mut good, mut tail): (Vec<_>, Vec<_>) =
             standing.into_iter().partition(|(_, member)| member.standing == Standing::Forwards);
-        let uplink = |member: &Member| member.uplink().unwrap_or(cap);
+        let uplink = |member: &Member| member.uplink(cap).unwrap_or(cap);
         // Equal scores, those of newcomers above all, are told apart by the uplink.
         good.sort_by(|(a, x), (b, y)| {
             let score = y.record.score(now, cap).total_cmp(&x.record.score(now, cap));
@@ -56,7 +57,7 @@ impl Fleet {
 
     /// B̂w: what the run file says, else the median of the nodes' uplinks.
     pub fn node_uplink(&self) -> BytesPerSec {
-        let known = || self.present.iter().filter_map(|node| self.members.get(node)?.uplink());
+        let known = || self.present.iter().filter_map(|node| self.members.get(node)?.uplink(UNKNOWN_UPLINK));
         self.config.node_uplink.or_else(|| median(known().collect())).unwrap_or(UNKNOWN_UPLINK)
     }
 

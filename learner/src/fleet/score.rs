@@ -3,11 +3,16 @@
 //! Score = Decay · (0.5 Speed + 0.35 Success + 0.15 Stability), each part from 0 to 100. What it is computed from is what other nodes
 //! measured, never what a node says of itself.
 
+use super::trust::REPORT_WINDOW_MS;
+use echo_protocol::identity::PublicKey;
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::time::UnixMillis;
+use std::collections::BTreeMap;
 
-/// Consecutive failures beyond which a node is not stable.
+/// Consecutive failures beyond which a node is not stable. Each is another node's word: a quorum.
 pub const MAX_FAILURES: u32 = 3;
+/// Nodes that said so lately and are remembered: more than it takes, so that forgetting one lets nobody speak alone.
+const MAX_REPORTERS: usize = 2 * MAX_FAILURES as usize;
 /// Successes from which on more do not make a node more stable.
 const ENOUGH_SUCCESSES: f64 = 10.0;
 /// Seconds over which a measurement loses weight, and the largest share that it loses.
@@ -20,7 +25,7 @@ const MAX_ATTEMPTS: u32 = 200;
 const NEWEST: f64 = 0.3;
 /// A sample of the speed covers at least this time, in milliseconds.
 const SAMPLE_MS: u64 = 1_000;
-/// After a pause this long the time since the last delivery says nothing about speed.
+/// After a pause this long the time since the last delivery says nothing about speed: nothing may have been asked for.
 const PAUSE_MS: u64 = 3_000;
 
 /// What was seen of a node's forwarding.
@@ -35,21 +40,27 @@ pub struct Record {
     successes: u32,
     failures: u32,
     consecutive_failures: u32,
+    /// Who lost it within the last [`REPORT_WINDOW_MS`].
+    lost_by: BTreeMap<PublicKey, UnixMillis>,
     /// When it was last seen to deliver or to fail.
     seen: UnixMillis,
 }
 
 impl Record {
-    /// Notes bytes that somebody received from it.
-    pub fn delivered(&mut self, now: UnixMillis, bytes: u64) {
-        let idle = now.since(self.seen) > PAUSE_MS;
+    /// Notes bytes that somebody received from it, and at what rate while it waited for them; 0 where that is not known.
+    pub fn delivered(&mut self, now: UnixMillis, bytes: u64, rate: u64) {
+        let pause = now.since(self.seen);
         self.attempt(now);
         self.successes += 1;
         self.consecutive_failures = 0;
-        if idle {
-            // When these bytes began to flow is not known: they only begin the next sample.
-            self.sample = (0, now);
-            return;
+        if pause > PAUSE_MS {
+            let waited = bytes.saturating_mul(1_000).checked_div(rate).unwrap_or(0).min(pause);
+            let asked = waited > PAUSE_MS;
+            // Unless somebody waited all along, when these bytes began to flow is not known: they only begin the next sample.
+            self.sample = (0, if asked { UnixMillis(now.0 - waited) } else { now });
+            if !asked {
+                return;
+            }
         }
         self.sample.0 = self.sample.0.saturating_add(bytes);
         let elapsed = now.since(self.sample.1);
@@ -61,8 +72,13 @@ impl Record {
         }
     }
 
-    /// Notes that somebody lost it.
-    pub fn failed(&mut self, now: UnixMillis) {
+    /// Notes that `reporter` lost it. However often one node says so, it counts once in [`REPORT_WINDOW_MS`].
+    pub fn failed(&mut self, now: UnixMillis, reporter: PublicKey) {
+        self.lost_by.retain(|_, at| now.since(*at) < REPORT_WINDOW_MS);
+        if self.lost_by.len() >= MAX_REPORTERS || self.lost_by.contains_key(&reporter) {
+            return;
+        }
+        self.lost_by.insert(reporter, now);
         self.attempt(now);
         self.failures += 1;
         self.consecutive_failures += 1;
@@ -124,6 +140,10 @@ mod tests {
 
     const CAP: BytesPerSec = BytesPerSec(12_500_000);
 
+    fn key(n: u8) -> PublicKey {
+        PublicKey::from_bytes([n; 32])
+    }
+
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-9
     }
@@ -131,7 +151,7 @@ mod tests {
     /// A node that delivered `rate` bytes a second for `seconds`, from instant 10 s.
     fn delivering(rate: u64, seconds: u64) -> Record {
         let mut record = Record::default();
-        (0..=seconds).for_each(|s| record.delivered(UnixMillis(10_000 + s * 1_000), rate));
+        (0..=seconds).for_each(|s| record.delivered(UnixMillis(10_000 + s * 1_000), rate, rate));
         record
     }
 
@@ -163,7 +183,7 @@ mod tests {
         // A minute later: 0.9 of it.
         assert!(close(record.score(UnixMillis(74_000), CAP), 74.25));
         // Five failures in a row: Success 100 · 5 / 10, Stability 0: 40 + 17.5.
-        (0..5).for_each(|_| record.failed(now));
+        (0..5).for_each(|n| record.failed(now, key(n)));
         assert!(record.is_failing());
         assert!(close(record.score(now, CAP), 57.5), "{}", record.score(now, CAP));
         assert_eq!(Record::default().score(now, CAP), 0.0, "nothing is known of a newcomer");
@@ -174,10 +194,35 @@ mod tests {
         let mut record = delivering(1_000_000, 3);
         assert!(close(record.speed().unwrap(), 8e6));
         // After a minute without anything to forward.
-        record.delivered(UnixMillis(73_000), 10_000);
+        record.delivered(UnixMillis(73_000), 10_000, 1_000_000);
         assert!(close(record.speed().unwrap(), 8e6));
-        record.delivered(UnixMillis(74_000), 2_000_000);
+        record.delivered(UnixMillis(74_000), 2_000_000, 0);
         assert!(close(record.speed().unwrap(), 8e6 + 0.3 * 8e6));
         assert_eq!(record.peak(), Some(BytesPerSec(2_000_000)));
+    }
+
+    #[test]
+    fn pauses_in_which_somebody_waited_count() {
+        let mut record = delivering(1_000_000, 3);
+        // A group of 64 KiB every 3.1 seconds.
+        for n in 1..=20 {
+            record.delivered(UnixMillis(13_000 + n * 3_100), 65_536, 21_140);
+        }
+        assert!(record.speed().unwrap() < 200_000.0, "{:?}", record.speed());
+    }
+
+    #[test]
+    fn one_nodes_word_makes_nobody_fail_and_that_of_several_does() {
+        let mut record = delivering(1_000_000, 3);
+        for second in 0..50 {
+            record.failed(UnixMillis(13_000 + second * 1_000), key(1));
+        }
+        assert!(!record.is_failing());
+        (2..=3).for_each(|n| record.failed(UnixMillis(63_000), key(n)));
+        assert!(!record.is_failing());
+        record.failed(UnixMillis(63_000), key(4));
+        assert!(record.is_failing());
+        (0..200).for_each(|n| record.failed(UnixMillis(63_000), key(n)));
+        assert!(record.lost_by.len() <= MAX_REPORTERS);
     }
 }

@@ -162,23 +162,129 @@ fn a_node_that_is_silent_and_reported_is_gone_at_once() {
 }
 
 #[test]
+fn one_nodes_word_silences_nobody_whose_heartbeat_is_only_late_and_that_of_two_does() {
+    let mut fleet = of(Mode::Echo, 10);
+    let [victim, first, second] = fleet.chains().chain(0)[..3] else { panic!("a chain of five") };
+    let now = UnixMillis(DOUBTFUL_AFTER_MS);
+    fleet.lost(now, &first, &[victim]);
+    assert!(fleet.chains().contains(&victim));
+    fleet.lost(now, &second, &[victim]);
+    assert!(!fleet.chains().contains(&victim));
+}
+
+#[test]
+fn one_nodes_word_demotes_nobody_and_that_of_several_does() {
+    let mut fleet = of(Mode::Echo, 10);
+    let victim = fleet.chains().chain(0)[0];
+    let liars: Vec<_> = fleet.members().keys().filter(|node| **node != victim).copied().collect();
+    let says = |fleet: &mut Fleet, at: u64, liar, failed| {
+        let heartbeat = Heartbeat { uplinks: vec![report(victim, 0, failed, false)], ..beat() };
+        fleet.heartbeat(UnixMillis(at), liar, heartbeat).unwrap();
+    };
+    for n in 1..=20 {
+        says(&mut fleet, u64::from(n) * 1_000, liars[0], n);
+    }
+    fleet.rank(UnixMillis(20_000));
+    assert_eq!(fleet.members()[&victim].standing, Standing::Forwards);
+    liars[1..4].iter().for_each(|liar| says(&mut fleet, 21_000, *liar, 1));
+    fleet.rank(UnixMillis(21_000));
+    assert_eq!(fleet.members()[&victim].standing, Standing::Tail);
+}
+
+#[test]
+fn what_the_learner_met_itself_outlives_a_membership() {
+    let mut fleet = of(Mode::Echo, 3);
+    fleet.cut_off(&key(1));
+    fleet.expire(UnixMillis(ACTIVE_FOR_MS + 1));
+    assert!(fleet.members().is_empty());
+    (1..=3).for_each(|n| fleet.heartbeat(UnixMillis(10_000), key(n), beat()).unwrap());
+    assert_eq!(fleet.members()[&key(1)].standing, Standing::Banned);
+    assert!(roles(&fleet, 10_000, &key(2)).iter().all(|(other, _)| *other != key(1)));
+}
+
+#[test]
+fn who_flaps_moves_others_every_ten_seconds_at_most() {
+    let mut fleet = of(Mode::Echo, 20);
+    let (mut moves, mut before) = (0, fleet.members()[&key(1)].heartbeat.clone());
+    for n in 1..=100 {
+        let flapped = Heartbeat {
+            reach: if n % 2 == 0 { Reach::Public } else { Reach::Private },
+            relays: n % 3 == 0,
+            ..beat()
+        };
+        fleet.heartbeat(UnixMillis(n * HASTY_MS), key(1), flapped).unwrap();
+        let now = fleet.members()[&key(1)].heartbeat.clone();
+        moves += u64::from((now.reach, now.relays) != (before.reach, before.relays));
+        before = now;
+    }
+    assert!((1..=100 * HASTY_MS / member::SETTLED_MS + 1).contains(&moves), "{moves}");
+}
+
+#[test]
+fn heartbeats_that_follow_too_soon_count_only_for_what_they_install() {
+    let mut fleet = of(Mode::Echo, 3);
+    fleet.heartbeat(UnixMillis(HASTY_MS - 1), key(1), Heartbeat { outbox: 7, ..beat() }).unwrap();
+    assert_eq!(fleet.members()[&key(1)].heartbeat.outbox, 0);
+    fleet.heartbeat(UnixMillis(HASTY_MS - 1), key(1), installed(1)).unwrap();
+    assert_eq!(fleet.members()[&key(1)].heartbeat.installed, Some(PolicyVersion(1)));
+}
+
+#[test]
+fn neither_ones_own_word_nor_an_accomplices_makes_an_uplink() {
+    let mut fleet = of(Mode::Echo, 10);
+    let (cap, liar, accomplice) = (BytesPerSec(12_500_000), key(1), key(2));
+    let boast = Heartbeat { max_upload: Some(BytesPerSec(u64::MAX)), ..beat() };
+    fleet.heartbeat(UnixMillis(1_000), liar, boast).unwrap();
+    let uplink = |fleet: &Fleet| fleet.members()[&liar].uplink(cap).unwrap();
+    assert_eq!(uplink(&fleet), cap, "as if it had said nothing");
+    for second in 1..=10 {
+        let heartbeat = Heartbeat { uplinks: vec![report(liar, second * 1_250_000_000, 0, false)], ..beat() };
+        fleet.heartbeat(UnixMillis(second * 1_000), accomplice, heartbeat).unwrap();
+    }
+    assert!(uplink(&fleet) <= BytesPerSec(BELIEVED * cap.0), "{:?}", uplink(&fleet));
+}
+
+#[test]
+fn the_source_knows_whom_it_serves_first() {
+    let fleet = of(Mode::Echo, 400);
+    let consumers = fleet.source_consumers();
+    assert!((0..2).all(|chain| consumers.contains(&fleet.chains().chain(chain)[0])));
+    let served = |node: &PublicKey| roles(&fleet, 0, node).iter().any(|(other, _)| *other == key(SOURCE));
+    assert!(fleet.members().keys().filter(|node| served(node)).all(|node| consumers.contains(node)));
+    assert_eq!(of(Mode::Star, 400).source_consumers().len(), echo_protocol::relay::MAX_SOURCE_CONSUMERS);
+    // And a node knows who stands behind it.
+    let chain = of(Mode::Chain, 6);
+    let [first, second, third] = chain.chains().chain(0)[..] else { panic!("two chains of three") };
+    assert_eq!(chain.neighbourhood(UnixMillis(0), &first).unwrap().consumers, [second, third]);
+}
+
+#[test]
 fn rotten_peers_are_named_and_banned_by_a_quorum() {
     let mut fleet = of(Mode::Echo, 6);
     let rotten = fleet.chains().chain(0)[0];
     let others: Vec<_> = fleet.members().keys().filter(|node| **node != rotten).copied().collect();
     for (n, node) in others.iter().take(3).enumerate() {
         let heartbeat = Heartbeat { uplinks: vec![report(rotten, 0, 1, true)], ..beat() };
-        fleet.heartbeat(UnixMillis(1), *node, heartbeat).unwrap();
+        fleet.heartbeat(UnixMillis(1_000), *node, heartbeat).unwrap();
         assert_eq!(fleet.rotten_peers().collect::<Vec<_>>(), [(rotten, n + 1)]);
         assert!(
-            roles(&fleet, 1, node).iter().all(|(key, _)| *key != rotten),
+            roles(&fleet, 1_000, node).iter().all(|(key, _)| *key != rotten),
             "it is not asked to meet it again"
         );
         assert_eq!(fleet.members()[&rotten].standing == Standing::Banned, n == 2);
     }
     // Now nobody has it, and its heartbeats do not bring it back.
-    fleet.heartbeat(UnixMillis(2), rotten, beat()).unwrap();
-    assert!(others.iter().all(|node| roles(&fleet, 2, node).iter().all(|(key, _)| *key != rotten)));
+    let nobody_has_it = |fleet: &Fleet, at| {
+        others.iter().all(|node| roles(fleet, at, node).iter().all(|(key, _)| *key != rotten))
+    };
+    fleet.heartbeat(UnixMillis(2_000), rotten, beat()).unwrap();
+    assert!(nobody_has_it(&fleet, 2_000));
+    // Nor does it help to go away until it is forgotten.
+    let later = 2_001 + ACTIVE_FOR_MS;
+    others.iter().for_each(|node| fleet.heartbeat(UnixMillis(later), *node, beat()).unwrap());
+    assert_eq!(fleet.expire(UnixMillis(later)), [rotten]);
+    fleet.heartbeat(UnixMillis(later + 1), rotten, beat()).unwrap();
+    assert!(nobody_has_it(&fleet, later + 1));
 }
 
 #[test]
@@ -238,22 +344,21 @@ fn the_measured_and_fast_become_heads_and_the_slow_move_back_between_broadcasts(
 #[test]
 fn nothing_is_reshuffled_while_a_broadcast_is_under_way() {
     let mut fleet = of(Mode::Chain, 6);
-    (1..=6).for_each(|n| fleet.heartbeat(UnixMillis(4_000), key(n), installed(1)).unwrap());
+    let slow = |version| Heartbeat { max_upload: Some(BytesPerSec(1_000_000)), ..installed(version) };
+    (1..=6).for_each(|n| fleet.heartbeat(UnixMillis(4_000), key(n), slow(1)).unwrap());
     fleet.published(UnixMillis(4_000), PolicyVersion(2));
     let before = fleet.chains().clone();
-    let fast = Heartbeat { max_upload: Some(BytesPerSec(1 << 40)), ..installed(1) };
     for at in [5_000, 6_000, 7_000] {
-        (1..=6).for_each(|n| fleet.heartbeat(UnixMillis(at), key(n), installed(1)).unwrap());
-        fleet.heartbeat(UnixMillis(at), key(7), fast.clone()).unwrap();
+        (1..=6).for_each(|n| fleet.heartbeat(UnixMillis(at), key(n), slow(1)).unwrap());
+        fleet.heartbeat(UnixMillis(at), key(7), installed(1)).unwrap();
         fleet.expire(UnixMillis(at));
     }
     assert_eq!(fleet.chains().len(), 7);
     let stayed = fleet.members().keys().filter(|node| **node != key(7));
     assert!(stayed.clone().all(|node| fleet.chains().before(node).next() == before.before(node).next()));
     // All have it: now the newcomer's uplink counts.
-    (1..=6).for_each(|n| fleet.heartbeat(UnixMillis(8_000), key(n), installed(2)).unwrap());
-    let fast = Heartbeat { installed: Some(PolicyVersion(2)), ..fast };
-    fleet.heartbeat(UnixMillis(8_000), key(7), fast).unwrap();
+    (1..=6).for_each(|n| fleet.heartbeat(UnixMillis(8_000), key(n), slow(2)).unwrap());
+    fleet.heartbeat(UnixMillis(8_000), key(7), installed(2)).unwrap();
     fleet.expire(UnixMillis(8_000));
     assert!([fleet.chains().chain(0)[0], fleet.chains().chain(1)[0]].contains(&key(7)));
 }

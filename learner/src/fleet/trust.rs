@@ -39,18 +39,34 @@ pub(super) struct Accusations {
     by_accused: BTreeMap<PublicKey, BTreeMap<PublicKey, UnixMillis>>,
 }
 
+/// What an accusation adds to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    /// Nodes that said the same within the last [`REPORT_WINDOW_MS`] milliseconds, this one included.
+    pub(super) accusers: usize,
+    /// Whether this one had not said so yet.
+    pub(super) new: bool,
+}
+
+impl Word {
+    /// Whether it makes the quorum.
+    pub(super) fn makes_quorum(self) -> bool {
+        self.new && self.accusers == QUORUM
+    }
+}
+
 impl Accusations {
-    /// Notes one; true when it is new and makes the quorum, with those of the last [`REPORT_WINDOW_MS`] milliseconds.
-    pub(super) fn add(&mut self, now: UnixMillis, accuser: PublicKey, accused: PublicKey) -> bool {
+    /// Notes one.
+    pub(super) fn add(&mut self, now: UnixMillis, accuser: PublicKey, accused: PublicKey) -> Word {
         let accusers = self.by_accused.entry(accused).or_default();
         accusers.retain(|_, at| now.since(*at) < REPORT_WINDOW_MS);
         if accusers.len() >= MAX_ACCUSERS {
-            return false;
+            return Word { accusers: accusers.len(), new: false };
         }
         let new = accusers.insert(accuser, now).is_none();
-        let quorum = new && accusers.len() == QUORUM;
+        let word = Word { accusers: accusers.len(), new };
         self.forget_oldest();
-        quorum
+        word
     }
 
     fn forget_oldest(&mut self) {
@@ -63,25 +79,59 @@ impl Accusations {
     }
 }
 
-/// Nodes that served bytes which do not match their names, and who says so. A report does not grow old.
+/// Nodes that served bytes which do not match their names, and who says so. A report does not grow old, and outlives its subject's
+/// membership.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rotten {
-    by_peer: BTreeMap<PublicKey, BTreeSet<PublicKey>>,
+    by_peer: BTreeMap<PublicKey, Suspect>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Suspect {
+    reporters: BTreeSet<PublicKey>,
+    /// The learner met it itself.
+    met: bool,
+}
+
+impl Suspect {
+    fn is_condemned(&self) -> bool {
+        self.met || self.reporters.len() >= QUORUM
+    }
 }
 
 impl Rotten {
-    /// Notes a report; true when it makes the quorum.
-    pub(super) fn add(&mut self, reporter: PublicKey, peer: PublicKey) -> bool {
-        if self.by_peer.len() >= MAX_ACCUSED && !self.by_peer.contains_key(&peer) {
-            return false;
+    /// Notes a report.
+    pub(super) fn add(&mut self, reporter: PublicKey, peer: PublicKey) {
+        let suspect = self.suspect(peer);
+        if suspect.reporters.len() < MAX_ACCUSERS {
+            suspect.reporters.insert(reporter);
         }
-        let reporters = self.by_peer.entry(peer).or_default();
-        reporters.len() < MAX_ACCUSERS && reporters.insert(reporter) && reporters.len() == QUORUM
+    }
+
+    /// Notes that the learner met rotten bytes itself.
+    pub(super) fn met(&mut self, peer: PublicKey) {
+        self.suspect(peer).met = true;
+    }
+
+    /// Whether nobody is to receive from this node.
+    pub(super) fn condemns(&self, peer: &PublicKey) -> bool {
+        self.by_peer.get(peer).is_some_and(Suspect::is_condemned)
     }
 
     /// Whoever was reported, and by how many.
     pub(super) fn peers(&self) -> impl Iterator<Item = (PublicKey, usize)> {
-        self.by_peer.iter().map(|(peer, reporters)| (*peer, reporters.len()))
+        let reporters = |suspect: &Suspect| suspect.reporters.len() + usize::from(suspect.met);
+        self.by_peer.iter().map(move |(peer, suspect)| (*peer, reporters(suspect)))
+    }
+
+    /// The record of a node. To make room for it, the one against which least is known is forgotten.
+    fn suspect(&mut self, peer: PublicKey) -> &mut Suspect {
+        if self.by_peer.len() >= MAX_ACCUSED && !self.by_peer.contains_key(&peer) {
+            let weight = |suspect: &Suspect| (suspect.is_condemned(), suspect.reporters.len());
+            let least = self.by_peer.iter().min_by_key(|(_, suspect)| weight(suspect)).map(|(peer, _)| *peer);
+            least.map(|least| self.by_peer.remove(&least));
+        }
+        self.by_peer.entry(peer).or_default()
     }
 }
 
@@ -97,7 +147,7 @@ mod tests {
     #[test]
     fn a_quorum_needs_different_accusers_within_the_window() {
         let mut accusations = Accusations::default();
-        let mut add = |at, accuser| accusations.add(UnixMillis(at), key(accuser), key(9));
+        let mut add = |at, accuser| accusations.add(UnixMillis(at), key(accuser), key(9)).makes_quorum();
         assert!(!(0..10).any(|_| add(0, 1)), "one accuser is one accuser");
         assert!(!add(100, 2));
         assert!(!add(REPORT_WINDOW_MS + 50, 3), "the first word has grown old");
@@ -114,9 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_accusations_is_bounded() {
+    fn memory_of_accusations_is_bounded_and_keeps_the_condemned() {
         let mut accusations = Accusations::default();
         let mut rotten = Rotten::default();
+        let (met, reported) = (PublicKey::from_bytes([0; 32]), PublicKey::from_bytes([1; 32]));
+        rotten.met(met);
+        (1..=3).for_each(|reporter| rotten.add(key(reporter), reported));
         for n in 0..MAX_ACCUSED as u32 + 10 {
             let mut bytes = [0; 32];
             bytes[..4].copy_from_slice(&n.to_be_bytes());
@@ -124,5 +177,6 @@ mod tests {
             rotten.add(key(1), PublicKey::from_bytes(bytes));
         }
         assert_eq!((accusations.by_accused.len(), rotten.peers().count()), (MAX_ACCUSED, MAX_ACCUSED));
+        assert!(rotten.condemns(&met) && rotten.condemns(&reported));
     }
 }

@@ -131,7 +131,7 @@ fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: Request) -> Re
 /// Everybody receives from the learner.
 fn neighbourhood(me: &Peer) -> Neighbourhood {
     let neighbours = vec![Neighbour { peer: me.clone(), role: relay::Role::Parent }];
-    Neighbourhood { mode: Mode::Star, neighbours, dial: Vec::new() }
+    Neighbourhood { mode: Mode::Star, neighbours, dial: Vec::new(), consumers: Vec::new() }
 }
 
 async fn take(books: &Mutex<Books>, mut stream: Stream) {

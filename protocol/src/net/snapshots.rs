@@ -155,6 +155,15 @@ impl Snapshots {
         self.send(driver::Command::Neighbours(neighbours)).await
     }
 
+    /// Names those whom the learner sends here to pull: they have places before anybody else. Replaces the list; those beyond
+    /// [`MAX_FRIENDS`](relay::MAX_FRIENDS) are ignored.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn friends(&self, friends: Vec<PublicKey>) -> Result<(), Stopped> {
+        self.send(driver::Command::Friends(friends)).await
+    }
+
     /// Changes how groups are gathered, as the learner wishes.
     ///
     /// # Errors

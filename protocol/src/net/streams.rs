@@ -2,9 +2,11 @@
 //!
 //! libp2p hands an inbound stream over a channel without room and drops it silently when nobody waits at that very
 //! moment. So a task of its own always waits there, and greets the opener with one byte: [`ACCEPTED`] when the stream
-//! has a place in the bounded queue of the acceptor, [`REFUSED`] when the queue is full. An opener that gets neither
-//! knows that the stream was lost on the way, and opens another.
+//! is to wait in the bounded queue of the acceptor, [`REFUSED`] when that is full. An opener that gets neither knows that
+//! the stream was lost on the way, and opens another. A stream takes its place only when its greeting has left: what a
+//! peer does not read keeps no place from anybody.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
@@ -16,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use super::host::NetError;
 
-/// The acceptor's first byte: the stream has its place in the queue.
+/// The acceptor's first byte: the stream waits for the acceptor.
 pub const ACCEPTED: u8 = 1;
 /// The acceptor's first byte: the queue is full, come back later.
 pub const REFUSED: u8 = 0;
@@ -25,7 +27,10 @@ pub const REFUSED: u8 = 0;
 pub const ACCEPT_QUEUE: usize = 256;
 /// Greetings of one protocol that may be under way. A stream that comes beyond is dropped.
 const MAX_GREETINGS: usize = 2 * ACCEPT_QUEUE;
-/// A peer that does not take the greeting's one byte for this long is let go.
+/// The same of one peer.
+const MAX_GREETINGS_PER_PEER: usize = 4;
+/// A peer that does not take the greeting's one byte for this long is let go, and so is one that finds no place for this
+/// long afterwards.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest that opening a stream takes, all attempts together.
@@ -58,34 +63,67 @@ pub(super) fn accept_into_queue(
 
 async fn greet_all(mut inbound: libp2p_stream::IncomingStreams, queue: mpsc::Sender<(PeerId, Stream)>) {
     let mut greetings = FuturesUnordered::new();
+    let mut under_way = UnderWay::default();
     loop {
         tokio::select! {
+            // Greetings that can end do so before another begins: only those that hang count against their peer.
+            biased;
             () = queue.closed() => return,
-            Some(()) = greetings.next(), if !greetings.is_empty() => {}
+            Some(peer) = greetings.next(), if !greetings.is_empty() => under_way.ended(peer),
             next = inbound.next() => match next {
                 None => return,
-                Some(_) if greetings.len() >= MAX_GREETINGS => {}
-                Some((peer, stream)) => {
-                    greetings.push(greet(peer, stream, queue.clone().try_reserve_owned().ok()));
-                }
+                Some((peer, stream)) => if under_way.begin(peer) {
+                    let (queue, full) = (queue.clone(), queue.capacity() == 0);
+                    greetings.push(async move {
+                        greet(peer, stream, queue, full).await;
+                        peer
+                    });
+                },
             },
         }
     }
 }
 
-async fn greet(peer: PeerId, mut stream: Stream, place: Option<mpsc::OwnedPermit<(PeerId, Stream)>>) {
-    let greeting = [if place.is_some() { ACCEPTED } else { REFUSED }];
-    let sent = timeout(GREETING_TIMEOUT, async {
-        stream.write_all(&greeting).await?;
-        match place {
-            Some(_) => stream.flush().await,
-            None => stream.close().await,
+/// Greetings under way, and whose they are.
+#[derive(Debug, Default)]
+struct UnderWay {
+    by_peer: BTreeMap<PeerId, usize>,
+    total: usize,
+}
+
+impl UnderWay {
+    /// Notes one more; false when there are too many.
+    fn begin(&mut self, peer: PeerId) -> bool {
+        let here = self.by_peer.get(&peer).copied().unwrap_or(0);
+        let room = here < MAX_GREETINGS_PER_PEER && self.total < MAX_GREETINGS;
+        if room {
+            self.by_peer.insert(peer, here + 1);
+            self.total += 1;
         }
+        room
+    }
+
+    /// Notes one less.
+    fn ended(&mut self, peer: PeerId) {
+        self.total = self.total.saturating_sub(1);
+        match self.by_peer.get_mut(&peer) {
+            Some(here) if *here > 1 => *here -= 1,
+            _ => drop(self.by_peer.remove(&peer)),
+        }
+    }
+}
+
+async fn greet(peer: PeerId, mut stream: Stream, queue: mpsc::Sender<(PeerId, Stream)>, full: bool) {
+    let greeted = timeout(GREETING_TIMEOUT, async {
+        stream.write_all(&[if full { REFUSED } else { ACCEPTED }]).await?;
+        if full { stream.close().await } else { stream.flush().await }
     });
-    match sent.await {
+    match greeted.await {
+        Ok(Ok(())) if full => {}
         Ok(Ok(())) => {
-            if let Some(place) = place {
-                place.send((peer, stream));
+            // Others may have taken the last places meanwhile; the acceptor will make room.
+            if queue.send_timeout((peer, stream), GREETING_TIMEOUT).await.is_err() {
+                tracing::debug!(%peer, "a stream was given up: its acceptor takes none");
             }
         }
         _ => tracing::debug!(%peer, "a stream was not greeted: its opener went away"),
@@ -129,5 +167,25 @@ async fn open_until_greeted(
             Ok(_) | Err(_) => sleep(pause).await,
         }
         pause *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_peer_blocks_few_greetings_and_nobody_elses() {
+        let (blocker, other) = (PeerId::random(), PeerId::random());
+        let mut under_way = UnderWay::default();
+        let begun = (0..MAX_GREETINGS).filter(|_| under_way.begin(blocker)).count();
+        assert_eq!(begun, MAX_GREETINGS_PER_PEER);
+        assert!(under_way.begin(other));
+        under_way.ended(blocker);
+        assert!(under_way.begin(blocker) && !under_way.begin(blocker));
+        let peers = (0..MAX_GREETINGS).filter(|_| under_way.begin(PeerId::random())).count();
+        assert_eq!(peers, MAX_GREETINGS - MAX_GREETINGS_PER_PEER - 1);
+        under_way.ended(other);
+        assert!(!under_way.by_peer.contains_key(&other));
     }
 }

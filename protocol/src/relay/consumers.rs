@@ -5,7 +5,7 @@ use crate::identity::PublicKey;
 use crate::manifest::PieceIndex;
 use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Consumers that a node serves at once.
 pub const MAX_CONSUMERS: usize = 32;
@@ -15,8 +15,16 @@ pub const MAX_SOURCE_CONSUMERS: usize = 128;
 pub const MAX_ASKED: usize = 512;
 /// Groups on their way to one consumer: more could no longer be cancelled, nor give way to others.
 pub const MAX_SERVED: usize = 4;
-/// A consumer that asked for nothing for this time gives its place to another.
+/// A consumer that got nothing for this time gives its place to another.
 pub const IDLE_MS: u64 = 60_000;
+/// The same for one that waits for a version which is not known here.
+pub const UNKNOWN_IDLE_MS: u64 = 10_000;
+/// Friends that are remembered: no more than the source has places.
+pub const MAX_FRIENDS: usize = MAX_SOURCE_CONSUMERS;
+/// Milliseconds in which a peer may join for the same version only once: every time it is told all that is held here.
+pub const REJOIN_MS: u64 = 250;
+/// Joins that are remembered for so long; one is forgotten for every one beyond.
+const MAX_JOINS: usize = 1024;
 /// Asked groups that are compared to find the one that was served least often.
 const COMPARED: usize = 64;
 
@@ -26,9 +34,10 @@ pub(super) struct Consumer {
     pub(super) version: PolicyVersion,
     /// Whether it was told all that is held here of its version.
     pub(super) greeted: bool,
-    /// When it last asked, or joined.
-    active: UnixMillis,
-    asks: VecDeque<(PieceIndex, u32)>,
+    /// When it was last handed a group, or joined.
+    pub(super) active: UnixMillis,
+    /// In the order in which it asked; no group is in two of them.
+    asks: VecDeque<(PieceIndex, GroupMask)>,
     served: Vec<(PieceIndex, u32)>,
 }
 
@@ -37,11 +46,15 @@ pub(super) struct Consumer {
 pub(super) struct Consumers {
     places: usize,
     by_key: BTreeMap<PublicKey, Consumer>,
+    /// Those that the learner sends here.
+    friends: BTreeSet<PublicKey>,
+    /// Who joined for what within the last [`REJOIN_MS`].
+    joins: BTreeMap<(PublicKey, PolicyVersion), UnixMillis>,
 }
 
 impl Consumers {
     pub(super) fn new(places: usize) -> Self {
-        Self { places, by_key: BTreeMap::new() }
+        Self { places, by_key: BTreeMap::new(), friends: BTreeSet::new(), joins: BTreeMap::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -65,19 +78,44 @@ impl Consumers {
         self.by_key.len() < self.places || self.by_key.contains_key(key)
     }
 
-    /// Whose place `newcomer` may take: of one who is idle, else, for a friend, of a stranger; the one longest without a question.
+    /// Replaces the friends; those beyond [`MAX_FRIENDS`] are ignored.
+    pub(super) fn befriend(&mut self, friends: impl IntoIterator<Item = PublicKey>) {
+        self.friends = friends.into_iter().take(MAX_FRIENDS).collect();
+    }
+
+    pub(super) fn is_friend(&self, key: &PublicKey) -> bool {
+        self.friends.contains(key)
+    }
+
+    /// Notes a join; false when the peer joined for the same version a moment ago.
+    pub(super) fn may_join(&mut self, now: UnixMillis, key: PublicKey, version: PolicyVersion) -> bool {
+        self.joins.retain(|_, at| now.since(*at) < REJOIN_MS);
+        if self.joins.len() >= MAX_JOINS {
+            self.joins.pop_first();
+        }
+        let again = self.joins.contains_key(&(key, version));
+        self.joins.entry((key, version)).or_insert(now);
+        !again
+    }
+
+    /// Whose place `newcomer` may take: of one who is idle, else, for a friend, of a stranger. Strangers go first, and the one longest
+    /// without a group.
     pub(super) fn gives_way(
         &self,
         now: UnixMillis,
         newcomer: &PublicKey,
         friend: impl Fn(&PublicKey) -> bool,
+        known: impl Fn(PolicyVersion) -> bool,
     ) -> Option<(PublicKey, PolicyVersion)> {
         let welcome = friend(newcomer);
-        let may_go = |key: &PublicKey, consumer: &Consumer| {
-            now.since(consumer.active) >= IDLE_MS || welcome && !friend(key)
+        let idle = |consumer: &Consumer| {
+            let patience = if known(consumer.version) { IDLE_MS } else { UNKNOWN_IDLE_MS };
+            now.since(consumer.active) >= patience
         };
-        let candidates = self.by_key.iter().filter(|(key, consumer)| may_go(key, consumer));
-        candidates.min_by_key(|(_, consumer)| consumer.active).map(|(key, consumer)| (*key, consumer.version))
+        let candidates = self.by_key.iter().map(|(key, consumer)| (friend(key), key, consumer));
+        let candidates = candidates.filter(|(friend, _, consumer)| idle(consumer) || welcome && !friend);
+        let first = candidates.min_by_key(|(friend, _, consumer)| (*friend, consumer.active));
+        first.map(|(_, key, consumer)| (*key, consumer.version))
     }
 
     pub(super) fn add(&mut self, now: UnixMillis, key: PublicKey, version: PolicyVersion) {
@@ -87,7 +125,10 @@ impl Consumers {
 
     pub(super) fn cancel(&mut self, key: &PublicKey, piece: PieceIndex, groups: GroupMask) {
         if let Some(consumer) = self.by_key.get_mut(key) {
-            consumer.asks.retain(|(of, group)| *of != piece || !groups.contains(*group));
+            for (_, asked) in consumer.asks.iter_mut().filter(|(of, _)| *of == piece) {
+                *asked = asked.minus(groups);
+            }
+            consumer.asks.retain(|(_, asked)| !asked.is_empty());
         }
     }
 
@@ -105,16 +146,17 @@ impl Consumers {
 
 impl Consumer {
     /// Notes a request; false when it asks for too much at once.
-    pub(super) fn ask(&mut self, now: UnixMillis, piece: PieceIndex, groups: GroupMask) -> bool {
-        self.active = now;
-        for group in groups.iter() {
-            if self.served.contains(&(piece, group)) || self.asks.contains(&(piece, group)) {
-                continue;
-            }
-            if self.asks.len() >= MAX_ASKED {
-                return false;
-            }
-            self.asks.push_back((piece, group));
+    pub(super) fn ask(&mut self, piece: PieceIndex, groups: GroupMask) -> bool {
+        let served = self.served.iter().filter(|(of, _)| *of == piece).map(|(_, group)| *group);
+        let asked = self.asks.iter().filter(|(of, _)| *of == piece);
+        let known = asked.fold(GroupMask::of(served), |known, (_, asked)| known.union(*asked));
+        let new = groups.minus(known);
+        let waiting: u32 = self.asks.iter().map(|(_, asked)| asked.len()).sum();
+        if (waiting + new.len()) as usize > MAX_ASKED {
+            return false;
+        }
+        if !new.is_empty() {
+            self.asks.push_back((piece, new));
         }
         true
     }
@@ -132,9 +174,17 @@ impl Consumer {
         if self.served.len() >= MAX_SERVED {
             return None;
         }
-        let asks = self.asks.iter().take(COMPARED).enumerate();
-        let (at, _) = asks.min_by_key(|(at, (piece, group))| (times_served(*piece, *group), *at))?;
-        let next = self.asks.remove(at)?;
+        let asks = self.asks.iter().enumerate();
+        let groups =
+            asks.flat_map(|(at, (piece, groups))| groups.iter().map(move |group| (at, *piece, group)));
+        let least = groups.take(COMPARED).min_by_key(|(_, piece, group)| times_served(*piece, *group));
+        let (at, piece, group) = least?;
+        let (_, asked) = self.asks.get_mut(at)?;
+        *asked = asked.minus(GroupMask::of([group]));
+        if asked.is_empty() {
+            self.asks.remove(at);
+        }
+        let next = (piece, group);
         self.served.push(next);
         Some(next)
     }

@@ -12,6 +12,8 @@ use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// Failures in a row after which a neighbour that refuses counts as lost.
+const REFUSALS_BORNE: u32 = 2;
 /// Nothing under way for this time, while something is missing, is worth a question.
 const STARVED_MS: u64 = 2_000;
 
@@ -66,25 +68,37 @@ impl Relay {
         let new = !transfer.store(piece, GroupMask::of([group])).is_empty();
         self.untold |= new;
         let current = self.current == Some(version);
-        if let Some(edge) = self.neighbours.edges.get_mut(&peer).filter(|_| current)
-            && let Some(asked) = edge.answered(piece, group)
-        {
-            edge.pace.arrived(now, bytes, asked.at, asked.before);
-            (edge.heard, edge.failures) = (now, 0);
+        let mut belated = false;
+        if let Some(edge) = self.neighbours.edges.get_mut(&peer).filter(|_| current) {
+            if let Some(asked) = edge.answered(piece, group) {
+                edge.pace.arrived(now, bytes, asked.at, asked.before);
+                (edge.heard, edge.failures, edge.faults) = (now, 0, 0);
+            } else {
+                belated = edge.is_belated(now, piece, group);
+            }
         }
         self.neighbours.count(&peer, |totals| match new {
             true => (totals.groups, totals.bytes) = (totals.groups + 1, totals.bytes + bytes),
-            false => totals.duplicates += 1,
+            false => {
+                (totals.duplicates, totals.belated) =
+                    (totals.duplicates + 1, totals.belated + u64::from(belated));
+            }
         });
         if current {
-            self.settle(version, piece, GroupMask::of([group]));
+            self.settle(now, version, piece, GroupMask::of([group]));
             self.check_complete(now);
             self.fetch(now);
         }
     }
 
     /// Takes back what others were asked for of these groups, which are stored now.
-    pub(super) fn settle(&mut self, version: PolicyVersion, piece: PieceIndex, groups: GroupMask) {
+    pub(super) fn settle(
+        &mut self,
+        now: UnixMillis,
+        version: PolicyVersion,
+        piece: PieceIndex,
+        groups: GroupMask,
+    ) {
         let open = self.versions.get(&version).map(|t| t.open().get(piece)).unwrap_or_default();
         self.neighbours.refresh(piece, open);
         let asked_of = |edge: &Edge| -> GroupMask {
@@ -94,7 +108,7 @@ impl Relay {
         let late: Vec<(PublicKey, GroupMask)> =
             self.neighbours.edges.iter().map(|(peer, edge)| (*peer, asked_of(edge))).collect();
         for (peer, groups) in late {
-            groups.iter().for_each(|group| self.cancel(peer, version, piece, group));
+            groups.iter().for_each(|group| self.cancel(now, peer, version, piece, group));
         }
     }
 
@@ -102,7 +116,9 @@ impl Relay {
         if self.current != Some(version) {
             return;
         }
-        self.fail(now, peer);
+        // All its places may be taken, which is nobody's fault; but one that only refuses is of no use.
+        let again = self.neighbours.edges.get(&peer).is_some_and(|edge| edge.failures >= REFUSALS_BORNE);
+        self.fail(now, peer, again);
         if self.next.is_some() && !self.neighbours.edges.values().any(Edge::is_open) {
             // The others have moved on; so do we.
             self.abandon(now, version);
@@ -111,7 +127,12 @@ impl Relay {
     }
 
     pub(super) fn lost(&mut self, now: UnixMillis, peer: PublicKey) {
-        self.fail(now, peer);
+        self.fail(now, peer, true);
+        self.fetch(now);
+    }
+
+    pub(super) fn gave_up(&mut self, now: UnixMillis, peer: PublicKey) {
+        self.fail(now, peer, false);
         self.fetch(now);
     }
 
@@ -195,20 +216,20 @@ impl Relay {
         let late: Vec<PublicKey> = edges.filter(|(_, edge)| late(edge)).map(|(peer, _)| *peer).collect();
         for peer in late {
             self.outputs.push_back(Output::Close(peer));
-            self.fail(now, peer);
+            self.fail(now, peer, true);
         }
         self.fetch(now);
     }
 
-    /// The stream to this neighbour is no more: what it was asked for is free at once.
-    fn fail(&mut self, now: UnixMillis, peer: PublicKey) {
+    /// The stream to this neighbour is no more: what it was asked for is free at once. `fault` says whether that speaks against it.
+    fn fail(&mut self, now: UnixMillis, peer: PublicKey, fault: bool) {
         let Some(edge) = self.neighbours.edges.get_mut(&peer) else { return };
         if matches!(edge.link, Link::Closed { .. }) {
             return;
         }
-        let again_at = edge.failed(now);
+        let again_at = edge.failed(now, fault);
         let asked = edge.closed(again_at);
-        self.neighbours.count(&peer, |totals| totals.failures += 1);
+        self.neighbours.count(&peer, |totals| totals.failures += u64::from(fault));
         self.release(asked);
     }
 
@@ -342,3 +363,6 @@ impl Relay {
 pub(super) fn asked_again(edges: &BTreeMap<PublicKey, Edge>) -> Vec<(PieceIndex, GroupMask)> {
     edges.values().flat_map(|edge| &edge.asked).map(|a| (a.piece, GroupMask::of([a.group]))).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,10 @@ pub const MAX_NEIGHBOURS: usize = 24;
 pub(super) const STALL_MS: u64 = 3_000;
 /// Silence that is borne of one that has not delivered yet: its uplink may be slow, and others in turn before us.
 const FIRST_MS: u64 = 10_000;
+/// Longest time that silence is borne because a neighbour itself is slow: one that takes longer for two groups is of no use.
+const SLOWEST_MS: u64 = FIRST_MS;
+/// Longest time that silence is borne because a neighbour failed before.
+const MAX_FAILED_MS: u64 = 20_000;
 /// Longest time that silence is borne.
 const MAX_STALL_MS: u64 = 60_000;
 /// How long a stream may take to open.
@@ -59,11 +63,15 @@ pub(super) struct Edge {
     pub(super) ready: PieceSet,
     /// Oldest first, at most [`super::MAX_WINDOW`].
     pub(super) asked: VecDeque<Asked>,
+    /// What was taken back from it, and when; oldest first.
+    pub(super) cancelled: VecDeque<(PieceIndex, u32, UnixMillis)>,
     pub(super) pace: Pace,
     /// When it last delivered, or was asked while nothing was under way: silence counts from here.
     pub(super) heard: UnixMillis,
-    /// Failures since it last delivered.
+    /// Streams that ended since it last delivered.
     pub(super) failures: u32,
+    /// Those of them that say something against it.
+    pub(super) faults: u32,
     /// Taking over from others found nothing; not before this instant again.
     pub(super) steal_at: UnixMillis,
     pub(super) totals: Totals,
@@ -73,9 +81,9 @@ pub(super) struct Edge {
 #[derive(Default)]
 pub(super) struct Neighbours {
     pub(super) edges: BTreeMap<PublicKey, Edge>,
-    /// Failures of those that were named no more before they delivered again: naming them anew does not clear them. At most
+    /// Failures and faults of those that were named no more before they delivered again: naming them anew does not clear them. At most
     /// [`MAX_NEIGHBOURS`].
-    failed: BTreeMap<PublicKey, u32>,
+    failed: BTreeMap<PublicKey, (u32, u32)>,
     /// Counts of all neighbours that ever were.
     pub(super) all: Totals,
 }
@@ -89,9 +97,11 @@ impl Edge {
             holds: Holdings::default(),
             ready: PieceSet::default(),
             asked: VecDeque::new(),
+            cancelled: VecDeque::new(),
             pace: Pace::default(),
             heard: now,
             failures: 0,
+            faults: 0,
             steal_at: now,
             totals: Totals::default(),
         }
@@ -114,6 +124,7 @@ impl Edge {
     /// Starts with an empty stream.
     pub(super) fn opening(&mut self, now: UnixMillis) {
         self.link = Link::Opening { until: now.plus(OPEN_MS) };
+        self.cancelled.clear();
         self.holds = Holdings::default();
         self.ready = PieceSet::default();
     }
@@ -127,9 +138,10 @@ impl Edge {
     }
 
     /// Notes a failure and says when to try again.
-    pub(super) fn failed(&mut self, now: UnixMillis) -> UnixMillis {
+    pub(super) fn failed(&mut self, now: UnixMillis, fault: bool) -> UnixMillis {
         let pause = RETRY_MS << self.failures.min(10);
         self.failures = self.failures.saturating_add(1);
+        self.faults = self.faults.saturating_add(u32::from(fault));
         now.plus(pause.min(MAX_RETRY_MS))
     }
 
@@ -150,8 +162,11 @@ impl Edge {
 
     /// Until when it may be silent, if any may be for `patience` milliseconds.
     pub(super) fn silent_until(&self, patience: u64) -> UnixMillis {
-        let patience = patience.max(self.pace.group_ms().map_or(FIRST_MS, |group| 2 * group));
-        self.heard.plus((patience << self.failures.min(5)).min(MAX_STALL_MS))
+        let slow = self.pace.group_ms().map_or(FIRST_MS, |group| (2 * group).min(SLOWEST_MS));
+        let patience = patience.max(slow).min(MAX_STALL_MS);
+        // It may have been too little before.
+        let longer = (patience << self.failures.min(5)).min(MAX_FAILED_MS);
+        self.heard.plus(patience.max(longer))
     }
 
     /// Groups that may be asked now. Small rooms wait until they have grown, so that one request carries several groups.
@@ -169,7 +184,8 @@ impl Neighbours {
         for (peer, role) in named.iter().take(MAX_NEIGHBOURS) {
             let edge = self.edges.entry(*peer).or_insert_with(|| Edge::new(*role, now));
             (edge.named, edge.role) = (true, *role);
-            edge.failures = edge.failures.max(self.failed.remove(peer).unwrap_or(0));
+            let (failures, faults) = self.failed.remove(peer).unwrap_or_default();
+            (edge.failures, edge.faults) = (edge.failures.max(failures), edge.faults.max(faults));
         }
     }
 
@@ -179,7 +195,7 @@ impl Neighbours {
         let mut open = Vec::new();
         for (peer, edge) in gone {
             if edge.failures > 0 {
-                self.failed.insert(peer, edge.failures);
+                self.failed.insert(peer, (edge.failures, edge.faults));
             }
             if !matches!(edge.link, Link::Closed { .. }) {
                 open.push(peer);
@@ -191,15 +207,15 @@ impl Neighbours {
         open
     }
 
-    /// Named neighbours that failed and are not back.
+    /// Named neighbours that failed by their own fault and are not back.
     pub(super) fn missed(&self) -> impl Iterator<Item = PublicKey> {
-        let missed = |edge: &Edge| edge.failures > 0 && !edge.is_open() && edge.named;
+        let missed = |edge: &Edge| edge.faults > 0 && !edge.is_open() && edge.named;
         self.edges.iter().filter(move |(_, edge)| missed(edge)).map(|(peer, _)| *peer)
     }
 
-    /// Those that failed and were named no more since.
+    /// Those that failed by their own fault and were named no more since.
     pub(super) fn failed_before(&self) -> impl Iterator<Item = PublicKey> {
-        self.failed.keys().copied()
+        self.failed.iter().filter(|(_, (_, faults))| *faults > 0).map(|(peer, _)| *peer)
     }
 
     /// Groups under way.
@@ -239,5 +255,28 @@ impl Neighbours {
     pub(super) fn has_parent(&self) -> bool {
         let here = |edge: &Edge| !matches!(edge.link, Link::Closed { .. });
         self.edges.values().any(|edge| edge.named && edge.role == Role::Parent && here(edge))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_slowness_nor_failures_earn_a_neighbour_patience_for_ever() {
+        let mut edge = Edge::new(Role::Mesh, UnixMillis(0));
+        let until = |edge: &Edge, patience| edge.silent_until(patience).0;
+        assert_eq!(until(&edge, STALL_MS), FIRST_MS, "nothing is known of it");
+        // A group in three seconds, then one in twenty.
+        edge.pace.arrived(UnixMillis(3_000), GROUP_BYTES as u64, UnixMillis(0), 0);
+        assert_eq!(until(&edge, STALL_MS), 6_000);
+        let mut drip = Edge::new(Role::Mesh, UnixMillis(0));
+        drip.pace.arrived(UnixMillis(20_000), GROUP_BYTES as u64, UnixMillis(0), 0);
+        assert_eq!(until(&drip, STALL_MS), SLOWEST_MS);
+        drip.failures = 9;
+        assert_eq!(until(&drip, STALL_MS), MAX_FAILED_MS);
+        // A downlink that all share may be slower than that.
+        assert_eq!(until(&drip, 45_000), 45_000);
+        assert_eq!(until(&drip, 90_000), MAX_STALL_MS);
     }
 }

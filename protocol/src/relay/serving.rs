@@ -17,8 +17,11 @@ impl Relay {
     pub(super) fn joined(&mut self, now: UnixMillis, peer: PublicKey, version: PolicyVersion) {
         self.consumers.remove(&peer);
         let newest = self.versions.last_key_value().map(|(v, _)| *v);
-        let gone = !self.versions.contains_key(&version) && newest.is_some_and(|newest| version < newest);
-        if gone || self.rotten.contains(&peer) || !self.make_place(now, &peer) {
+        let known = self.versions.contains_key(&version);
+        let gone = !known && newest.is_some_and(|newest| version < newest);
+        // Who waits for what is not known here is told nothing, so that costs nothing however often it comes.
+        let flood = known && !self.consumers.may_join(now, peer, version);
+        if gone || flood || self.rotten.contains(&peer) || !self.make_place(now, &peer) {
             self.outputs.push_back(Output::Refuse { peer, version });
             return;
         }
@@ -38,17 +41,17 @@ impl Relay {
         let Some(consumer) = self.consumers.get_mut(&peer).filter(|c| c.version == version) else { return };
         let have = self.versions.get(&version).map(|t| t.have().get(piece)).unwrap_or_default();
         // It may ask only for what it was told of, and for no more than a window's worth.
-        if groups.minus(have).is_empty() && consumer.ask(now, piece, groups) {
-            self.serve(&peer);
+        if groups.minus(have).is_empty() && consumer.ask(piece, groups) {
+            self.serve(now, &peer);
         } else {
             self.refuse(peer, version);
         }
     }
 
-    pub(super) fn sent(&mut self, peer: &PublicKey, piece: PieceIndex, group: u32) {
+    pub(super) fn sent(&mut self, now: UnixMillis, peer: &PublicKey, piece: PieceIndex, group: u32) {
         if let Some(consumer) = self.consumers.get_mut(peer) {
             consumer.sent(piece, group);
-            self.serve(peer);
+            self.serve(now, peer);
         }
     }
 
@@ -110,9 +113,11 @@ impl Relay {
         if self.consumers.has_place(newcomer) {
             return true;
         }
-        let edges = &self.neighbours.edges;
+        let (edges, versions, consumers) = (&self.neighbours.edges, &self.versions, &self.consumers);
         let named = |peer: &PublicKey| edges.get(peer).is_some_and(|edge| edge.named);
-        let Some((peer, version)) = self.consumers.gives_way(now, newcomer, named) else { return false };
+        let friend = |peer: &PublicKey| named(peer) || consumers.is_friend(peer);
+        let known = |version: PolicyVersion| versions.contains_key(&version);
+        let Some((peer, version)) = consumers.gives_way(now, newcomer, friend, known) else { return false };
         self.refuse(peer, version);
         true
     }
@@ -123,7 +128,7 @@ impl Relay {
     }
 
     /// Hands the driver what a consumer gets next.
-    fn serve(&mut self, peer: &PublicKey) {
+    fn serve(&mut self, now: UnixMillis, peer: &PublicKey) {
         let Some(consumer) = self.consumers.get_mut(peer) else { return };
         let version = consumer.version;
         let Some(transfer) = self.versions.get_mut(&version) else { return };
@@ -131,6 +136,7 @@ impl Relay {
             // A piece may have been damaged since it was asked for: what is not here is not served.
             if transfer.have().get(piece).contains(group) {
                 transfer.serve(piece, group);
+                consumer.active = now;
                 self.outputs.push_back(Output::Serve { peer: *peer, version, piece, group });
             } else {
                 self.refuse(*peer, version);
@@ -139,3 +145,6 @@ impl Relay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,7 +127,7 @@ pub fn broadcast(setup: &Setup) -> Result<Timing, String> {
 }
 
 /// A manifest of this size whose content is of no matter; every chunk has a delta of a sixteenth of its length where `deltas`.
-fn manifest(version: u64, bytes: u64, chunk_bytes: u32, deltas: bool) -> Manifest {
+pub(super) fn manifest(version: u64, bytes: u64, chunk_bytes: u32, deltas: bool) -> Manifest {
     let chunks = bytes.div_ceil(u64::from(chunk_bytes)) as u32;
     let id = |kind: u8, v: u64, i: u32| ContentId::of(format!("{kind} {v} {i}").as_bytes());
     let shorter = chunk_bytes / 16;

@@ -10,6 +10,8 @@ pub(super) struct Totals {
     pub(super) bytes: u64,
     pub(super) groups: u64,
     pub(super) duplicates: u64,
+    /// Duplicates that were sent although they had been cancelled before.
+    pub(super) belated: u64,
     pub(super) steals: u64,
     pub(super) failures: u64,
 }

@@ -1,7 +1,7 @@
 //! Taking over what a slower neighbour was asked for.
 
 use super::neighbours::Edge;
-use super::{Output, Relay};
+use super::{MAX_SERVED, Output, Relay};
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;
 use crate::manifest::PieceIndex;
@@ -20,6 +20,12 @@ pub(super) const RETRY_STEAL_MS: u64 = 20;
 const DUPLICATES_ALLOWED: u64 = 100;
 /// A neighbour that delivered nothing for this time is robbed in any case.
 const SILENT_MS: u64 = 1_000;
+/// So is one that is this late, if the thief is [`MUCH_LATER`] times as fast.
+const LATE_MS: u64 = 2_000;
+/// See [`LATE_MS`].
+const MUCH_LATER: u64 = 10;
+/// Cancelled groups that are remembered of a neighbour.
+const MAX_CANCELLED: usize = 256;
 
 impl Relay {
     /// Lets `thief`, for which nothing is left to ask, take over one group. False when no other neighbour is slow enough.
@@ -39,15 +45,18 @@ impl Relay {
         // What will be here as soon as everything could be at the joint rate is not late: the downlink is what limits.
         let soon = soon.max(self.neighbours.drain_ms().unwrap_or(0));
         let stats = self.neighbours.totals();
-        let spendthrift = stats.duplicates * DUPLICATES_ALLOWED > stats.groups;
+        let spendthrift = (stats.duplicates - stats.belated) * DUPLICATES_ALLOWED > stats.groups;
         let slowest = self
             .neighbours
             .edges
             .iter()
             .filter(|(key, edge)| **key != thief && edge.is_open())
-            .filter(|(_, edge)| !spendthrift || now.since(edge.heard) >= SILENT_MS)
             .filter_map(|(key, edge)| {
                 let late = lateness(edge, now)?;
+                let hopeless = now.since(edge.heard) >= SILENT_MS || late > LATE_MS.max(soon * MUCH_LATER);
+                if spendthrift && !hopeless {
+                    return None;
+                }
                 let robbed =
                     late * 2 >= soon * later && late >= soon + edge.pace.latency_ms() / 2 + MARGIN_MS;
                 let newest = edge.asked.iter().rev().find(|a| fast.holds.get(a.piece).contains(a.group))?;
@@ -56,20 +65,43 @@ impl Relay {
             .max();
         let Some((_, victim, piece, group)) = slowest else { return false };
         let version = *version;
-        self.cancel(victim, version, piece, group);
+        self.cancel(now, victim, version, piece, group);
         self.neighbours.count(&thief, |totals| totals.steals += 1);
         self.request(now, thief, version, piece, GroupMask::of([group]));
         true
     }
 
     /// Takes a group back from a neighbour that was asked for it. It is not open: another has it or delivers it.
-    pub(super) fn cancel(&mut self, peer: PublicKey, version: PolicyVersion, piece: PieceIndex, group: u32) {
+    pub(super) fn cancel(
+        &mut self,
+        now: UnixMillis,
+        peer: PublicKey,
+        version: PolicyVersion,
+        piece: PieceIndex,
+        group: u32,
+    ) {
         if let Some(edge) = self.neighbours.edges.get_mut(&peer)
             && edge.answered(piece, group).is_some()
         {
+            edge.cancelled.push_back((piece, group, now));
+            if edge.cancelled.len() > MAX_CANCELLED {
+                edge.cancelled.pop_front();
+            }
             let groups = GroupMask::of([group]);
             self.outputs.push_back(Output::Cancel { peer, version, piece, groups });
         }
+    }
+}
+
+impl Edge {
+    /// Whether a group that came now was cancelled so long ago that it had not left yet.
+    pub(super) fn is_belated(&mut self, now: UnixMillis, piece: PieceIndex, group: u32) -> bool {
+        let Some(at) = self.cancelled.iter().position(|(of, g, _)| (*of, *g) == (piece, group)) else {
+            return false;
+        };
+        let leaving = MAX_SERVED as u64 * self.pace.group_ms().unwrap_or(0);
+        let cancelled = self.cancelled.remove(at).map(|(_, _, at)| at);
+        cancelled.is_some_and(|at| now.since(at) > self.pace.latency_ms() + leaving + MARGIN_MS)
     }
 }
 
@@ -85,3 +117,6 @@ fn lateness(edge: &Edge, now: UnixMillis) -> Option<u64> {
     let Some(group_ms) = edge.pace.group_ms() else { return Some(silent) };
     Some(edge.asked.len() as u64 * group_ms + silent.saturating_sub(group_ms))
 }
+
+#[cfg(test)]
+mod tests;

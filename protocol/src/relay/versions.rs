@@ -73,7 +73,7 @@ impl Relay {
         let new = transfer.store(piece, all);
         self.untold |= !new.is_empty();
         if self.current == Some(version) {
-            self.settle(version, piece, new);
+            self.settle(now, version, piece, new);
             self.check_complete(now);
             self.fetch(now);
         }

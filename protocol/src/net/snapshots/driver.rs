@@ -39,6 +39,7 @@ pub(super) enum Command {
     Announce(Arc<Manifest>),
     Publish(Arc<Manifest>),
     Neighbours(Vec<(Peer, Role)>),
+    Friends(Vec<PublicKey>),
     Mode(Mode),
     Damaged {
         version: PolicyVersion,
@@ -70,6 +71,7 @@ pub(super) enum Report {
     Rotten { reason: String },
     Refused { version: PolicyVersion },
     Lost { reason: String },
+    GaveUp { reason: String },
     Joined { version: PolicyVersion },
     Asked { version: PolicyVersion, piece: PieceIndex, groups: GroupMask },
     Cancelled { piece: PieceIndex, groups: GroupMask },
@@ -181,6 +183,7 @@ impl Driver {
             }
             Command::Built { step, result } => self.built(now, step, result),
             Command::Neighbours(named) => self.named(now, named).await,
+            Command::Friends(friends) => self.relay.handle(now, Input::Friends(friends)),
             Command::Mode(mode) => self.relay.set_mode(mode),
             Command::Damaged { version, index } => {
                 self.damaged(now, version, PieceIndex(index.0));
@@ -222,6 +225,11 @@ impl Driver {
                 tracing::debug!(neighbour = %peer.short(), reason, "lost a neighbour");
                 self.edges.close(&peer);
                 Input::Lost(peer)
+            }
+            Report::GaveUp { reason } if pulled => {
+                tracing::warn!(neighbour = %peer.short(), reason, "what a neighbour sent cannot be kept here");
+                self.edges.close(&peer);
+                Input::GaveUp(peer)
             }
             Report::Joined { version } if served => Input::Joined { peer, version },
             Report::Asked { version, piece, groups } if served => {

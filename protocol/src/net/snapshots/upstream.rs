@@ -40,6 +40,8 @@ enum End {
     /// The driver let it go.
     Closed,
     Lost(String),
+    /// Something failed here.
+    Ours(String),
     Rotten(String),
     Refused,
 }
@@ -81,6 +83,7 @@ impl Edge {
             .report(match end {
                 End::Closed => return,
                 End::Lost(reason) => Report::Lost { reason },
+                End::Ours(reason) => Report::GaveUp { reason },
                 End::Rotten(reason) => Report::Rotten { reason },
                 End::Refused => Report::Refused { version },
             })
@@ -190,7 +193,7 @@ impl Edge {
         while arrived.recv_many(&mut batch, BATCH).await > 0 {
             let (store, arrivals) = (self.store.clone(), std::mem::take(&mut batch));
             let kept = tokio::task::spawn_blocking(move || keep_all(&store, arrivals)).await;
-            let (stored, end) = kept.map_err(|error| End::Lost(error.to_string()))?;
+            let (stored, end) = kept.map_err(|error| End::Ours(error.to_string()))?;
             if !stored.is_empty() {
                 self.reporter.report(Report::Stored { version: self.manifest.version, stored }).await;
             }
@@ -250,5 +253,5 @@ fn keep(store: &ChunkStore, arrival: &Arrival) -> Result<Written, End> {
 
 /// A failure that says nothing against the neighbour: its stream is given up, and tried again later.
 fn ours(error: StoreError) -> End {
-    End::Lost(error.to_string())
+    End::Ours(error.to_string())
 }
