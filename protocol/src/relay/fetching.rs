@@ -103,9 +103,8 @@ impl Relay {
             return;
         }
         self.fail(now, peer);
-        if self.next.is_some() && !self.neighbours.edges.values().any(Edge::is_open) {
-            // The others have moved on; so do we.
-            self.abandon(now, version);
+        if self.neighbours.edges.values().all(|edge| matches!(edge.link, Link::Closed { .. })) {
+            self.outputs.push_back(Output::Refused(version));
         }
         self.fetch(now);
     }
