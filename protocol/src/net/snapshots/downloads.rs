@@ -358,13 +358,13 @@ impl Downloads {
         let Some(manifest) = self.manifests.get(&version) else { return };
         let hopeless = |delta: &PieceIndex| {
             let chunk = manifest.chunk_piece(manifest.chunk_of(*delta));
-            match (supply(version, *delta), supply(version, chunk)) {
-                _ if !manifest.is_delta(*delta) => false,
-                (Supply::Here, _) => false,
-                (Supply::Nowhere, Supply::Nowhere) => false,
-                (Supply::Nowhere, _) => true,
-                (Supply::Offered, _) => last,
-            }
+            manifest.is_delta(*delta)
+                && match (supply(version, *delta), supply(version, chunk)) {
+                    // Perhaps nobody has got so far.
+                    (Supply::Here, _) | (Supply::Nowhere, Supply::Nowhere) => false,
+                    (Supply::Nowhere, _) => true,
+                    (Supply::Offered, _) => last,
+                }
         };
         let hopeless: Vec<_> = fetching.wanted.iter().filter(hopeless).collect();
         if hopeless.is_empty() {
@@ -433,6 +433,8 @@ impl Downloads {
             let may_go = |v: &&PolicyVersion| !needed.contains(&Some(**v)) && !self.served.contains(v);
             let Some(oldest) = self.manifests.keys().find(may_go).copied() else { return };
             self.actions.extend(self.manifests.remove(&oldest).map(Action::Delete));
+            // A plan on its way may go by it.
+            self.planning.iter_mut().for_each(|planning| planning.outdated = true);
         }
     }
 }
