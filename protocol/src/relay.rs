@@ -451,3 +451,6 @@ impl Relay {
         self.drop_rotten(now, peer);
     }
 }
+
+#[cfg(test)]
+mod tests;
