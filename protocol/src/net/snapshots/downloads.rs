@@ -221,9 +221,13 @@ impl Downloads {
         self.prune();
     }
 
-    /// Makes the newest version the target, if it is newer than what is.
+    /// Makes the newest version the target, if it is newer than what is. Waits for older manifests that are about to be kept: the cheap
+    /// way may lead through their deltas.
     fn aim(&mut self) {
         let newest = self.manifests.last_key_value().map(|(version, _)| *version);
+        if self.arriving.first().is_some_and(|older| Some(*older) < newest) {
+            return;
+        }
         if newest > self.installed && newest > self.target {
             self.target = newest;
             self.fetching = None;

@@ -340,6 +340,23 @@ fn a_chunk_that_is_damaged_before_it_is_installed_comes_again() {
     assert_eq!((party.installed, party.fetched), (vec![1], 16 << 10));
 }
 
+#[test]
+fn manifests_that_are_kept_in_another_order_than_they_came_are_all_planned_with() {
+    let mut party = Party::with(1);
+    let manifests = [2, 3].map(|version| Arc::new(with_deltas(version, CHUNKS, 100)));
+    for manifest in &manifests {
+        party.downloads.handle(party.now, Event::Announced(manifest.clone()));
+        assert!(matches!(party.downloads.poll_action(), Some(Action::Keep { .. })));
+    }
+    party.kept.extend(manifests.clone());
+    let [two, three] = manifests.map(|manifest| Event::Kept { manifest, published: false });
+    party.tell(three);
+    assert!(party.plans.is_empty());
+    party.tell(two);
+    assert!(party.plan());
+    assert_eq!(party.receiving(), Some(2));
+}
+
 proptest! {
     /// Whatever happens in whatever order, versions are installed whole and in order, and the newest in the end.
     #[test]

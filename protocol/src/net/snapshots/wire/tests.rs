@@ -63,7 +63,7 @@ fn a_hello_byte_by_byte() {
     let said = frame(&hello(), &[]);
     let mut header = b"\xa1\x65Hello\xa2\x67version\x03\x68manifest\x58\x20".to_vec();
     header.extend([7; 32]);
-    let mut expected = vec![0, 0, 0, 0x3f, 0, 0x3d];
+    let mut expected = vec![0, 0, 0, 0x3e, 0, 0x3c];
     expected.extend(header);
     assert_eq!(said, expected);
 }
