@@ -177,8 +177,6 @@ pub struct SnapshotSection {
     pub chunk_bytes: u32,
     /// K: published versions that are kept, so that nodes which hold any of them need only deltas.
     pub keep_versions: usize,
-    /// Every so many publications one without deltas (a key frame); 1 switches deltas off.
-    pub key_frame_every: u64,
 }
 
 /// `[fleet]`
@@ -247,7 +245,7 @@ impl Default for EvaluationSection {
 
 impl Default for SnapshotSection {
     fn default() -> Self {
-        Self { dtype: TensorType::Bf16, chunk_bytes: 4 << 20, keep_versions: 3, key_frame_every: 16 }
+        Self { dtype: TensorType::Bf16, chunk_bytes: 4 << 20, keep_versions: 3 }
     }
 }
 
@@ -361,7 +359,6 @@ impl RunConfig {
             let rule = "at most 16384, and at most 65536 responses in a batch";
             return Err(ConfigError::Number { field, found, rule });
         }
-        above_zero("snapshot.key_frame_every", self.snapshot.key_frame_every)?;
         if !(1..=MAX_KEEP_VERSIONS).contains(&self.snapshot.keep_versions) {
             let (field, found) = ("snapshot.keep_versions", self.snapshot.keep_versions as u64);
             return Err(ConfigError::Number { field, found, rule: "it has to be 1 to 16" });
@@ -452,7 +449,6 @@ mod tests {
         let snapshot = |option: &str| refused("[warmup]", &format!("[snapshot]\n{option}\n[warmup]"));
         assert!(snapshot("keep_versions = 0").contains("snapshot.keep_versions"));
         assert!(snapshot("keep_versions = 17").contains("1 to 16"));
-        assert!(snapshot("key_frame_every = 0").contains("snapshot.key_frame_every"));
         assert!(refused("name = \"gepo\"", "name = \"gpo\"").contains("gpo"));
         assert!(refused("batch = 64", "batch = 64\nlerning_rate = 1").contains("lerning_rate"));
         assert!(refused("[model.tiny]", "[model]\npath = \"x\"\n[model.tiny]").contains("exactly one"));

@@ -178,7 +178,11 @@ fn trainer(founded: &Founded) -> anyhow::Result<(Trainer, Option<PolicyVersion>)
 
 /// The learner's end of all broadcasts.
 pub(crate) fn snapshots_config(founded: &Founded) -> SnapshotsConfig {
-    SnapshotsConfig::new(founded.key.public(), Role::Source, founded.config.network.dissemination)
+    let config = &founded.config;
+    SnapshotsConfig {
+        keep_versions: config.snapshot.keep_versions,
+        ..SnapshotsConfig::new(founded.key.public(), Role::Source, config.network.dissemination)
+    }
 }
 
 /// Only one learner may work in a directory.
@@ -250,7 +254,8 @@ pub(crate) fn shared(
     };
     let fleet = Fleet::new(Peer { key: key.public(), addresses }, fleet);
     tracing::info!(run = %workload.run, name = workload.charter.name, "at {version}");
-    Ok(Shared::new(workload, charter, key, admission, desk, fleet))
+    let keep_versions = config.snapshot.keep_versions;
+    Ok(Shared::new(workload, charter, key, admission, desk, fleet, keep_versions))
 }
 
 fn announcer(shared: Arc<Shared>, host: Host, snapshots: Snapshots) -> Announce {

@@ -121,11 +121,9 @@ impl Publisher {
         Ok(Publication { manifest, signed, row })
     }
 
-    /// The version that deltas start from; none for a key frame.
+    /// The version that deltas start from; none for a key frame, which the first publication of a process is. Later ones cost nothing by
+    /// having deltas: whoever cannot use them fetches the chunks.
     fn base(&self, version: PolicyVersion) -> Option<Arc<Manifest>> {
-        if self.publications.is_multiple_of(self.config.key_frame_every) {
-            return None;
-        }
         self.published.back().filter(|newest| newest.version < version).cloned()
     }
 

@@ -24,8 +24,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Signed manifests that are still handed out.
-const KEPT_MANIFESTS: usize = echo_protocol::relay::KEPT_VERSIONS;
 /// How often silent nodes are looked for.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
@@ -41,12 +39,14 @@ pub struct Shared {
     desk: Mutex<Desk>,
     arrived: Condvar,
     fleet: Mutex<Fleet>,
+    /// The newest that were published, at most `keep_versions`.
     manifests: Mutex<VecDeque<(PolicyVersion, Signed<Manifest>)>>,
+    keep_versions: usize,
     ended: Mutex<bool>,
 }
 
 impl Shared {
-    /// The shared state of a run.
+    /// The shared state of a run of which the last `keep_versions` published versions are served.
     pub fn new(
         workload: Arc<Workload>,
         charter: Signed<Charter>,
@@ -54,10 +54,12 @@ impl Shared {
         admission: Admission,
         desk: Desk,
         fleet: Fleet,
+        keep_versions: usize,
     ) -> Self {
         let (desk, fleet) = (Mutex::new(desk), Mutex::new(fleet));
         let (manifests, ended) = (Mutex::new(VecDeque::new()), Mutex::new(false));
-        Self { workload, charter, key, admission, desk, arrived: Condvar::new(), fleet, manifests, ended }
+        let arrived = Condvar::new();
+        Self { workload, charter, key, admission, desk, arrived, fleet, manifests, keep_versions, ended }
     }
 
     /// The desk. Held briefly: computing rewards happens outside.
@@ -94,7 +96,7 @@ impl Shared {
         {
             let mut manifests = lock(&self.manifests);
             manifests.push_back((version, signed));
-            while manifests.len() > KEPT_MANIFESTS {
+            while manifests.len() > self.keep_versions {
                 manifests.pop_front();
             }
         }

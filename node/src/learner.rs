@@ -105,6 +105,17 @@ impl Learner {
         }
     }
 
+    /// The manifest of this version, unopened; `None` when the learner keeps it no more.
+    ///
+    /// # Errors
+    /// [`AskError`]
+    pub async fn manifest_of(&self, version: PolicyVersion) -> Result<Option<Signed<Manifest>>, AskError> {
+        match self.ask(&Request::Manifest(Some(version)), "manifest").await? {
+            Response::Manifest(manifest) => Ok(manifest),
+            _ => Err(AskError::OffTopic { asked: "manifest" }),
+        }
+    }
+
     /// At most [`MAX_LEASES`] leases, unopened, for at most `orders` orders, and after how many milliseconds to ask for more.
     ///
     /// # Errors

@@ -9,11 +9,13 @@ use echo_protocol::net::snapshots::{Snapshots, Stopped};
 use echo_protocol::signed::{ENVELOPE_BYTES, Signed, SignedError};
 use echo_protocol::version::PolicyVersion;
 
+use tokio::sync::Notify;
+
 use crate::json_file::{self, StateError};
 use crate::workload::{Workload, WorkloadError};
 
-/// Manifests that are remembered: the installed one, the one being received, and a few behind them.
-pub const MAX_MANIFESTS: usize = 4;
+/// Manifests that are remembered: the installed one, the one being received, and a few between and behind them.
+pub const MAX_MANIFESTS: usize = 8;
 /// Longest encoded manifest with its signature, in bytes.
 const MAX_SIGNED_BYTES: u64 = (MAX_MANIFEST_BYTES + ENVELOPE_BYTES) as u64;
 
@@ -46,13 +48,22 @@ pub enum Standing {
 pub struct Manifests {
     workload: Arc<Workload>,
     snapshots: Snapshots,
-    seen: Mutex<BTreeMap<PolicyVersion, Signed<Manifest>>>,
+    seen: Mutex<BTreeMap<PolicyVersion, Seen>>,
+    /// Rung at every manifest that is news.
+    news: Notify,
+}
+
+/// A manifest that was checked.
+struct Seen {
+    signed: Signed<Manifest>,
+    /// The version that its deltas start from.
+    base: Option<PolicyVersion>,
 }
 
 impl Manifests {
     /// Announces to `snapshots` what turns out to be news.
     pub fn new(workload: Arc<Workload>, snapshots: Snapshots) -> Self {
-        Self { workload, snapshots, seen: Mutex::default() }
+        Self { workload, snapshots, seen: Mutex::default(), news: Notify::new() }
     }
 
     /// Checks a manifest, and has its snapshot fetched if it is news.
@@ -65,12 +76,37 @@ impl Manifests {
             Err(error) => return Ok(Err(error)),
         };
         let version = manifest.version;
-        let standing = self.remember(version, signed);
+        let standing = self.remember(version, manifest.base, signed);
         if standing == Standing::News {
             tracing::info!(%version, bytes = manifest.total_bytes, "a new snapshot");
             self.snapshots.announce(Arc::new(manifest)).await?;
+            self.news.notify_one();
         }
         Ok(Ok(standing))
+    }
+
+    /// Checks the manifest of an older version that was missed, for the sake of its deltas.
+    ///
+    /// # Errors
+    /// As [`Manifests::offer`].
+    pub async fn offer_missed(&self, signed: Signed<Manifest>) -> Result<Result<(), BadManifest>, Stopped> {
+        let manifest = match self.open(&signed) {
+            Ok(manifest) => manifest,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.lock().entry(manifest.version).or_insert(Seen { signed, base: manifest.base });
+        self.snapshots.announce(Arc::new(manifest)).await?;
+        Ok(Ok(()))
+    }
+
+    /// Waits until there was news since the last call.
+    pub async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// A version between an older one that was seen and the newest, which lacks only this manifest to be reached by deltas.
+    pub fn missed(&self) -> Option<PolicyVersion> {
+        missed(&self.lock().iter().map(|(version, seen)| (*version, seen.base)).collect())
     }
 
     fn open(&self, signed: &Signed<Manifest>) -> Result<Manifest, BadManifest> {
@@ -80,13 +116,18 @@ impl Manifests {
         Ok(manifest)
     }
 
-    fn remember(&self, version: PolicyVersion, signed: Signed<Manifest>) -> Standing {
+    fn remember(
+        &self,
+        version: PolicyVersion,
+        base: Option<PolicyVersion>,
+        signed: Signed<Manifest>,
+    ) -> Standing {
         let mut seen = self.lock();
         match seen.last_key_value().map(|(newest, _)| *newest) {
             Some(newest) if version < newest => Standing::Old,
             Some(newest) if version == newest => Standing::Known,
             _ => {
-                seen.insert(version, signed);
+                seen.insert(version, Seen { signed, base });
                 while seen.len() > MAX_MANIFESTS {
                     seen.pop_first();
                 }
@@ -105,7 +146,7 @@ impl Manifests {
     /// # Errors
     /// [`StateError::Io`]
     pub fn keep(&self, version: PolicyVersion, path: &Path) -> Result<(), StateError> {
-        let signed = self.lock().get(&version).map(Signed::to_bytes);
+        let signed = self.lock().get(&version).map(|seen| seen.signed.to_bytes());
         signed.map_or(Ok(()), |bytes| json_file::write_bytes(path, &bytes, true))
     }
 
@@ -120,8 +161,40 @@ impl Manifests {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PolicyVersion, Signed<Manifest>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PolicyVersion, Seen>> {
         // Entries are inserted whole; the map is sound whatever happened to the thread that held it.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Follows the bases of the newest version down to the first that is not among the `bases`, if anything older is.
+fn missed(bases: &BTreeMap<PolicyVersion, Option<PolicyVersion>>) -> Option<PolicyVersion> {
+    let (oldest, newest) = (*bases.first_key_value()?.0, *bases.last_key_value()?.0);
+    let mut version = newest;
+    // Bases are older than what they are the base of, as every manifest was checked, so this ends.
+    while let Some(base) = bases.get(&version) {
+        version = (*base)?;
+    }
+    (oldest < version).then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missed_is_the_first_gap_below_the_newest() {
+        let seen = |entries: &[(u64, u64)]| {
+            let base = |base: u64| (base > 0).then_some(PolicyVersion(base));
+            let entries = entries.iter().map(|(version, of)| (PolicyVersion(*version), base(*of)));
+            missed(&entries.collect()).map(|version| version.0)
+        };
+        assert_eq!(seen(&[]), None);
+        assert_eq!(seen(&[(4, 3)]), None, "a newcomer holds nothing that deltas apply to");
+        assert_eq!(seen(&[(2, 1), (4, 3)]), Some(3));
+        assert_eq!(seen(&[(2, 1), (5, 4)]), Some(4));
+        assert_eq!(seen(&[(2, 1), (4, 3), (5, 4)]), Some(3));
+        assert_eq!(seen(&[(2, 1), (3, 2), (4, 3)]), None);
+        assert_eq!(seen(&[(2, 1), (4, 0)]), None, "a key frame starts from nothing");
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::install::Installed;
 use crate::learner::Learner;
-use crate::manifests::Manifests;
+use crate::manifests::{MAX_MANIFESTS, Manifests};
 use crate::orders::{OrderStock, open_lease};
 use crate::outbox::Outbox;
 use crate::workload::Workload;
@@ -111,5 +111,29 @@ pub async fn fetch_manifests(
         };
         tracing::debug!(problem, "the learner did not send its newest manifest");
         tokio::time::sleep(FAILED_PAUSE).await;
+    }
+}
+
+/// Asks the learner for manifests between what the node holds and the newest: without one of them the deltas behind it are of no use, and
+/// whole chunks are fetched instead.
+///
+/// # Errors
+/// [`Stopped`] when nothing is fetched any more.
+pub async fn fetch_missed(learner: Learner, manifests: Arc<Manifests>) -> Result<(), Stopped> {
+    loop {
+        manifests.news().await;
+        for _ in 0..MAX_MANIFESTS {
+            let Some(version) = manifests.missed() else { break };
+            let problem = match learner.manifest_of(version).await {
+                Ok(Some(signed)) => match manifests.offer_missed(signed).await? {
+                    Ok(()) => continue,
+                    Err(error) => error.to_string(),
+                },
+                Ok(None) => "it keeps it no more".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            tracing::debug!(%version, problem, "the learner did not send a manifest that was missed");
+            break;
+        }
     }
 }

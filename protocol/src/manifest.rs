@@ -11,6 +11,7 @@ mod piece;
 pub use piece::{DeltaEntry, Piece, PieceIndex};
 
 use crate::charter::{CHUNK_BYTES, RunId};
+use crate::codec;
 use crate::content::{ChunkIndex, ContentId};
 use crate::signed::Signable;
 use crate::version::PolicyVersion;
@@ -188,6 +189,12 @@ impl Manifest {
 }
 
 impl Manifest {
+    /// Names this manifest by its content: two that share a version have different names.
+    pub fn id(&self) -> ContentId {
+        // One that is too long to be encoded could not have come here, nor have been signed.
+        ContentId::of(&codec::encode(self, MAX_MANIFEST_BYTES).unwrap_or_default())
+    }
+
     /// How many piece indices the snapshot has: one for each chunk, and one more for each chunk's delta.
     pub fn pieces(&self) -> u32 {
         2 * self.chunks.len() as u32
@@ -207,6 +214,11 @@ impl Manifest {
     pub fn chunk_of(&self, piece: PieceIndex) -> ChunkIndex {
         let chunks = self.chunks.len() as u32;
         ChunkIndex(piece.0.checked_sub(chunks).unwrap_or(piece.0))
+    }
+
+    /// Whether a piece is a delta, if it exists.
+    pub fn is_delta(&self, piece: PieceIndex) -> bool {
+        piece.0 as usize >= self.chunks.len()
     }
 
     /// Name and length of a piece; `None` for an index that is none, or of a delta that does not exist.

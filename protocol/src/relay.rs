@@ -11,10 +11,10 @@
 //! Rules that hold at every step:
 //! - only groups that the driver has verified and stored are told of or served;
 //! - a group is asked of one neighbour at a time; who takes it over from another cancels it there;
-//! - `Complete` is said once every wanted group is stored, never for a version older than the newest complete one;
+//! - `Complete` is said once every wanted group is stored;
 //! - a peer that served rotten bytes is cut off, and never asked or served again.
 //!
-//! `fetching` and `serving` are the two halves; `versions` says which version is being received.
+//! `fetching` and `serving` are the two halves. One version is received at a time; its driver says which.
 
 mod consumers;
 mod fetching;
@@ -29,6 +29,7 @@ mod stealing;
 mod transfer;
 mod versions;
 
+use crate::content::ContentId;
 use crate::draw::Draws;
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;
@@ -81,6 +82,17 @@ pub enum Role {
     Mesh,
 }
 
+/// Where a piece of the version being received can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supply {
+    /// It is stored.
+    Here,
+    /// The neighbours whose streams are open say that they hold it, all of it between them.
+    Offered,
+    /// Not now.
+    Nowhere,
+}
+
 /// What a machine is told once.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
@@ -90,6 +102,8 @@ pub struct RelayConfig {
     pub source: bool,
     /// Whether others may pull from here.
     pub serves: bool,
+    /// Complete versions that stay available to consumers; at least 1.
+    pub keep_versions: usize,
     /// How groups are gathered.
     pub mode: Mode,
     /// Of the choices among equals. Peers with different seeds choose differently, which spreads groups.
@@ -99,7 +113,8 @@ pub struct RelayConfig {
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A manifest whose signature and form are right.
+    /// Receive this version from now on, in place of any other. Its manifest's signature and form are right. It may be known already:
+    /// then the wish is replaced.
     Announced {
         /// The manifest.
         manifest: Arc<Manifest>,
@@ -114,6 +129,13 @@ pub enum Input {
         version: PolicyVersion,
         /// All pieces that are wanted from now on.
         pieces: PieceSet,
+    },
+    /// One piece more is wanted.
+    WantedToo {
+        /// Of which version.
+        version: PolicyVersion,
+        /// Which piece.
+        piece: PieceIndex,
     },
     /// This peer is the source and has stored every piece.
     Published(Arc<Manifest>),
@@ -177,6 +199,8 @@ pub enum Input {
         peer: PublicKey,
         /// The version.
         version: PolicyVersion,
+        /// The name of its manifest ([`Manifest::id`]): a version may have been made twice, by a learner that was set back.
+        manifest: ContentId,
     },
     /// A consumer asks for groups.
     Asked {
@@ -274,6 +298,8 @@ pub enum Output {
     },
     /// Every wanted group of this version is stored.
     Complete(PolicyVersion),
+    /// Every neighbour that could be reached refuses this version, which is being received: they have moved on, or have no place.
+    Refused(PolicyVersion),
     /// Forget this version; its pieces may be deleted unless another version shares them.
     Discard(PolicyVersion),
     /// Disconnect this peer and do not accept it again.
@@ -292,8 +318,6 @@ pub struct Relay {
     versions: BTreeMap<PolicyVersion, Transfer>,
     /// The version being received.
     current: Option<PolicyVersion>,
-    /// The newest announced version, received after the current one.
-    next: Option<Announcement>,
     neighbours: Neighbours,
     questions: Questions,
     consumers: Consumers,
@@ -322,7 +346,6 @@ impl Relay {
             config,
             versions: BTreeMap::new(),
             current: None,
-            next: None,
             neighbours: Neighbours::default(),
             questions: Questions::default(),
             consumers: Consumers::new(places),
@@ -342,6 +365,7 @@ impl Relay {
                 self.announced(now, Announcement { manifest, have, wanted });
             }
             Input::Wanted { version, pieces } => self.wanted(now, version, pieces),
+            Input::WantedToo { version, piece } => self.wanted_too(now, version, piece),
             Input::Published(manifest) => self.published(manifest),
             Input::Gained { version, piece } => self.gained(now, version, piece),
             Input::Damaged { version, piece } => self.damaged(now, version, piece),
@@ -354,7 +378,7 @@ impl Relay {
             Input::Refused { peer, version } => self.refused(now, peer, version),
             Input::Lost(peer) => self.lost(now, peer),
             Input::GaveUp(peer) => self.gave_up(now, peer),
-            Input::Joined { peer, version } => self.joined(now, peer, version),
+            Input::Joined { peer, version, manifest } => self.joined(now, peer, version, manifest),
             Input::Asked { peer, version, piece, groups } => self.asked(now, peer, version, piece, groups),
             Input::Cancelled { peer, piece, groups } => self.consumers.cancel(&peer, piece, groups),
             Input::Sent { peer, piece, group } => self.sent(now, &peer, piece, group),
@@ -393,9 +417,35 @@ impl Relay {
         self.versions.get(&version).map(|t| (version, t.wanted_bytes() - t.missing_bytes(), t.wanted_bytes()))
     }
 
+    /// Where a piece of this version can be had; nowhere unless it is the one being received.
+    pub fn supply(&self, version: PolicyVersion, piece: PieceIndex) -> Supply {
+        let current = self.versions.get(&version).filter(|_| self.current == Some(version));
+        let Some(transfer) = current else { return Supply::Nowhere };
+        let missing = transfer.all(piece).minus(transfer.have().get(piece));
+        let open = self.neighbours.edges.values().filter(|edge| edge.is_open());
+        let held = open.fold(GroupMask::EMPTY, |held, edge| held.union(edge.holds.get(piece)));
+        if missing.is_empty() {
+            Supply::Here
+        } else if missing.minus(held).is_empty() {
+            Supply::Offered
+        } else {
+            Supply::Nowhere
+        }
+    }
+
     /// The manifest of a version that this peer knows.
     pub fn manifest(&self, version: PolicyVersion) -> Option<&Arc<Manifest>> {
         self.versions.get(&version).map(|t| &t.manifest)
+    }
+
+    /// Whether every wanted group of a version is stored.
+    pub fn is_complete(&self, version: PolicyVersion) -> bool {
+        self.versions.get(&version).is_some_and(Transfer::is_complete)
+    }
+
+    /// The name of the manifest of a version that this peer knows.
+    pub fn manifest_id(&self, version: PolicyVersion) -> Option<ContentId> {
+        self.versions.get(&version).map(|t| t.id)
     }
 
     /// The newest version of which every wanted group is stored.

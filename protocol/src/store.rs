@@ -25,7 +25,9 @@ use crate::content::ContentId;
 use crate::groups::GroupTree;
 use crate::manifest::Piece;
 use bounded::Bounded;
+use positioned::is_lost;
 use shelf::{MAX_RECENT_BYTES, Shelf};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,8 +41,11 @@ pub struct ChunkStore {
     shelf: Mutex<Shelf>,
     /// Groups written lately, so that passing them on needs neither the disk nor another hash.
     recent: Mutex<Recent>,
+    rebuilding: Mutex<Rebuilding>,
 }
 
+/// Pieces whose trees are being made out of their bytes; bounded by the threads that do it.
+type Rebuilding = BTreeMap<ContentId, Arc<Mutex<()>>>;
 type Recent = Bounded<(ContentId, u32), Arc<[u8]>>;
 
 /// Why a piece cannot be had or kept.
@@ -109,6 +114,7 @@ impl ChunkStore {
             drafts: AtomicU64::new(0),
             shelf: Mutex::new(Shelf::new(dir)),
             recent: Mutex::new(Bounded::new(MAX_RECENT_BYTES)),
+            rebuilding: Mutex::default(),
         };
         fs::create_dir_all(store.drafts_dir()).map_err(io_error(dir))?;
         fs::create_dir_all(dir.join(shelf::PARTIAL)).map_err(io_error(dir))?;
@@ -121,15 +127,24 @@ impl ChunkStore {
     /// The verified bytes of a whole piece. A damaged file is deleted.
     pub fn read(&self, id: &ContentId) -> Result<Vec<u8>, StoreError> {
         let path = self.path(id);
-        let bytes = fs::read(&path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => StoreError::Missing { id: *id },
-            _ => StoreError::Io { path: path.clone(), source },
-        })?;
-        if id.matches(&bytes) {
-            return Ok(bytes);
+        match fs::read(&path) {
+            Ok(bytes) if id.matches(&bytes) => return Ok(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::Missing { id: *id });
+            }
+            Err(source) if !is_lost(&source) => return Err(StoreError::Io { path, source }),
+            Ok(_) | Err(_) => {}
         }
-        self.shelf().delete(id)?;
+        self.delete(id)?;
         Err(StoreError::Damaged { id: *id })
+    }
+
+    /// Deletes a piece of which somebody found that it cannot be used: what is there under its name is not looked at.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]
+    pub fn delete(&self, id: &ContentId) -> Result<(), StoreError> {
+        self.shelf().delete(id).map(drop)
     }
 
     /// Keeps `bytes` under their name, which they must match. Readers see the whole piece or none.

@@ -143,6 +143,10 @@ impl Works {
             let fetching = supply::fetch_manifests(learner.clone(), manifests.clone(), told);
             async move { Ok(fetching.await?) }
         });
+        services.spawn({
+            let fetching = supply::fetch_missed(learner.clone(), manifests.clone());
+            async move { Ok(fetching.await?) }
+        });
         let leasing = Leasing {
             learner: learner.clone(),
             workload,

@@ -8,6 +8,8 @@
 //! What flows is bounded by what is asked for: a neighbour sends only what the machine's window asked of it, and reading stops while
 //! eight of its groups wait for the disk.
 
+mod builder;
+mod downloads;
 mod downstream;
 mod driver;
 mod mailbox;
@@ -55,6 +57,8 @@ pub struct SnapshotsConfig {
     pub role: Role,
     /// How groups are gathered.
     pub mode: Mode,
+    /// Complete versions that stay on disk and available to others; at least 1.
+    pub keep_versions: usize,
     /// The run's learner: cut off as a source of chunks if it breaks the protocol, but never blocked as a peer.
     pub learner: Option<PublicKey>,
     /// Of the machine's choices among equals; different for every peer.
@@ -62,9 +66,10 @@ pub struct SnapshotsConfig {
 }
 
 impl SnapshotsConfig {
-    /// The settings of a peer, with its key as the seed.
+    /// The settings of a peer, with its key as the seed and [`KEPT_VERSIONS`](relay::KEPT_VERSIONS).
     pub fn new(me: PublicKey, role: Role, mode: Mode) -> Self {
-        Self { me, role, mode, learner: None, seed: *me.as_bytes() }
+        let (keep_versions, seed) = (relay::KEPT_VERSIONS, *me.as_bytes());
+        Self { me, role, mode, keep_versions, learner: None, seed }
     }
 
     fn relay(&self) -> RelayConfig {
@@ -72,6 +77,7 @@ impl SnapshotsConfig {
             me: self.me,
             source: self.role == Role::Source,
             serves: self.role != Role::Leaf,
+            keep_versions: self.keep_versions.max(1),
             mode: self.mode,
             seed: self.seed,
         }
@@ -130,12 +136,13 @@ impl Snapshots {
         Ok((Self { inbox }, receiver))
     }
 
-    /// Tells of a manifest whose signature and form have been checked.
+    /// Tells of a manifest whose signature and form have been checked. The snapshot of the newest is fetched; older ones show cheaper ways
+    /// to it, by their deltas.
     ///
     /// # Errors
     /// [`Stopped`]
     pub async fn announce(&self, manifest: Arc<Manifest>) -> Result<(), Stopped> {
-        self.send(driver::Command::Announce(manifest)).await
+        self.send(driver::Command::Downloads(downloads::Event::Announced(manifest))).await
     }
 
     /// Publishes a snapshot whose pieces are all in the store.
@@ -143,7 +150,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`]
     pub async fn publish(&self, manifest: Arc<Manifest>) -> Result<(), Stopped> {
-        self.send(driver::Command::Publish(manifest)).await
+        self.send(driver::Command::Downloads(downloads::Event::Published(manifest))).await
     }
 
     /// Names the neighbours to pull from, and what each is. Replaces the list; those beyond

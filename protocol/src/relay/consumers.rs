@@ -1,5 +1,6 @@
 //! Who pulls from this peer, and what each has asked for.
 
+use crate::content::ContentId;
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;
 use crate::manifest::PieceIndex;
@@ -32,6 +33,8 @@ const COMPARED: usize = 64;
 #[derive(Debug)]
 pub(super) struct Consumer {
     pub(super) version: PolicyVersion,
+    /// The name of the manifest that it goes by.
+    pub(super) manifest: ContentId,
     /// Whether it was told all that is held here of its version.
     pub(super) greeted: bool,
     /// When it was last handed a group, or joined.
@@ -118,9 +121,15 @@ impl Consumers {
         first.map(|(_, key, consumer)| (*key, consumer.version))
     }
 
-    pub(super) fn add(&mut self, now: UnixMillis, key: PublicKey, version: PolicyVersion) {
+    pub(super) fn add(
+        &mut self,
+        now: UnixMillis,
+        key: PublicKey,
+        version: PolicyVersion,
+        manifest: ContentId,
+    ) {
         let (asks, served) = (VecDeque::new(), Vec::new());
-        self.by_key.insert(key, Consumer { version, greeted: false, active: now, asks, served });
+        self.by_key.insert(key, Consumer { version, manifest, greeted: false, active: now, asks, served });
     }
 
     pub(super) fn cancel(&mut self, key: &PublicKey, piece: PieceIndex, groups: GroupMask) {
@@ -132,12 +141,12 @@ impl Consumers {
         }
     }
 
-    /// Takes out the consumers of these versions.
+    /// Takes out these consumers.
     pub(super) fn remove_where(
         &mut self,
-        gone: impl Fn(PolicyVersion) -> bool,
+        gone: impl Fn(&Consumer) -> bool,
     ) -> Vec<(PublicKey, PolicyVersion)> {
-        let keys = self.by_key.iter().filter(|(_, c)| gone(c.version)).map(|(key, c)| (*key, c.version));
+        let keys = self.by_key.iter().filter(|(_, c)| gone(c)).map(|(key, c)| (*key, c.version));
         let keys: Vec<_> = keys.collect();
         keys.iter().for_each(|(key, _)| self.remove(key));
         keys

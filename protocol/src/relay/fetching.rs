@@ -119,9 +119,8 @@ impl Relay {
         // All its places may be taken, which is nobody's fault; but one that only refuses is of no use.
         let again = self.neighbours.edges.get(&peer).is_some_and(|edge| edge.failures >= REFUSALS_BORNE);
         self.fail(now, peer, again);
-        if self.next.is_some() && !self.neighbours.edges.values().any(Edge::is_open) {
-            // The others have moved on; so do we.
-            self.abandon(now, version);
+        if self.neighbours.edges.values().all(|edge| matches!(edge.link, Link::Closed { .. })) {
+            self.outputs.push_back(Output::Refused(version));
         }
         self.fetch(now);
     }

@@ -1,6 +1,8 @@
 //! The serving half: who may pull from here, what they are told, and what they get next.
 
+use super::consumers::Consumer;
 use super::{Output, Relay};
+use crate::content::ContentId;
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;
 use crate::manifest::PieceIndex;
@@ -14,18 +16,26 @@ const MAX_GATHER_MS: u64 = 50;
 const GATHER_PART: u64 = 64;
 
 impl Relay {
-    pub(super) fn joined(&mut self, now: UnixMillis, peer: PublicKey, version: PolicyVersion) {
+    pub(super) fn joined(
+        &mut self,
+        now: UnixMillis,
+        peer: PublicKey,
+        version: PolicyVersion,
+        manifest: ContentId,
+    ) {
         self.consumers.remove(&peer);
         let newest = self.versions.last_key_value().map(|(v, _)| *v);
-        let known = self.versions.contains_key(&version);
-        let gone = !known && newest.is_some_and(|newest| version < newest);
+        let gone = match self.manifest_id(version) {
+            Some(known) => known != manifest,
+            None => newest.is_some_and(|newest| version < newest),
+        };
         // Who waits for what is not known here is told nothing, so that costs nothing however often it comes.
-        let flood = known && !self.consumers.may_join(now, peer, version);
+        let flood = self.versions.contains_key(&version) && !self.consumers.may_join(now, peer, version);
         if gone || flood || self.rotten.contains(&peer) || !self.make_place(now, &peer) {
             self.outputs.push_back(Output::Refuse { peer, version });
             return;
         }
-        self.consumers.add(now, peer, version);
+        self.consumers.add(now, peer, version, manifest);
         // It waits for what is here before it can ask for anything.
         (self.untold, self.told_at) = (true, UnixMillis(0));
     }
@@ -92,10 +102,14 @@ impl Relay {
         }
     }
 
-    /// Refuses those who wait for a version that will not come, as a newer one has begun.
+    /// Refuses those who wait for a version that will not come, as a newer one has begun, and those who wait for this one and mean
+    /// another.
     pub(super) fn refuse_passed_over(&mut self, begun: PolicyVersion) {
-        let versions = &self.versions;
-        let passed = |v: PolicyVersion| v < begun && !versions.contains_key(&v);
+        let (versions, id) = (&self.versions, self.manifest_id(begun));
+        let passed = |c: &Consumer| match c.version == begun {
+            true => Some(c.manifest) != id,
+            false => c.version < begun && !versions.contains_key(&c.version),
+        };
         for (peer, version) in self.consumers.remove_where(passed) {
             self.outputs.push_back(Output::Refuse { peer, version });
         }
@@ -103,7 +117,7 @@ impl Relay {
 
     /// Refuses the consumers of a version that is no longer here.
     pub(super) fn refuse_all_of(&mut self, gone: PolicyVersion) {
-        for (peer, version) in self.consumers.remove_where(|v| v == gone) {
+        for (peer, version) in self.consumers.remove_where(|c| c.version == gone) {
             self.outputs.push_back(Output::Refuse { peer, version });
         }
     }

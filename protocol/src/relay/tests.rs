@@ -7,6 +7,7 @@ use crate::manifest::tests as manifests;
 mod asking;
 mod completing;
 mod damage;
+mod driving;
 mod learner;
 mod losing;
 mod modes;
@@ -57,7 +58,7 @@ struct Bench {
 }
 
 fn config(mode: Mode) -> RelayConfig {
-    RelayConfig { me: key(ME), source: false, serves: true, mode, seed: [7; 32] }
+    RelayConfig { me: key(ME), source: false, serves: true, keep_versions: KEPT_VERSIONS, mode, seed: [7; 32] }
 }
 
 /// A manifest of `chunks` chunks, each of `groups` whole groups. Its tensors are of no matter here.
@@ -119,8 +120,11 @@ impl Bench {
         }
     }
 
-    /// Tells the machine what happened, and returns what it says to that.
-    fn on(&mut self, input: Input) -> Vec<Output> {
+    /// Tells the machine what happened, and returns what it says to that. Who joins goes by the manifest that the machine has, or will have.
+    fn on(&mut self, mut input: Input) -> Vec<Output> {
+        if let Input::Joined { version, manifest, .. } = &mut input {
+            *manifest = self.relay.manifest_id(*version).unwrap_or_else(|| snapshot(*version, 1, 4).id());
+        }
         self.relay.handle(self.now, input);
         self.said()
     }

@@ -1,5 +1,6 @@
 //! One version on its way in, or here.
 
+use crate::content::ContentId;
 use crate::groups::{GroupMask, group_count, group_range};
 use crate::manifest::{Manifest, PieceIndex};
 use crate::piece_set::{Holdings, PieceSet};
@@ -10,6 +11,8 @@ use std::sync::Arc;
 /// so that nothing ever has to look at all groups.
 pub(super) struct Transfer {
     pub(super) manifest: Arc<Manifest>,
+    /// The manifest's name.
+    pub(super) id: ContentId,
     /// Bytes of each piece; 0 where there is none.
     lengths: Vec<u32>,
     have: Holdings,
@@ -32,6 +35,7 @@ impl Transfer {
         let length = |i| manifest.piece(PieceIndex(i)).map_or(0, |p| u32::try_from(p.length).unwrap_or(0));
         let lengths: Vec<u32> = (0..manifest.pieces()).map(length).collect();
         let mut transfer = Self {
+            id: manifest.id(),
             manifest,
             lengths,
             have: Holdings::default(),
@@ -69,6 +73,21 @@ impl Transfer {
             let missing = self.all(piece).minus(self.have.get(piece));
             self.miss(piece, missing);
         }
+    }
+
+    /// Wishes for one piece more. What was asked for stays asked for.
+    pub(super) fn wish_for(&mut self, piece: PieceIndex) {
+        let all = self.all(piece);
+        if !all.is_empty() && self.wanted.insert(piece) {
+            self.wanted_bytes += u64::from(self.lengths[piece.0 as usize]);
+            self.miss(piece, all.minus(self.have.get(piece)));
+        }
+    }
+
+    /// Notes that nothing is asked for any more.
+    pub(super) fn reopen(&mut self) {
+        let wanted = std::mem::take(&mut self.wanted);
+        self.wish(wanted);
     }
 
     /// All groups of a piece; none for a piece that does not exist.

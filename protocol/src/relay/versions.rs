@@ -3,16 +3,18 @@
 use super::fetching::asked_again;
 use super::transfer::Transfer;
 use super::{Output, Relay};
+use crate::groups::GroupMask;
 use crate::manifest::{Manifest, PieceIndex};
 use crate::piece_set::{Holdings, PieceSet};
 use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// Complete versions that stay available to consumers.
+/// Complete versions that stay available to consumers, unless a peer is told otherwise.
 pub const KEPT_VERSIONS: usize = 3;
 
-/// A version that may be received.
+/// A version to receive.
 pub(super) struct Announcement {
     pub(super) manifest: Arc<Manifest>,
     pub(super) have: Holdings,
@@ -20,32 +22,38 @@ pub(super) struct Announcement {
 }
 
 impl Relay {
+    /// Receives this version from now on, in place of the one that is being received.
     pub(super) fn announced(&mut self, now: UnixMillis, announcement: Announcement) {
-        if self.config.source
-            || self.newest_known().is_some_and(|known| announcement.manifest.version <= known)
-        {
+        if self.config.source {
             return;
         }
-        if self.current.is_some() {
-            // Finish what is half here: jumping at every publication could starve a slow link for ever.
-            self.next = Some(announcement);
-        } else {
-            self.begin(now, announcement);
+        let Announcement { manifest, have, wanted } = announcement;
+        let version = manifest.version;
+        if self.current != Some(version) {
+            self.set_aside(now, version);
         }
+        self.current = Some(version);
+        self.untold = true;
+        let Entry::Vacant(new) = self.versions.entry(version) else {
+            have.iter().for_each(|(piece, groups)| self.hold(now, version, piece, groups));
+            return self.wanted(now, version, wanted);
+        };
+        new.insert(Transfer::new(manifest, &have, wanted));
+        self.refuse_passed_over(version);
+        self.check_complete(now);
+        self.fetch(now);
     }
 
     pub(super) fn published(&mut self, manifest: Arc<Manifest>) {
-        self.versions.insert(manifest.version, Transfer::whole(manifest));
+        let version = manifest.version;
+        self.versions.insert(version, Transfer::whole(manifest));
+        self.refuse_passed_over(version);
         self.discard_old();
         self.untold = true;
     }
 
     pub(super) fn wanted(&mut self, now: UnixMillis, version: PolicyVersion, pieces: PieceSet) {
         let current = self.current;
-        if let Some(next) = self.next.as_mut().filter(|next| next.manifest.version == version) {
-            next.wanted = pieces;
-            return;
-        }
         let Some(transfer) = self.versions.get_mut(&version) else { return };
         transfer.wish(pieces);
         if current == Some(version) {
@@ -62,20 +70,32 @@ impl Relay {
         self.fetch(now);
     }
 
-    pub(super) fn gained(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex) {
-        let Some(transfer) = self.versions.get_mut(&version) else {
-            if let Some(next) = self.next.as_mut().filter(|next| next.manifest.version == version) {
-                next.have.insert(piece, crate::groups::GroupMask(u64::MAX));
-            }
-            return;
-        };
-        let all = transfer.all(piece);
-        let new = transfer.store(piece, all);
-        self.untold |= !new.is_empty();
+    pub(super) fn wanted_too(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex) {
+        let Some(transfer) = self.versions.get_mut(&version) else { return };
+        transfer.wish_for(piece);
         if self.current == Some(version) {
-            self.settle(now, version, piece, new);
+            self.neighbours.refresh(piece, transfer.open().get(piece));
+        } else {
+            self.resume(version);
+        }
+        self.fetch(now);
+    }
+
+    pub(super) fn gained(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex) {
+        self.hold(now, version, piece, GroupMask(u64::MAX));
+        if self.current == Some(version) {
             self.check_complete(now);
             self.fetch(now);
+        }
+    }
+
+    /// Notes groups that are on disk and did not come from a neighbour.
+    fn hold(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex, groups: GroupMask) {
+        let Some(transfer) = self.versions.get_mut(&version) else { return };
+        let new = transfer.store(piece, groups);
+        self.untold |= !new.is_empty();
+        if self.current == Some(version) && !new.is_empty() {
+            self.settle(now, version, piece, new);
         }
     }
 
@@ -99,49 +119,25 @@ impl Relay {
         self.fetch(now);
     }
 
-    /// Says `Complete` when nothing is missing, and goes on to the next version.
+    /// Says `Complete` when nothing is missing.
     pub(super) fn check_complete(&mut self, now: UnixMillis) {
-        let Some(version) = self.current else { return };
-        if !self.versions.get(&version).is_some_and(Transfer::is_complete) {
-            return;
-        }
+        let Some(version) = self.current.filter(|version| self.is_complete(*version)) else { return };
         self.current = None;
         self.close_all(now);
-        if self.newest_complete() == Some(version) {
-            self.outputs.push_back(Output::Complete(version));
-        }
+        self.outputs.push_back(Output::Complete(version));
         self.discard_old();
-        self.begin_next(now);
     }
 
-    /// Gives the current version up for the next one.
-    pub(super) fn abandon(&mut self, now: UnixMillis, version: PolicyVersion) {
-        self.current = None;
+    /// Stops receiving in favour of `other`. An older version is forgotten, and its consumers learn that it does not come; a newer one
+    /// waits for what is received first.
+    fn set_aside(&mut self, now: UnixMillis, other: PolicyVersion) {
+        let Some(version) = self.current.take() else { return };
         self.close_all(now);
-        self.discard(version);
-        self.begin_next(now);
-    }
-
-    fn newest_known(&self) -> Option<PolicyVersion> {
-        let next = self.next.as_ref().map(|next| next.manifest.version);
-        self.versions.last_key_value().map(|(version, _)| *version).max(next)
-    }
-
-    fn begin_next(&mut self, now: UnixMillis) {
-        if let Some(next) = self.next.take() {
-            self.begin(now, next);
+        if version < other {
+            self.discard(version);
+        } else if let Some(transfer) = self.versions.get_mut(&version) {
+            transfer.reopen();
         }
-    }
-
-    fn begin(&mut self, now: UnixMillis, announcement: Announcement) {
-        let Announcement { manifest, have, wanted } = announcement;
-        let version = manifest.version;
-        self.versions.insert(version, Transfer::new(manifest, &have, wanted));
-        self.current = Some(version);
-        self.untold = true;
-        self.refuse_passed_over(version);
-        self.check_complete(now);
-        self.fetch(now);
     }
 
     /// Receives an earlier version again, unless another is being received.
@@ -156,7 +152,7 @@ impl Relay {
     fn discard_old(&mut self) {
         let newest = self.newest_complete();
         let complete = self.versions.iter().rev().filter(|(_, t)| t.is_complete()).map(|(v, _)| *v);
-        let kept: Vec<PolicyVersion> = complete.take(KEPT_VERSIONS).chain(self.current).collect();
+        let kept: Vec<PolicyVersion> = complete.take(self.config.keep_versions).chain(self.current).collect();
         let old = self.versions.keys().filter(|v| !kept.contains(v) && Some(**v) < newest);
         for version in old.copied().collect::<Vec<_>>() {
             self.discard(version);

@@ -1,6 +1,6 @@
 //! Pieces that arrive and leave group by group.
 
-use super::positioned::{read_exact_at, write_all_at};
+use super::positioned::{is_lost, read_exact_at, write_all_at};
 use super::shelf::Found;
 use super::{ChunkStore, StoreError, io_error};
 use crate::chunk_set::ChunkSet;
@@ -8,7 +8,6 @@ use crate::content::ChunkIndex;
 use crate::groups::{GroupMask, GroupTree, group_range};
 use crate::manifest::{Manifest, Piece};
 use std::fs::File;
-use std::io;
 use std::sync::{Arc, PoisonError};
 
 /// What became of a group that was written.
@@ -142,11 +141,24 @@ impl ChunkStore {
         Err(self.damaged(piece, &file))
     }
 
-    /// The tree of a whole piece that this process has not written: its bytes are read and verified against its name.
+    /// The tree of a whole piece that this process has not written: its bytes are read and verified against its name. Whoever comes
+    /// while somebody is at it waits and takes that tree.
     fn rebuild_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, StoreError> {
         if piece.length > crate::groups::MAX_PIECE_BYTES {
             return Err(StoreError::Missing { id: piece.id });
         }
+        let turn = self.rebuilding().entry(piece.id).or_default().clone();
+        let _one_at_a_time = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = self.shelf().find(piece);
+        let tree = match found {
+            Ok(Found::Whole { tree: Some(tree), .. }) => Ok(tree),
+            _ => self.hash_tree(piece, file),
+        };
+        self.rebuilding().remove(&piece.id);
+        tree
+    }
+
+    fn hash_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, StoreError> {
         let mut bytes = vec![0; piece.length as usize];
         self.read_at(piece, file, &mut bytes, 0)?;
         let (id, tree) = GroupTree::of(&bytes);
@@ -167,8 +179,7 @@ impl ChunkStore {
     ) -> Result<(), StoreError> {
         match read_exact_at(file, bytes, offset) {
             Ok(()) => Ok(()),
-            // Somebody has shortened the file.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(self.damaged(piece, file)),
+            Err(error) if is_lost(&error) => Err(self.damaged(piece, file)),
             Err(error) => Err(io_error(&self.path(&piece.id))(error)),
         }
     }
@@ -178,6 +189,11 @@ impl ChunkStore {
             Ok(()) => StoreError::Damaged { id: piece.id },
             Err(error) => error,
         }
+    }
+
+    fn rebuilding(&self) -> std::sync::MutexGuard<'_, super::Rebuilding> {
+        // Entries hold nothing but a lock each.
+        self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn remember(&self, piece: &Piece, group: u32, bytes: &[u8]) {

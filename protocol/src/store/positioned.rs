@@ -3,6 +3,16 @@
 use std::fs::File;
 use std::io;
 
+/// What systems say when a disk has lost what was written: EIO, ENODATA, EBADMSG and EUCLEAN of Linux, EIO of other Unixes, and
+/// `ERROR_CRC`, `ERROR_IO_DEVICE`, `ERROR_DISK_CORRUPT`.
+const LOST: &[i32] = if cfg!(windows) { &[23, 1117, 1393] } else { &[5, 61, 74, 117] };
+
+/// Whether reading failed because the bytes are gone for good, or were never there.
+pub(super) fn is_lost(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
+        || error.raw_os_error().is_some_and(|code| LOST.contains(&code))
+}
+
 #[cfg(unix)]
 pub(super) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)

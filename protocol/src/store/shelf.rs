@@ -5,7 +5,7 @@ use super::positioned::{read_exact_at, write_all_at};
 use super::{StoreError, io_error};
 use crate::content::ContentId;
 use crate::groups::{GROUP_BYTES, GroupMask, GroupTree, MAX_PIECE_BYTES, group_range};
-use crate::manifest::{Manifest, Piece};
+use crate::manifest::{MAX_CHUNKS, Manifest, Piece};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -18,10 +18,12 @@ pub(super) const DRAFTS: &str = "drafts";
 pub(super) const PARTIAL: &str = "partial";
 /// Files kept open.
 const MAX_OPEN_FILES: usize = 64;
-/// Group trees of whole pieces kept in memory, in bytes.
-const MAX_TREE_BYTES: usize = 4 << 20;
+/// Group trees of whole pieces kept in memory, in bytes: those of the largest snapshot. Each one missing costs reading and hashing a
+/// whole piece.
+const MAX_TREE_BYTES: usize = 40 << 20;
 /// What a tree in memory costs beside its leaves, in bytes, roughly.
 const TREE_OVERHEAD: usize = 160;
+const _: () = assert!(MAX_CHUNKS * (TREE_OVERHEAD + GroupTree::MAX_BYTES) <= MAX_TREE_BYTES);
 /// Recently written groups kept in memory, in bytes.
 pub(super) const MAX_RECENT_BYTES: usize = 16 << 20;
 /// Unfinished pieces. Each holds a tree of at most 2 KiB in memory.

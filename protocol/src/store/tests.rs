@@ -120,3 +120,21 @@ fn a_delta_makes_the_chunk_that_it_was_made_for_and_no_other() {
         matches!(store.apply(&noise, &base, &other, length), Err(StoreError::Delta { id, .. }) if id == noise.id)
     );
 }
+
+/// A file that opens and cannot be read, as on a dying disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_disk_cannot_read_any_more_is_deleted_and_written_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(dir.path()).unwrap();
+    let id = store.put(b"chunk").unwrap();
+    let path = dir.path().join(&id.to_string()[..2]).join(id.to_string());
+    fs::remove_file(&path).unwrap();
+    // Nothing is mapped at the start of a process.
+    std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
+    assert_eq!(fs::read(&path).unwrap_err().raw_os_error(), Some(5));
+    assert!(matches!(store.read(&id), Err(StoreError::Damaged { .. })));
+    assert!(matches!(store.read(&id), Err(StoreError::Missing { .. })));
+    store.write(&id, b"chunk").unwrap();
+    assert_eq!(store.read(&id).unwrap(), b"chunk");
+}

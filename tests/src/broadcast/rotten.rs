@@ -89,7 +89,7 @@ async fn lie(stream: Stream, learner: &Learner) -> anyhow::Result<()> {
     use futures::AsyncReadExt as _;
     let (mut reading, mut writing) = stream.split();
     let hello = wire::read::<Ask>(&mut reading).await?;
-    let Some((Ask::Hello { version }, _)) = hello else { return Ok(()) };
+    let Some((Ask::Hello { version, .. }, _)) = hello else { return Ok(()) };
     let manifest = manifest(learner, version).await?;
     let pieces = (0..manifest.pieces()).map(PieceIndex);
     let all = pieces.filter_map(|index| {

@@ -25,7 +25,7 @@ pub async fn receive(
     manifest: &Manifest,
 ) -> anyhow::Result<BTreeMap<ChunkIndex, Vec<u8>>> {
     let mut stream = timeout(PATIENCE, host.open_stream(parent, names::CHUNKS)).await??;
-    say(&mut stream, &Ask::Hello { version: manifest.version }).await?;
+    say(&mut stream, &Ask::Hello { version: manifest.version, manifest: manifest.id() }).await?;
     let mut parts: BTreeMap<u32, (GroupMask, Vec<u8>)> = BTreeMap::new();
     for index in 0..manifest.chunks.len() as u32 {
         let length = length(manifest, index);

@@ -45,8 +45,10 @@ async fn serve_until_end(
     let mut reading = BufReader::with_capacity(READ_BUFFER, reading);
     let hello = tokio::time::timeout(HELLO_WITHIN, wire::read::<Ask>(&mut reading)).await;
     let hello = hello.map_err(|_| "it said no hello")?.map_err(|error| error.to_string())?;
-    let Some((Ask::Hello { version }, _)) = hello else { return Err("it began without a hello".into()) };
-    reporter.report(Report::Joined { version }).await;
+    let Some((Ask::Hello { version, manifest }, _)) = hello else {
+        return Err("it began without a hello".into());
+    };
+    reporter.report(Report::Joined { version, manifest }).await;
     let trees = Trees::default();
     tokio::select! {
         heard = listen(&mut reading, version, &trees, reporter) => heard,

@@ -1,13 +1,14 @@
 //! The task that owns the relay machine.
 
-mod downloads;
+mod actions;
 mod edges;
 
+use super::downloads::{Downloads, Event};
 use super::stats::Times;
 use super::upstream::Stored;
 use super::{SnapshotEvent, SnapshotStats, SnapshotsConfig, Stopped};
 use crate::clock;
-use crate::content::ChunkIndex;
+use crate::content::{ChunkIndex, ContentId};
 use crate::control::Peer;
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;
@@ -15,18 +16,14 @@ use crate::manifest::{Manifest, PieceIndex};
 use crate::net::IncomingStreams;
 use crate::net::host::Host;
 use crate::net::peer::{key_of_peer, peer_of_key};
-use crate::recipe::Step;
 use crate::relay::{Input, Mode, Output, Relay, Role};
-use crate::store::{ChunkStore, StoreError};
+use crate::store::ChunkStore;
 use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
-use downloads::Downloads;
 use edges::Edges;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-
-use super::plan::{Fetch, Plan};
 
 /// Commands and reports taken in before the machine is asked what to do.
 const BATCH: usize = 64;
@@ -36,8 +33,8 @@ const PROGRESS_EVERY_MS: u64 = 100;
 /// What the owner or another task tells the driver.
 #[derive(Debug)]
 pub(super) enum Command {
-    Announce(Arc<Manifest>),
-    Publish(Arc<Manifest>),
+    /// A manifest to fetch or to publish, or what the disk says.
+    Downloads(Event),
     Neighbours(Vec<(Peer, Role)>),
     Friends(Vec<PublicKey>),
     Mode(Mode),
@@ -46,15 +43,6 @@ pub(super) enum Command {
         index: ChunkIndex,
     },
     Stats(oneshot::Sender<SnapshotStats>),
-    /// What the disk says about a version.
-    Planned(Plan),
-    /// A published manifest's pieces are safe from deletion.
-    Kept(Arc<Manifest>),
-    /// A delta was applied, or not.
-    Built {
-        step: Step,
-        result: Result<(), StoreError>,
-    },
     Report {
         peer: PublicKey,
         serial: u64,
@@ -72,7 +60,7 @@ pub(super) enum Report {
     Refused { version: PolicyVersion },
     Lost { reason: String },
     GaveUp { reason: String },
-    Joined { version: PolicyVersion },
+    Joined { version: PolicyVersion, manifest: ContentId },
     Asked { version: PolicyVersion, piece: PieceIndex, groups: GroupMask },
     Cancelled { piece: PieceIndex, groups: GroupMask },
     Sent { piece: PieceIndex, group: u32 },
@@ -83,8 +71,12 @@ pub(super) enum Report {
 pub(super) struct Driver {
     host: Host,
     relay: Relay,
+    /// Whether snapshots come from here.
+    source: bool,
     /// The one whose blocking would end our part in the run.
     learner: Option<PublicKey>,
+    store: Arc<ChunkStore>,
+    inbox: mpsc::WeakSender<Command>,
     events: mpsc::Sender<SnapshotEvent>,
     edges: Edges,
     downloads: Downloads,
@@ -105,11 +97,14 @@ impl Driver {
         events: mpsc::Sender<SnapshotEvent>,
     ) -> Self {
         Self {
+            source: config.role == super::Role::Source,
             relay: Relay::new(config.relay()),
             learner: config.learner,
             events,
             edges: Edges::new(host.clone(), store.clone(), inbox.clone()),
-            downloads: Downloads::new(store, inbox),
+            downloads: Downloads::new(config.keep_versions),
+            store,
+            inbox,
             host,
             install: None,
             neighbours: Vec::new(),
@@ -151,7 +146,8 @@ impl Driver {
                 }
                 () = tokio::time::sleep(Duration::from_millis(wake)) => {
                     self.relay.handle_timeout(clock::now());
-                    self.lose_patience(clock::now());
+                    let relay = &self.relay;
+                    self.downloads.lose_patience(clock::now(), |version, piece| relay.supply(version, piece));
                 }
             }
             if self.obey().await.is_err() {
@@ -163,41 +159,23 @@ impl Driver {
     async fn command(&mut self, command: Command) {
         let now = clock::now();
         match command {
-            Command::Announce(manifest) => {
-                if self.downloads.announce(manifest.clone()) {
-                    self.times.announced(manifest.version, now);
-                    self.prune();
+            Command::Downloads(event) => {
+                match event {
+                    Event::Damaged { version, piece } => return self.damaged(now, version, piece),
+                    Event::Announced(ref manifest) => self.times.announced(manifest.version, now),
+                    _ => {}
                 }
+                self.downloads.handle(now, event);
             }
-            Command::Publish(manifest) => self.downloads.publish(manifest),
-            Command::Kept(manifest) => {
-                self.times.announced(manifest.version, now);
-                self.relay.handle(now, Input::Published(manifest));
-            }
-            Command::Planned(plan) => {
-                let fetch = self.downloads.planned(now, plan);
-                if let Some(fetch) = fetch {
-                    self.fetch(now, fetch);
-                }
-                self.build();
-            }
-            Command::Built { step, result } => self.built(now, step, result),
             Command::Neighbours(named) => self.named(now, named).await,
             Command::Friends(friends) => self.relay.handle(now, Input::Friends(friends)),
             Command::Mode(mode) => self.relay.set_mode(mode),
             Command::Damaged { version, index } => {
-                self.damaged(now, version, PieceIndex(index.0));
+                self.delete_damaged(version, PieceIndex(index.0));
             }
             Command::Stats(answer) => drop(answer.send(self.stats())),
             Command::Report { peer, serial, report } => self.report(now, peer, serial, report),
         }
-    }
-
-    /// Tells the machine what to fetch; the wish may be a new one for a version that it knows.
-    fn fetch(&mut self, now: UnixMillis, Fetch { manifest, have, wanted }: Fetch) {
-        let (version, pieces) = (manifest.version, wanted.clone());
-        self.relay.handle(now, Input::Announced { manifest, have, wanted });
-        self.relay.handle(now, Input::Wanted { version, pieces });
     }
 
     /// Turns a report into inputs. One of a stream that has been replaced since counts only as far as it is about the peer or the disk.
@@ -213,10 +191,7 @@ impl Driver {
                 Input::Rotten(peer)
             }
             Report::Opened if pulled => Input::Opened(peer),
-            Report::Has { version, news } if pulled => {
-                self.downloads.hear(version, &news);
-                Input::Has { peer, version, news }
-            }
+            Report::Has { version, news } if pulled => Input::Has { peer, version, news },
             Report::Refused { version } if pulled => {
                 self.edges.close(&peer);
                 Input::Refused { peer, version }
@@ -231,7 +206,7 @@ impl Driver {
                 self.edges.close(&peer);
                 Input::GaveUp(peer)
             }
-            Report::Joined { version } if served => Input::Joined { peer, version },
+            Report::Joined { version, manifest } if served => Input::Joined { peer, version, manifest },
             Report::Asked { version, piece, groups } if served => {
                 Input::Asked { peer, version, piece, groups }
             }
@@ -248,21 +223,24 @@ impl Driver {
 
     fn stored(&mut self, now: UnixMillis, peer: PublicKey, version: PolicyVersion, stored: Vec<Stored>) {
         self.times.first_byte(version, now);
-        self.downloads.progressed(now);
-        let manifest = self.relay.manifest(version).cloned();
         for Stored { piece, group, whole } in stored {
             self.relay.handle(now, Input::Stored { peer, version, piece, group });
-            if let Some(piece) = manifest.as_ref().filter(|_| whole).and_then(|m| m.piece(piece)) {
-                self.downloads.builder.whole(&piece.id);
-            }
+            self.downloads.handle(now, Event::Stored { version, piece, whole });
         }
-        self.build();
         if now.since(self.progress_at) >= PROGRESS_EVERY_MS
             && let Some((version, have_bytes, total_bytes)) = self.relay.progress()
         {
             self.progress_at = now;
             // Progress is news only while somebody has time for it.
             let _ = self.events.try_send(SnapshotEvent::Progress { version, have_bytes, total_bytes });
+        }
+    }
+
+    /// A piece turned out to be damaged on disk, and has been deleted. The source cannot fetch it from anybody.
+    fn damaged(&mut self, now: UnixMillis, version: PolicyVersion, piece: PieceIndex) {
+        self.relay.handle(now, Input::Damaged { version, piece });
+        if !self.source {
+            self.downloads.handle(now, Event::Damaged { version, piece });
         }
     }
 
@@ -278,38 +256,53 @@ impl Driver {
         self.relay.handle(now, Input::Neighbours(named));
     }
 
-    /// Carries out what the machine says, until it has nothing more to say.
+    /// Carries out what the machine and the downloads say, until they have nothing more to say.
     async fn obey(&mut self) -> Result<(), Stopped> {
-        while let Some(output) = self.relay.poll_output() {
-            match output {
-                Output::Open { peer, version } => {
-                    if let Some(manifest) = self.relay.manifest(version).cloned() {
-                        self.edges.open(peer, manifest);
-                    }
+        loop {
+            if let Some(output) = self.relay.poll_output() {
+                self.follow(output).await?;
+            } else if let Some(action) = self.downloads.poll_action() {
+                self.act(clock::now(), action);
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn follow(&mut self, output: Output) -> Result<(), Stopped> {
+        match output {
+            Output::Open { peer, version } => {
+                if let (Some(manifest), Some(id)) =
+                    (self.relay.manifest(version).cloned(), self.relay.manifest_id(version))
+                {
+                    self.edges.open(peer, manifest, id);
                 }
-                Output::Close(peer) => self.edges.close(&peer),
-                Output::Request { peer, piece, groups, .. } => {
-                    self.edges.wish(&peer, super::upstream::Wish::Request { piece, groups });
+            }
+            Output::Close(peer) => self.edges.close(&peer),
+            Output::Request { peer, piece, groups, .. } => {
+                self.edges.wish(&peer, super::upstream::Wish::Request { piece, groups });
+            }
+            Output::Cancel { peer, piece, groups, .. } => {
+                self.edges.wish(&peer, super::upstream::Wish::Cancel { piece, groups });
+            }
+            Output::Tell { peer, news, .. } => self.edges.tell(&peer, news),
+            Output::Serve { peer, version, piece, group } => {
+                let named = self.relay.manifest(version).and_then(|m| m.piece(piece));
+                if !named.is_some_and(|named| self.edges.serve(&peer, piece, named, group)) {
+                    self.edges.forget_consumer(&peer);
+                    self.relay.handle(clock::now(), Input::Left(peer));
                 }
-                Output::Cancel { peer, piece, groups, .. } => {
-                    self.edges.wish(&peer, super::upstream::Wish::Cancel { piece, groups });
-                }
-                Output::Tell { peer, news, .. } => self.edges.tell(&peer, news),
-                Output::Serve { peer, version, piece, group } => {
-                    let named = self.relay.manifest(version).and_then(|m| m.piece(piece));
-                    if !named.is_some_and(|named| self.edges.serve(&peer, piece, named, group)) {
-                        self.edges.forget_consumer(&peer);
-                        self.relay.handle(clock::now(), Input::Left(peer));
-                    }
-                }
-                Output::Refuse { peer, .. } => self.edges.refuse(&peer),
-                Output::Complete(version) => self.complete(version),
-                Output::Discard(version) => self.downloads.discard(version),
-                Output::CutOff(peer) => self.cut_off(peer).await?,
-                // The machine asks again by itself, so a full queue loses nothing.
-                Output::AskNeighbours { lost } => {
-                    drop(self.events.try_send(SnapshotEvent::AskNeighbours { lost }));
-                }
+            }
+            Output::Refuse { peer, .. } => self.edges.refuse(&peer),
+            // More may be wanted since it was said.
+            Output::Complete(version) if !self.relay.is_complete(version) => {}
+            Output::Complete(version) => self.downloads.handle(clock::now(), Event::Complete(version)),
+            Output::Refused(version) => self.downloads.handle(clock::now(), Event::Refused(version)),
+            Output::Discard(version) => self.downloads.handle(clock::now(), Event::Forgotten(version)),
+            Output::CutOff(peer) => self.cut_off(peer).await?,
+            // The machine asks again by itself, so a full queue loses nothing.
+            Output::AskNeighbours { lost } => {
+                drop(self.events.try_send(SnapshotEvent::AskNeighbours { lost }));
             }
         }
         Ok(())

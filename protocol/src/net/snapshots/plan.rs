@@ -1,13 +1,10 @@
-//! What to fetch for a version, and what to build from it.
-//!
-//! [`Plan::draw`] looks at the disk; [`Builder`] says which deltas can be applied as pieces come in. The machine knows nothing of
-//! deltas: to it they are pieces, and a chunk that was built is a piece gained.
+//! What to fetch for a version, and what to build from it, by what is on disk.
 
-use crate::content::{ChunkIndex, ContentId};
+use crate::content::ContentId;
+use crate::groups::GroupMask;
 use crate::manifest::{Manifest, Piece, PieceIndex};
 use crate::piece_set::{Holdings, PieceSet};
 use crate::recipe::{Recipe, Step};
-use crate::store::ChunkStore;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +21,19 @@ pub(super) struct Fetch {
 impl Fetch {
     /// Whether deltas are among what is wanted.
     pub(super) fn wants_deltas(&self) -> bool {
-        self.wanted.iter().any(|piece| piece.0 as usize >= self.manifest.chunks.len())
+        self.wanted.iter().any(|piece| self.manifest.is_delta(piece))
+    }
+
+    /// Notes pieces that are whole on disk since.
+    pub(super) fn gained(&mut self, since: &BTreeSet<ContentId>) {
+        if since.is_empty() {
+            return;
+        }
+        for index in (0..self.manifest.pieces()).map(PieceIndex) {
+            if let Some(piece) = self.manifest.piece(index).filter(|piece| since.contains(&piece.id)) {
+                self.have.insert(index, GroupMask::all(piece.groups()));
+            }
+        }
     }
 }
 
@@ -40,9 +49,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The cheapest way to the newest of `manifests` (newest first). Looks every piece up on disk: blocks.
-    pub(super) fn draw(store: &ChunkStore, manifests: &[Arc<Manifest>]) -> Self {
-        let disk = Disk::new(store, manifests);
+    /// The cheapest way to the newest of `manifests` (newest first), where `held` says which groups of a piece are on disk.
+    pub(super) fn draw(manifests: &[Arc<Manifest>], held: impl Fn(&Piece) -> GroupMask) -> Self {
+        let disk = Disk::new(held, manifests);
         let mut recipe = Recipe::of(manifests, |id| disk.holds(id));
         let newest = manifests.first().map(|newest| newest.version);
         let fetches = manifests.iter().rev().filter_map(|manifest| {
@@ -51,7 +60,7 @@ impl Plan {
                 None if Some(manifest.version) != newest => return None,
                 wanted => wanted.unwrap_or_default().into_iter().collect(),
             };
-            Some(Fetch { manifest: manifest.clone(), have: holdings(store, manifest), wanted })
+            Some(Fetch { manifest: manifest.clone(), have: disk.holdings(manifest), wanted })
         });
         let fetches = fetches.collect();
         let inputs = recipe.steps.iter().flat_map(|step| [step.base, step.delta.id]);
@@ -60,21 +69,15 @@ impl Plan {
     }
 }
 
-/// Which groups of a snapshot's pieces are on disk.
-fn holdings(store: &ChunkStore, manifest: &Manifest) -> Holdings {
-    let pieces = (0..manifest.pieces()).map(PieceIndex);
-    pieces.filter_map(|index| Some((index, store.held(&manifest.piece(index)?)))).collect()
-}
-
-/// Whole pieces on disk, looked up once each.
-struct Disk<'a> {
-    store: &'a ChunkStore,
+/// What is on disk; whole pieces are looked up once each.
+struct Disk<F> {
+    held: F,
     known: BTreeMap<ContentId, Piece>,
     seen: RefCell<BTreeMap<ContentId, bool>>,
 }
 
-impl<'a> Disk<'a> {
-    fn new(store: &'a ChunkStore, manifests: &[Arc<Manifest>]) -> Self {
+impl<F: Fn(&Piece) -> GroupMask> Disk<F> {
+    fn new(held: F, manifests: &[Arc<Manifest>]) -> Self {
         let mut known = BTreeMap::new();
         for manifest in manifests {
             for index in (0..manifest.pieces()).map(PieceIndex) {
@@ -89,95 +92,17 @@ impl<'a> Disk<'a> {
                 }
             }
         }
-        Self { store, known, seen: RefCell::default() }
+        Self { held, known, seen: RefCell::default() }
     }
 
     fn holds(&self, id: &ContentId) -> bool {
-        let look = || self.known.get(id).is_some_and(|p| self.store.held(p).len() == p.groups());
+        let look = || self.known.get(id).is_some_and(|p| (self.held)(p).len() == p.groups());
         *self.seen.borrow_mut().entry(*id).or_insert_with(look)
     }
-}
 
-/// Chunks that are still to be built, and what they wait for.
-#[derive(Debug, Default)]
-pub(super) struct Builder {
-    /// By their place in the plan, where each comes after its base, with how many of the two inputs are missing.
-    waiting: BTreeMap<usize, (Step, usize)>,
-    /// Steps that wait for a piece.
-    needed_by: BTreeMap<ContentId, Vec<usize>>,
-    /// Waiting steps that miss nothing.
-    ready: BTreeSet<usize>,
-    /// Being applied, by the chunk that they make.
-    running: BTreeSet<ContentId>,
-}
-
-impl Builder {
-    /// Follows a new plan. What is being applied goes on.
-    pub(super) fn follow(&mut self, plan: &Plan) {
-        self.clear();
-        for (at, step) in plan.steps.iter().enumerate() {
-            if self.running.contains(&step.target.id) {
-                continue;
-            }
-            let missing: Vec<_> =
-                [step.base, step.delta.id].into_iter().filter(|id| !plan.have.contains(id)).collect();
-            if missing.is_empty() {
-                self.ready.insert(at);
-            }
-            self.waiting.insert(at, (*step, missing.len()));
-            missing.into_iter().for_each(|id| self.needed_by.entry(id).or_default().push(at));
-        }
-    }
-
-    /// A piece is whole on disk.
-    pub(super) fn whole(&mut self, id: &ContentId) {
-        for at in self.needed_by.remove(id).unwrap_or_default() {
-            if let Some((_, missing)) = self.waiting.get_mut(&at) {
-                *missing -= 1;
-                if *missing == 0 {
-                    self.ready.insert(at);
-                }
-            }
-        }
-    }
-
-    /// The next step whose inputs are there, if fewer than `limit` run. It counts as running from now on.
-    pub(super) fn start(&mut self, limit: usize) -> Option<Step> {
-        if self.running.len() >= limit {
-            return None;
-        }
-        let at = self.ready.pop_first()?;
-        let (step, _) = self.waiting.remove(&at)?;
-        self.running.insert(step.target.id);
-        Some(step)
-    }
-
-    /// A step has been carried out: its chunk is there.
-    pub(super) fn built(&mut self, step: &Step) {
-        self.running.remove(&step.target.id);
-        self.whole(&step.target.id);
-    }
-
-    /// A step failed: nothing at its place of the snapshot is built any more.
-    pub(super) fn failed(&mut self, step: &Step) {
-        self.running.remove(&step.target.id);
-        self.forget(step.chunk);
-    }
-
-    /// Nothing at this place of the snapshot is to be built any more.
-    pub(super) fn forget(&mut self, chunk: ChunkIndex) {
-        self.waiting.retain(|_, (waiting, _)| waiting.chunk != chunk);
-        self.ready.retain(|at| self.waiting.contains_key(at));
-    }
-
-    /// Whether nothing is left to build.
-    pub(super) fn is_done(&self) -> bool {
-        self.waiting.is_empty() && self.running.is_empty()
-    }
-
-    fn clear(&mut self) {
-        self.waiting.clear();
-        self.needed_by.clear();
-        self.ready.clear();
+    /// Which groups of a snapshot's pieces are here.
+    fn holdings(&self, manifest: &Manifest) -> Holdings {
+        let pieces = (0..manifest.pieces()).map(PieceIndex);
+        pieces.filter_map(|index| Some((index, (self.held)(&manifest.piece(index)?)))).collect()
     }
 }

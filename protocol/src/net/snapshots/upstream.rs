@@ -3,6 +3,7 @@
 use super::Reporter;
 use super::driver::Report;
 use super::wire::{self, Answer, Ask, LEAF_BYTES, Payload, WireError};
+use crate::content::ContentId;
 use crate::groups::{GroupMask, GroupTree};
 use crate::manifest::{Manifest, Piece, PieceIndex};
 use crate::net::host::Host;
@@ -52,6 +53,8 @@ pub(super) struct Edge {
     pub(super) store: Arc<ChunkStore>,
     pub(super) neighbour: PeerId,
     pub(super) manifest: Arc<Manifest>,
+    /// The manifest's name.
+    pub(super) id: ContentId,
     pub(super) reporter: Reporter,
     /// Groups asked for and not yet here, cancelled ones included.
     pub(super) asked: Mutex<Holdings>,
@@ -96,8 +99,8 @@ impl Edge {
         let opened = self.host.open_stream(self.neighbour, names::CHUNKS).await;
         let mut stream = opened.map_err(|error| error.to_string())?;
         let mut hello = Vec::new();
-        wire::put_head(&mut hello, &Ask::Hello { version: self.manifest.version }, 0)
-            .map_err(|e| e.to_string())?;
+        let first = Ask::Hello { version: self.manifest.version, manifest: self.id };
+        wire::put_head(&mut hello, &first, 0).map_err(|e| e.to_string())?;
         stream.write_all(&hello).await.map_err(|error| error.to_string())?;
         stream.flush().await.map_err(|error| error.to_string())?;
         self.reporter.report(Report::Opened).await;

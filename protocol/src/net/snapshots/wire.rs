@@ -8,6 +8,7 @@
 //! [`Answer`]s. Both directions end with the stream.
 
 use crate::codec::{self, CodecError};
+use crate::content::ContentId;
 use crate::groups::{GROUP_BYTES, GroupMask, MAX_GROUPS};
 use crate::manifest::PieceIndex;
 use crate::version::PolicyVersion;
@@ -40,6 +41,8 @@ pub enum Ask {
     Hello {
         /// The version.
         version: PolicyVersion,
+        /// The name of its manifest ([`Manifest::id`](crate::manifest::Manifest::id)): who goes by another one refuses.
+        manifest: ContentId,
     },
     /// Send these groups. Each group asked for is the right to send it once.
     Request {
@@ -76,7 +79,7 @@ pub enum Answer {
         /// Leaves in front of the group's bytes, each of [`LEAF_BYTES`]; 0 when the tree is not sent.
         leaves: u32,
     },
-    /// The version is not kept here, or every place is taken. The stream ends.
+    /// The version is not kept here, or has another manifest here, or every place is taken. The stream ends.
     Refused,
 }
 

@@ -93,9 +93,11 @@ impl Watch {
                 None => Ok(()),
             },
             Output::Serve { peer, piece, group, .. } => self.check_serve(peer, *piece, *group, disk),
-            Output::Open { .. } | Output::Complete(_) | Output::Discard(_) | Output::AskNeighbours { .. } => {
-                Ok(())
-            }
+            Output::Open { .. }
+            | Output::Complete(_)
+            | Output::Refused(_)
+            | Output::Discard(_)
+            | Output::AskNeighbours { .. } => Ok(()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The simulated network: peers, their streams, and one queue of events.
 
 mod acts;
+mod announcing;
 mod liars;
 mod setup;
 
@@ -39,6 +40,8 @@ pub(super) enum Kind {
 pub(super) enum Event {
     Timer { node: usize },
     Input { node: usize, epoch: u64, input: Box<Input> },
+    Announce { node: usize, epoch: u64, version: usize },
+    Receive { node: usize, epoch: u64, version: usize },
     Learner { node: usize, lost: Vec<usize> },
     Open { serial: u64 },
     Opened { serial: u64 },
@@ -77,6 +80,8 @@ pub(super) struct Node {
     disk: BTreeMap<PolicyVersion, Holdings>,
     /// Versions whose deltas were tried and did not apply.
     unapplied: BTreeSet<PolicyVersion>,
+    /// The newest version heard of while another was being received.
+    waiting: Option<usize>,
     blocked: BTreeSet<usize>,
     watch: Watch,
     timer: Option<u64>,
@@ -209,7 +214,13 @@ impl World {
                 self.gain(node, &input);
                 self.handle(node, *input)
             }
-            Event::Input { .. } => Ok(()),
+            Event::Announce { node, epoch, version } if self.nodes[node].epoch == epoch => {
+                self.announced(node, version)
+            }
+            Event::Receive { node, epoch, version } if self.nodes[node].epoch == epoch => {
+                self.receive(node, version)
+            }
+            Event::Input { .. } | Event::Announce { .. } | Event::Receive { .. } => Ok(()),
             Event::Learner { node, lost } => self.name_neighbours(node, &lost),
             Event::Open { serial } => self.open_arrived(serial),
             Event::Opened { serial } => self.opened(serial),

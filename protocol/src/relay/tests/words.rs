@@ -64,7 +64,7 @@ pub(super) fn lost(peer: u8) -> Input {
 }
 
 pub(super) fn joined(peer: u8, version: PolicyVersion) -> Input {
-    Input::Joined { peer: key(peer), version }
+    Input::Joined { peer: key(peer), version, manifest: ContentId::of(b"") }
 }
 
 pub(super) fn asked(peer: u8, version: PolicyVersion, piece: u32, groups: u64) -> Input {

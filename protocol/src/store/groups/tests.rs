@@ -281,3 +281,31 @@ proptest! {
         prop_assert_eq!(ContentId::of(&sample.bytes), sample.piece.id);
     }
 }
+
+#[test]
+fn a_tree_is_made_once_for_all_who_ask_at_the_same_time() {
+    let sample = Sample::new(16 * G);
+    sample.write(&sample.open(), 0..16);
+    let store = sample.open();
+    let start = std::sync::Barrier::new(4);
+    let ask = || {
+        start.wait();
+        store.tree(&sample.piece).unwrap()
+    };
+    let trees: Vec<_> = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        asking.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(trees.iter().all(|tree| Arc::ptr_eq(tree, &trees[0])));
+    assert!(store.rebuilding().is_empty());
+}
+
+#[test]
+fn a_piece_that_somebody_could_not_use_comes_anew() {
+    let sample = Sample::new(2 * G);
+    let store = sample.open();
+    sample.write(&store, 0..2);
+    store.delete(&sample.piece.id).unwrap();
+    assert!(store.held(&sample.piece).is_empty() && store.needs_tree(&sample.piece));
+    assert_eq!(sample.write(&store, 0..2), Written::Whole);
+}

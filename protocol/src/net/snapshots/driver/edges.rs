@@ -1,6 +1,7 @@
 //! The streams of the driver: one to each neighbour that is pulled from, one from each consumer.
 
 use super::{Command, Report};
+use crate::content::ContentId;
 use crate::control::Peer;
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;
@@ -89,7 +90,7 @@ impl Edges {
     }
 
     /// Starts to pull from a neighbour, over a new stream if there was one.
-    pub(super) fn open(&mut self, peer: PublicKey, manifest: Arc<Manifest>) {
+    pub(super) fn open(&mut self, peer: PublicKey, manifest: Arc<Manifest>, id: ContentId) {
         let reporter = self.reporter(peer);
         let serial = reporter.serial;
         let Some(neighbour) = peer_of_key(&peer) else {
@@ -99,7 +100,7 @@ impl Edges {
         let (wishes, waiting) = mpsc::channel(ASKS);
         self.upstreams.insert(peer, Upstream { serial, wishes });
         let (host, store) = (self.host.clone(), self.store.clone());
-        let edge = Edge { host, store, neighbour, manifest, reporter, asked: Default::default() };
+        let edge = Edge { host, store, neighbour, manifest, id, reporter, asked: Default::default() };
         tokio::spawn(edge.pull(waiting));
     }
 

@@ -80,8 +80,8 @@ async fn who_asks_for_what_is_not_here_is_refused_and_others_are_served() {
     let (source, _dir) = peer(1, Role::Source).await;
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
-    let (_host, _events, mut greedy) = consumer(2, &source, manifest.version).await;
-    let (_host, _events, mut modest) = consumer(3, &source, manifest.version).await;
+    let (_host, _events, mut greedy) = consumer(2, &source, &manifest).await;
+    let (_host, _events, mut modest) = consumer(3, &source, &manifest).await;
     let request = |piece, mask| Ask::Request { piece: PieceIndex(piece), groups: groups(mask), tree: true };
     ask(&mut modest, &request(0, 0b11)).await;
     ask(&mut modest, &request(1, 0b1000)).await;
@@ -128,4 +128,16 @@ async fn a_chunk_damaged_on_disk_is_fetched_again_before_anybody_gets_it() {
     child.installed().await;
     child.assert_whole(&manifest, &noise(2));
     assert!(child.stats().await.cut_off.is_empty(), "an honest node with a bad disk was cut off");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_means_another_snapshot_of_the_same_number_is_refused_and_not_taken_for_a_liar() {
+    let ((source, _a), (mut node, _b)) = (peer(1, Role::Source).await, peer(3, Role::Relay).await);
+    let manifest = snapshot(&source.store, 2);
+    source.snapshots.publish(manifest.clone()).await.unwrap();
+    let other = Arc::new(write(&source.store, 2, noise(99)));
+    node.pull_from(vec![source.named(Part::Parent)]).await;
+    node.announce(&other).await;
+    node.misses(source.key).await;
+    assert!(node.stats().await.cut_off.is_empty());
 }

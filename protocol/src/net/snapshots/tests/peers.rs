@@ -98,11 +98,11 @@ async fn say(stream: &mut Stream, answer: &Answer, payload: &[u8]) -> Option<()>
 }
 
 /// A consumer of `party`, after its hello.
-pub(super) async fn consumer(seed: u8, party: &Party, version: PolicyVersion) -> (Host, HostEvents, Stream) {
+pub(super) async fn consumer(seed: u8, party: &Party, manifest: &Manifest) -> (Host, HostEvents, Stream) {
     let (host, events) = host(seed).await;
     host.dial(party.host.peer_id(), party.host.listen_addrs()).await.unwrap();
     let mut stream = host.open_stream(party.host.peer_id(), names::CHUNKS).await.unwrap();
-    ask(&mut stream, &Ask::Hello { version }).await;
+    ask(&mut stream, &Ask::Hello { version: manifest.version, manifest: manifest.id() }).await;
     (host, events, stream)
 }
 

@@ -1,6 +1,7 @@
 //! Doing what machines say: streams, frames, and what arrives.
 
 use super::{Event, Kind, Node, World};
+use crate::content::ContentId;
 use crate::groups::{GroupMask, group_count};
 use crate::identity::PublicKey;
 use crate::manifest::PieceIndex;
@@ -79,7 +80,11 @@ impl World {
                 self.send(node, &peer, Frame::Group { piece, group, bytes, rotten: false });
             }
             Output::Refuse { peer, .. } => self.refuse(node, &peer),
-            Output::Complete(version) => self.build(node, version),
+            Output::Complete(version) => {
+                self.build(node, version);
+                self.go_on(node);
+            }
+            Output::Refused(_) => self.go_on(node),
             Output::Discard(version) => {
                 self.nodes[node].disk.remove(&version);
             }
@@ -178,7 +183,9 @@ impl World {
         }
         let peer = self.nodes[puller].key;
         self.nodes[server].watch.joined(peer);
-        self.handle(server, Input::Joined { peer, version })
+        let manifest =
+            self.manifests.iter().find(|m| m.version == version).map_or(ContentId::of(b""), |m| m.id());
+        self.handle(server, Input::Joined { peer, version, manifest })
     }
 
     pub(super) fn opened(&mut self, serial: u64) -> Result<(), String> {

@@ -39,6 +39,7 @@ impl World {
         crashed.epoch += 1;
         crashed.uplink_busy = false;
         crashed.timer = None;
+        crashed.waiting = None;
         crashed.watch = Default::default();
         let streams: Vec<u64> = crashed.pulling.values().chain(crashed.serving.values()).copied().collect();
         crashed.pulling.clear();

@@ -2,10 +2,9 @@
 
 use super::{Event, Kind, Node, World};
 use crate::identity::PublicKey;
-use crate::manifest::{Manifest, PieceIndex};
-use crate::piece_set::PieceSet;
+use crate::manifest::Manifest;
 use crate::relay::simulation::{Setup, draws, faults, manifest};
-use crate::relay::{Input, Mode, Relay, RelayConfig};
+use crate::relay::{KEPT_VERSIONS, Mode, Relay, RelayConfig};
 use crate::version::PolicyVersion;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::DefaultHasher;
@@ -123,32 +122,21 @@ impl World {
     pub(super) fn start(&mut self, node: usize) {
         let seed =
             *blake3::hash(format!("{} {node} {}", self.seed, self.nodes[node].epoch).as_bytes()).as_bytes();
-        let config =
-            RelayConfig { me: self.nodes[node].key, source: node == 0, serves: true, mode: self.mode, seed };
+        let config = RelayConfig {
+            me: self.nodes[node].key,
+            source: node == 0,
+            serves: true,
+            keep_versions: KEPT_VERSIONS,
+            mode: self.mode,
+            seed,
+        };
         self.nodes[node].relay = Some(Relay::new(config));
     }
 
-    /// Lets a peer hear of a version. It wants chunks or, where it holds the version before, deltas.
+    /// Lets a peer hear of a version.
     pub(super) fn announce_at(&mut self, at: u64, node: usize, version: usize) {
-        let manifest = self.manifests[version - 1].clone();
-        let chunks = manifest.chunks.len() as u32;
-        let here = &self.nodes[node];
-        let have = here.disk.get(&manifest.version).cloned().unwrap_or_default();
-        let before = manifest.base.is_some_and(|base| here.disk.contains_key(&base));
-        let by_delta = before && !here.unapplied.contains(&manifest.version);
-        let wish = |i: u32| {
-            let delta = PieceIndex(i + chunks);
-            let chunk = PieceIndex(i);
-            if by_delta && have.get(chunk).is_empty() && manifest.piece(delta).is_some() {
-                delta
-            } else {
-                chunk
-            }
-        };
-        let wanted: PieceSet = (0..chunks).map(wish).collect();
-        let epoch = here.epoch;
-        let input = Box::new(Input::Announced { manifest, have, wanted });
-        self.at(at, Event::Input { node, epoch, input });
+        let epoch = self.nodes[node].epoch;
+        self.at(at, Event::Announce { node, epoch, version });
     }
 }
 
@@ -167,6 +155,7 @@ fn peer(index: usize, up: u64, down: u64) -> Node {
         serving: BTreeMap::new(),
         disk: BTreeMap::new(),
         unapplied: BTreeSet::new(),
+        waiting: None,
         blocked: BTreeSet::new(),
         watch: Default::default(),
         timer: None,
