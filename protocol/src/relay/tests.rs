@@ -58,7 +58,14 @@ struct Bench {
 }
 
 fn config(mode: Mode) -> RelayConfig {
-    RelayConfig { me: key(ME), source: false, serves: true, keep_versions: KEPT_VERSIONS, mode, seed: [7; 32] }
+    RelayConfig {
+        me: key(ME),
+        source: false,
+        serves: true,
+        keep_versions: KEPT_VERSIONS,
+        mode,
+        seed: [7; 32],
+    }
 }
 
 /// A manifest of `chunks` chunks, each of `groups` whole groups. Its tensors are of no matter here.

@@ -12,7 +12,14 @@ fn key(n: u8) -> PublicKey {
 
 /// A node that pulls from one neighbour.
 fn node(peer: PublicKey) -> Relay {
-    let config = RelayConfig { me: key(0), source: false, serves: false, mode: Mode::Echo, seed: [1; 32] };
+    let config = RelayConfig {
+        me: key(0),
+        source: false,
+        serves: false,
+        keep_versions: 3,
+        mode: Mode::Echo,
+        seed: [1; 32],
+    };
     let mut relay = Relay::new(config);
     let manifest = Arc::new(manifest(1, 1 << 20, 1 << 20, false));
     let wanted = [PieceIndex(0)].into_iter().collect();

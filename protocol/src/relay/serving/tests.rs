@@ -19,6 +19,7 @@ fn source() -> Relay {
         me: key(usize::MAX),
         source: true,
         serves: true,
+        keep_versions: 3,
         mode: Mode::Echo,
         seed: [1; 32],
     });
@@ -32,6 +33,7 @@ fn node() -> Relay {
         me: key(usize::MAX),
         source: false,
         serves: true,
+        keep_versions: 3,
         mode: Mode::Echo,
         seed: [1; 32],
     });
@@ -45,9 +47,16 @@ fn outputs(relay: &mut Relay) -> Vec<Output> {
     std::iter::from_fn(|| relay.poll_output()).collect()
 }
 
+/// One who goes by the manifest that is known here, if any is.
+fn joined(relay: &Relay, peer: PublicKey, version: PolicyVersion) -> Input {
+    let manifest = relay.manifest_id(version).unwrap_or(ContentId::of(b"none"));
+    Input::Joined { peer, version, manifest }
+}
+
 /// Lets a consumer join; false when it is refused.
 fn join(relay: &mut Relay, now: u64, peer: PublicKey, version: PolicyVersion) -> bool {
-    relay.handle(UnixMillis(now), Input::Joined { peer, version });
+    let joined = joined(relay, peer, version);
+    relay.handle(UnixMillis(now), joined);
     !outputs(relay).contains(&Output::Refuse { peer, version })
 }
 
@@ -103,7 +112,8 @@ fn nobody_is_told_everything_again_and_again() {
     let mut relay = source();
     let told = |relay: &mut Relay, now| {
         relay.handle(UnixMillis(now), Input::Left(key(1)));
-        relay.handle(UnixMillis(now), Input::Joined { peer: key(1), version: FIRST });
+        let joined = joined(relay, key(1), FIRST);
+        relay.handle(UnixMillis(now), joined);
         outputs(relay).iter().any(|output| matches!(output, Output::Tell { .. }))
     };
     assert_eq!((0..1_000).filter(|now| told(&mut relay, *now)).count() as u64, 1_000 / REJOIN_MS);

@@ -18,7 +18,14 @@ fn key(n: u8) -> PublicKey {
 /// A node whose victim was asked for all groups of the only piece, and whose thief is a hundred times as fast.
 fn node(now: UnixMillis) -> (Relay, PublicKey, PublicKey) {
     let (victim, thief) = (key(1), key(2));
-    let config = RelayConfig { me: key(0), source: false, serves: false, mode: Mode::Echo, seed: [1; 32] };
+    let config = RelayConfig {
+        me: key(0),
+        source: false,
+        serves: false,
+        keep_versions: 3,
+        mode: Mode::Echo,
+        seed: [1; 32],
+    };
     let mut relay = Relay::new(config);
     let bytes = 4 << 20;
     let manifest = Arc::new(manifest(1, bytes, bytes as u32, false));
