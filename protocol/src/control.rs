@@ -1,4 +1,4 @@
-//! Control: small questions that a node asks the learner, over `/echo/control/1`.
+//! Control: small questions that a node asks the learner, over `/echo/control/3`.
 
 use crate::charter::Charter;
 use crate::codec::{self, CodecError};

@@ -27,7 +27,7 @@ use crate::manifest::TensorType;
 use elements::Layout;
 use wire::Reader;
 
-/// A delta is kept only when it is shorter than this share of the chunk, in percent. Beyond, the chunk itself is as good.
+/// A delta is kept only when it is no longer than this share of the chunk, in percent. Beyond, the chunk itself is as good.
 pub const MAX_PERCENT: usize = 98;
 /// The format's version, in the upper half of the first byte.
 const VERSION: u8 = 1;

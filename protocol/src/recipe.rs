@@ -76,7 +76,7 @@ struct Path {
     bytes: u64,
 }
 
-/// The cheapest chain of deltas that ends in the chunk `id` at `index`. `manifests` is searched from its newest on; each link goes to an
+/// The chain of deltas that ends in the chunk `id` at `index`. `manifests` is searched from its newest on; each link goes to an
 /// older version, so chains end.
 fn path(
     manifests: &[Arc<Manifest>],

@@ -107,8 +107,8 @@ pub enum SchemaError {
         /// Its position.
         position: usize,
     },
-    /// Versions that go backwards within one response.
-    #[error("policy versions decrease within a response")]
+    /// Versions that do not grow within one response.
+    #[error("policy versions do not increase within a response")]
     VersionsDecrease,
 }
 

@@ -1,6 +1,6 @@
-//! Positive numbers in one byte, 6 % apart: rates and densities are estimates, and need no more.
+//! Positive numbers in one byte, the nearest at most 6 % off: rates and densities are estimates, and need no more.
 
-/// The largest code whose level is used.
+/// The largest code that an encoder uses.
 pub(super) const TOP: u8 = 1 + 8 * 24;
 
 /// What a code stands for: 0 for 0, then 8, 9 ... 15, 16, 18 ... 30, 32, 36 and so on, up to 2^35.

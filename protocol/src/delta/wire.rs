@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
             let byte = self.byte()?;
             number |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                return u32::try_from(number).map_err(|_| DeltaError::Damaged("a number above 2^32"));
+                return u32::try_from(number).map_err(|_| DeltaError::Damaged("a number of 2^32 or more"));
             }
         }
         Err(DeltaError::Damaged("a number of too many bytes"))

@@ -2,11 +2,11 @@
 //!
 //! A name carries the version of what is spoken under it. A change that an older peer would misread gets a new number.
 
-/// Requests and responses of at most a few megabytes: leases, submissions, heartbeats.
-pub const CONTROL: &str = "/echo/control/2";
+/// Requests and responses of at most a few megabytes: leases, news, manifests, neighbourhoods, heartbeats.
+pub const CONTROL: &str = "/echo/control/3";
 
 /// Streams that carry the chunks of snapshots.
-pub const CHUNKS: &str = "/echo/chunks/2";
+pub const CHUNKS: &str = "/echo/chunks/3";
 
 /// Streams that carry signed trajectories.
 pub const TRAJECTORIES: &str = "/echo/trajectories/1";

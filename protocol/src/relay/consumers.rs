@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub const MAX_CONSUMERS: usize = 32;
 /// Consumers that the source serves at once.
 pub const MAX_SOURCE_CONSUMERS: usize = 128;
-/// Groups that one consumer may have asked for and not yet received: twice the widest window, as cancels travel slower than requests.
+/// Groups of one consumer that may wait, beside those on their way: twice the widest window, as cancels travel slower than requests.
 pub const MAX_ASKED: usize = 512;
 /// Groups on their way to one consumer: more could no longer be cancelled, nor give way to others.
 pub const MAX_SERVED: usize = 4;

@@ -193,7 +193,8 @@ impl Downloads {
 
     fn arrives(&mut self, manifest: Arc<Manifest>, published: bool) {
         let version = manifest.version;
-        let known = self.manifests.contains_key(&version) || self.installed >= Some(version);
+        let past = !published && self.installed >= Some(version);
+        let known = self.manifests.contains_key(&version) || past;
         if !known && self.arriving.len() < self.limit && self.arriving.insert(version) {
             self.actions.push_back(Action::Keep { manifest, published });
         }
@@ -202,17 +203,19 @@ impl Downloads {
     fn kept(&mut self, manifest: Arc<Manifest>, published: bool) {
         let version = manifest.version;
         self.arriving.remove(&version);
+        if published {
+            // Two publications may be kept in either order.
+            self.installed = self.installed.max(Some(version));
+            self.manifests.insert(version, manifest.clone());
+            self.served.insert(version);
+            self.actions.push_back(Action::Publish(manifest));
+            return;
+        }
         if self.installed >= Some(version) {
             self.actions.push_back(Action::Delete(manifest));
             return;
         }
         self.manifests.insert(version, manifest.clone());
-        if published {
-            self.installed = Some(version);
-            self.served.insert(version);
-            self.actions.push_back(Action::Publish(manifest));
-            return;
-        }
         match self.target {
             Some(target) if version < target => self.plan(),
             Some(_) if self.begun => {}

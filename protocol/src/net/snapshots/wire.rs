@@ -1,4 +1,4 @@
-//! Frames on `/echo/chunks/2`.
+//! Frames on `/echo/chunks/3`.
 //!
 //! A frame is a length of four bytes, big-endian, of everything behind it; a length of two bytes, big-endian, of the header; the
 //! header in CBOR; and the payload, which only [`Answer::Group`] has. So the bytes of a group never pass through a CBOR codec, and
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
 
-/// Longest header, in bytes: [`MAX_NEWS`] entries of 17 bytes and the words around them.
+/// Longest header, in bytes: [`MAX_NEWS`] entries of at most 15 bytes and the words around them.
 pub const MAX_HEADER_BYTES: usize = 10 << 10;
 /// Most entries of one [`Answer::Have`]; what is held beyond is told in further frames.
 pub const MAX_NEWS: usize = 512;
@@ -28,7 +28,7 @@ pub const LEAF_BYTES: usize = 32;
 pub const MAX_PAYLOAD_BYTES: usize = MAX_GROUPS * LEAF_BYTES + GROUP_BYTES;
 /// Longest frame behind its first four bytes.
 pub const MAX_FRAME_BYTES: usize = HEADER_LENGTH + MAX_HEADER_BYTES + MAX_PAYLOAD_BYTES;
-/// A frame whose first four bytes are here is here within this time, or its sender has failed. The longest frame needs 20 kbit/s.
+/// A frame whose first byte is here is here within this time, or its sender has failed. The longest frame needs 20 kbit/s.
 pub const FRAME_WITHIN: Duration = Duration::from_secs(30);
 
 /// Bytes of the header's length.
@@ -79,7 +79,8 @@ pub enum Answer {
         /// Leaves in front of the group's bytes, each of [`LEAF_BYTES`]; 0 when the tree is not sent.
         leaves: u32,
     },
-    /// The version is not kept here, or has another manifest here, or every place is taken. The stream ends.
+    /// The version is not kept here any more, or has another manifest here; or every place is taken, or is given to another; or what was
+    /// asked for is not here, or too much. The stream ends.
     Refused,
 }
 
@@ -154,7 +155,7 @@ pub async fn read<H: DeserializeOwned>(
         if len as usize > MAX_FRAME_BYTES {
             return Err(WireError::TooLarge { len });
         }
-        // At once and not step by step: the longest frame is as short as a step of `net::frame`.
+        // At once and not step by step: the longest frame is hardly longer than a step of `net::frame`.
         let mut frame = vec![0; len as usize];
         stream.read_exact(&mut frame).await?;
         Ok(frame)

@@ -26,8 +26,9 @@ fn a_consumer_that_is_idle_gives_its_place_to_another() {
     bench.pass(IDLE_MS - 2);
     assert_eq!(bench.on(joined(newcomer, V1)), [refuse(newcomer, V1)]);
     bench.pass(1);
-    // X has asked since the others joined.
-    assert_eq!(bench.on(joined(newcomer, V1)), [refuse(Y, V1), tell(newcomer, V1, &ALL)]);
+    // X has been served since the others joined; and who was refused waits a little.
+    let another = newcomer + 1;
+    assert_eq!(bench.on(joined(another, V1)), [refuse(Y, V1), tell(another, V1, &ALL)]);
 }
 
 #[test]
@@ -51,6 +52,7 @@ fn who_joins_again_keeps_its_place_and_starts_anew() {
     let mut bench = Bench::holding(&whole());
     fill(&mut bench, MAX_CONSUMERS);
     assert_eq!(bench.on(asked(X, V1, 0, 0b1)), [serve(X, V1, 0, 0)]);
+    bench.pass(REJOIN_MS);
     assert_eq!(bench.on(joined(X, V1)), [tell(X, V1, &ALL)]);
     assert_eq!(bench.on(asked(X, V1, 0, 0b1)), [serve(X, V1, 0, 0)]);
 }

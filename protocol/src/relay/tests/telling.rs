@@ -44,7 +44,7 @@ fn only_the_consumers_of_a_version_are_told_of_it() {
     let mut bench = Bench::holding(&snapshot(V1, 1, 4));
     assert_eq!(bench.on(joined(X, V1)), [tell(X, V1, &[(0, 0b1111)])]);
     assert_eq!(bench.on(joined(Y, V2)), NOTHING);
-    assert_eq!(bench.complete(&snapshot(V2, 1, 2)), [complete(V2), tell(Y, V2, &[(0, 0b11)])]);
+    assert_eq!(bench.complete(&snapshot(V2, 1, 4)), [complete(V2), tell(Y, V2, &[(0, 0b1111)])]);
 }
 
 #[test]

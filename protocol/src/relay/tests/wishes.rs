@@ -54,32 +54,6 @@ fn a_wish_for_more_receives_a_complete_version_again() {
     assert_eq!(bench.on(has(A, V2, &EVERYTHING)), [request(A, V2, 1, 1)]);
 }
 
-/// A node that receives version 1, of one group, from its parent, and next version 2, of which it wants the deltas.
-fn with_next() -> Bench {
-    let mut bench = Bench::receiving(Mode::Star, &snapshot(V1, 1, 1), &PARENT);
-    assert_eq!(bench.on(has(A, V1, &[(0, 1)])), [request(A, V1, 0, 1)]);
-    assert_eq!(bench.on(announced(&deltas(), &[], &[2, 3])), NOTHING);
-    bench
-}
-
-#[test]
-fn the_wish_of_the_next_version_may_change_before_it_begins() {
-    let mut bench = with_next();
-    assert_eq!(bench.on(wanted(V2, &[0, 1])), NOTHING);
-    assert_eq!(bench.on(stored(A, V1, 0, 0)), [close(A), complete(V1), open(A, V2)]);
-    assert_eq!(bench.on(opened(A)), NOTHING);
-    assert_eq!(bench.on(has(A, V2, &EVERYTHING)), [request(A, V2, 0, 1), request(A, V2, 1, 1)]);
-}
-
-#[test]
-fn pieces_of_the_next_version_may_be_gained_before_it_begins() {
-    let mut bench = with_next();
-    for piece in [2, 3] {
-        assert_eq!(bench.on(gained(V2, piece)), NOTHING);
-    }
-    assert_eq!(bench.on(stored(A, V1, 0, 0)), [close(A), complete(V1), complete(V2)]);
-}
-
 #[test]
 fn a_gained_piece_is_cancelled_where_it_was_asked_and_told_to_consumers() {
     let mut bench = wanting(&[0, 1]);

@@ -396,3 +396,20 @@ proptest! {
         prop_assert!(party.kept.len() <= KEPT + MORE_MANIFESTS);
     }
 }
+
+#[test]
+fn publications_may_be_kept_in_either_order() {
+    let mut downloads = Downloads::new(KEPT);
+    let now = UnixMillis(1_000_000);
+    let publication = |version: u64| Arc::new(with_deltas(version, CHUNKS, 100));
+    for version in [3, 2] {
+        downloads.handle(now, Event::Kept { manifest: publication(version), published: true });
+    }
+    let published = std::iter::from_fn(|| downloads.poll_action()).map(|action| match action {
+        Action::Publish(manifest) => manifest.version.0,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(published.collect::<Vec<_>>(), [3, 2]);
+    downloads.handle(now, Event::Published(publication(1)));
+    assert!(matches!(downloads.poll_action(), Some(Action::Keep { published: true, .. })));
+}
