@@ -36,7 +36,10 @@ mod tests {
     #[test]
     fn names_carry_a_version() {
         for name in [CONTROL, CHUNKS, TRAJECTORIES, KAD, GOSSIP, IDENTIFY, &manifest_topic("00ff")] {
-            assert!(name.starts_with("/echo/") && name.ends_with(['1', '2']), "{name}");
+            assert!(
+                name.starts_with("/echo/") && name.ends_with(|last: char| last.is_ascii_digit()),
+                "{name}"
+            );
         }
     }
 }

@@ -2,12 +2,6 @@
 
 use super::*;
 
-/// Receives the only group of version 1 from A, and returns what is said to that.
-fn finish(bench: &mut Bench) -> Vec<Output> {
-    assert_eq!(bench.on(has(A, V1, &[(0, 0b1)])), [request(A, V1, 0, 0b1)]);
-    bench.on(stored(A, V1, 0, 0))
-}
-
 fn receiving(neighbours: &[(u8, Role)]) -> Bench {
     Bench::receiving(Mode::Echo, &snapshot(V1, 1, 1), neighbours)
 }
