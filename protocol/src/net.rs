@@ -22,6 +22,7 @@ mod delayed;
 pub mod frame;
 pub mod host;
 pub mod limits;
+mod moderated;
 pub mod names;
 mod pacing;
 pub mod peer;

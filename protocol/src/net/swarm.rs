@@ -11,6 +11,7 @@ use libp2p::{PeerId, Swarm, SwarmBuilder, Transport as _, noise, quic, tcp, yamu
 use super::behaviour::EchoBehaviour;
 use super::delayed::Delayed;
 use super::host::{HostConfig, NetError};
+use super::moderated::Moderated;
 use super::pacing::{PacedMuxer, Pacing};
 
 /// Unread bytes that a peer may have in flight towards us on one QUIC stream: 1 Gbit/s over 64 ms.
@@ -73,6 +74,7 @@ fn tcp_transport(key: &Keypair, pacing: Pacing) -> Result<Boxed<(PeerId, StreamM
     let noise = noise::Config::new(key)
         .map_err(|error| NetError::Build { what: "Noise encryption", cause: error.to_string() })?;
     Ok(tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))
+        .map(|socket, _| Moderated::new(socket))
         .upgrade(Version::V1Lazy)
         .authenticate(noise)
         .multiplex(yamux_config())
