@@ -3,6 +3,7 @@
 //! A chunk need not begin with an element (companion files of any length come first), so its first bytes may belong to one that
 //! began in the chunk before. These and an incomplete last element are *loose* bytes.
 
+use super::wire::Reader;
 use super::{DeltaError, Width};
 use std::ops::Range;
 
@@ -115,6 +116,27 @@ impl Layout {
         let start = self.phase.min(length);
         let whole = (length - start) / self.width.bytes() * self.width.bytes();
         start..start + whole
+    }
+
+    /// Appends the loose bytes of a chunk to its delta, and says where its elements are.
+    pub(super) fn write_loose(self, new: &[u8], out: &mut Vec<u8>) -> Range<usize> {
+        let elements = self.elements(new.len());
+        out.extend_from_slice(&new[..elements.start]);
+        out.extend_from_slice(&new[elements.end..]);
+        elements
+    }
+
+    /// Replaces the loose bytes of a chunk by those of its delta, and returns its elements.
+    pub(super) fn read_loose<'c>(
+        self,
+        chunk: &'c mut [u8],
+        reader: &mut Reader<'_>,
+    ) -> Result<&'c mut [u8], DeltaError> {
+        let elements = self.elements(chunk.len());
+        let (before, behind) = (elements.start, chunk.len() - elements.end);
+        chunk[..before].copy_from_slice(reader.take(before)?);
+        chunk[elements.end..].copy_from_slice(reader.take(behind)?);
+        Ok(&mut chunk[elements])
     }
 }
 

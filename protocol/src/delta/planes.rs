@@ -15,9 +15,7 @@ const BLOCK: usize = 64 << 10;
 const LEVEL: i32 = 1;
 
 pub(super) fn encode(layout: Layout, old: &[u8], new: &[u8], out: &mut Vec<u8>) {
-    let elements = layout.elements(new.len());
-    out.extend_from_slice(&new[..elements.start]);
-    out.extend_from_slice(&new[elements.end..]);
+    let elements = layout.write_loose(new, out);
     let (old, new) = (&old[elements.clone()], &new[elements]);
     match layout.width {
         Width::One => encode_as::<u8>(old, new, out),
@@ -27,11 +25,7 @@ pub(super) fn encode(layout: Layout, old: &[u8], new: &[u8], out: &mut Vec<u8>) 
 }
 
 pub(super) fn apply(layout: Layout, chunk: &mut [u8], reader: &mut Reader<'_>) -> Result<(), DeltaError> {
-    let elements = layout.elements(chunk.len());
-    let (before, behind) = (elements.start, chunk.len() - elements.end);
-    chunk[..before].copy_from_slice(reader.take(before)?);
-    chunk[elements.end..].copy_from_slice(reader.take(behind)?);
-    let chunk = &mut chunk[elements];
+    let chunk = layout.read_loose(chunk, reader)?;
     match layout.width {
         Width::One => apply_as::<u8>(chunk, reader),
         Width::Two => apply_as::<u16>(chunk, reader),
