@@ -56,27 +56,8 @@ impl Liar {
     /// # Errors
     /// When the list does not open, or the learner is not found or understood within [`PATIENCE`].
     pub async fn join(list: &Path, secret: [u8; 32], relays: bool) -> anyhow::Result<Self> {
-        let text =
-            std::fs::read_to_string(list).with_context(|| format!("cannot read {}", list.display()))?;
-        let list = peer_list::open(&text, clock::now(), &mut Trust::default())?;
-        let (_, key) = list.learners().next().context("the list names no run")?;
-        let learner = peer_of_key(&key).context("the learner's key is none")?;
-        let (host, events) = Host::start(HostConfig {
-            secret,
-            listen: vec![LISTEN.parse()?],
-            mode: DhtMode::Server,
-            agent: "echo-lab liar".into(),
-            topics: Vec::new(),
-            limits: ConnectionLimits::volunteer(),
-            external: Vec::new(),
-            max_upload: None,
-            max_download: None,
-        })
-        .await?;
-        let mut tasks = JoinSet::new();
-        tasks.spawn(ignore(events));
-        reach(&host, learner, &list).await?;
-        let learner = Learner::new(host.clone(), learner, relays);
+        let listen = [LISTEN.to_owned()];
+        let (host, learner, mut tasks) = enter(list, secret, &listen, "echo-lab liar", relays).await?;
         let (run, charter) = Charter::open(&learner.charter().await?)?;
         // The runs of the lab's tests use the character tokenizer, which needs no files.
         let workload = Workload::open(run, charter, Path::new(""))?;
@@ -111,12 +92,43 @@ impl Liar {
 }
 
 /// Reads a host's events so that none wait; requests and gossip of others are dropped.
-pub(crate) async fn ignore(mut events: HostEvents) {
+async fn ignore(mut events: HostEvents) {
     while events.recv().await.is_some() {}
 }
 
+/// A host that is connected to the learner of the first run of the signed list at `list`, before its first heartbeat; and the task that
+/// reads its events.
+pub(crate) async fn enter(
+    list: &Path,
+    secret: [u8; 32],
+    listen: &[String],
+    agent: &str,
+    relays: bool,
+) -> anyhow::Result<(Host, Learner, JoinSet<()>)> {
+    let text = std::fs::read_to_string(list).with_context(|| format!("cannot read {}", list.display()))?;
+    let list = peer_list::open(&text, clock::now(), &mut Trust::default())?;
+    let (_, key) = list.learners().next().context("the list names no run")?;
+    let learner = peer_of_key(&key).context("the learner's key is none")?;
+    let (host, events) = Host::start(HostConfig {
+        secret,
+        listen: listen.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
+        mode: DhtMode::Server,
+        agent: agent.into(),
+        topics: Vec::new(),
+        limits: ConnectionLimits::volunteer(),
+        external: Vec::new(),
+        max_upload: None,
+        max_download: None,
+    })
+    .await?;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(ignore(events));
+    reach(&host, learner, &list).await?;
+    Ok((host.clone(), Learner::new(host, learner, relays), tasks))
+}
+
 /// Connects to the learner by way of the list's peers.
-pub(crate) async fn reach(host: &Host, learner: PeerId, list: &PeerList) -> anyhow::Result<()> {
+async fn reach(host: &Host, learner: PeerId, list: &PeerList) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         for text in &list.peers {

@@ -2,21 +2,16 @@
 //! with noise of the right length.
 
 use super::links::seed_of;
-use crate::liar::{Learner, ignore, reach};
-use anyhow::Context as _;
-use echo_protocol::clock;
+use crate::liar::{Learner, enter};
 use echo_protocol::groups::{GroupMask, group_count, group_range};
 use echo_protocol::identity::NodeKey;
 use echo_protocol::manifest::{Manifest, Piece, PieceIndex};
-use echo_protocol::net::peer::peer_of_key;
 use echo_protocol::net::snapshots::wire::{self, Answer, Ask, LEAF_BYTES, MAX_NEWS};
-use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, Stream, names};
-use echo_protocol::peer_list::{self, Trust};
+use echo_protocol::net::{Stream, names};
 use echo_protocol::version::PolicyVersion;
 use futures::AsyncWriteExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::task::JoinSet;
 
 /// Consumers that are lied to at once.
 const MAX_CONSUMERS: usize = 64;
@@ -46,28 +41,10 @@ impl RottenNode {
     /// # Errors
     /// When it cannot join.
     pub async fn run(self) -> anyhow::Result<()> {
-        let text = std::fs::read_to_string(&self.list)
-            .with_context(|| format!("cannot read {}", self.list.display()))?;
-        let list = peer_list::open(&text, clock::now(), &mut Trust::default())?;
-        let (_, key) = list.learners().next().context("the list names no run")?;
-        let learner = peer_of_key(&key).context("the learner's key is none")?;
-        let (host, events) = Host::start(HostConfig {
-            secret: self.key().secret(),
-            listen: self.listen.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
-            mode: DhtMode::Server,
-            agent: "echo-lab rotten".into(),
-            topics: Vec::new(),
-            limits: ConnectionLimits::volunteer(),
-            external: Vec::new(),
-            max_upload: None,
-            max_download: None,
-        })
-        .await?;
-        let mut tasks = JoinSet::new();
-        tasks.spawn(ignore(events));
+        let secret = self.key().secret();
+        let (host, learner, mut tasks) =
+            enter(&self.list, secret, &self.listen, "echo-lab rotten", true).await?;
         let mut consumers = host.accept(names::CHUNKS)?;
-        reach(&host, learner, &list).await?;
-        let learner = Learner::new(host, learner, true);
         learner.beat().await?;
         tasks.spawn(learner.clone().stay());
         while let Some((_, stream)) = consumers.next().await {
