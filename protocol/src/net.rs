@@ -29,6 +29,7 @@ pub mod peer;
 pub mod snapshots;
 pub mod streams;
 mod swarm;
+mod yamux;
 
 pub use addresses::dialable;
 pub use control_codec::{MAX_CONTROL_REQUEST, MAX_CONTROL_RESPONSE};

@@ -25,6 +25,7 @@ use crate::content::ContentId;
 use crate::groups::GroupTree;
 use crate::manifest::Piece;
 use bounded::Bounded;
+use bytes::Bytes;
 use positioned::is_lost;
 use shelf::{MAX_RECENT_BYTES, Shelf};
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ pub struct ChunkStore {
 
 /// Pieces whose trees are being made out of their bytes; bounded by the threads that do it.
 type Rebuilding = BTreeMap<ContentId, Arc<Mutex<()>>>;
-type Recent = Bounded<(ContentId, u32), Arc<[u8]>>;
+type Recent = Bounded<(ContentId, u32), Bytes>;
 
 /// Why a piece cannot be had or kept.
 #[derive(Debug, thiserror::Error)]

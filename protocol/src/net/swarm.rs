@@ -6,20 +6,21 @@ use libp2p::core::muxing::StreamMuxerBox;
 use libp2p::core::transport::Boxed;
 use libp2p::core::upgrade::Version;
 use libp2p::identity::Keypair;
-use libp2p::{PeerId, Swarm, SwarmBuilder, Transport as _, noise, quic, tcp, yamux};
+use libp2p::{PeerId, Swarm, SwarmBuilder, Transport as _, noise, quic, tcp};
 
 use super::behaviour::EchoBehaviour;
 use super::delayed::Delayed;
 use super::host::{HostConfig, NetError};
 use super::moderated::Moderated;
 use super::pacing::{PacedMuxer, Pacing};
+use super::yamux::Yamux;
 
 /// Unread bytes that a peer may have in flight towards us on one QUIC stream: 1 Gbit/s over 64 ms.
 const QUIC_STREAM_WINDOW: u32 = 8 * 1024 * 1024;
 /// The same for all streams of a connection together.
 const QUIC_CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 /// Streams that a peer may have open towards us on one connection.
-const MAX_STREAMS_PER_CONNECTION: u32 = 512;
+const MAX_STREAMS_PER_CONNECTION: u16 = 512;
 /// A QUIC connection that is silent for this long is dead, in milliseconds.
 const QUIC_SILENCE_MS: u32 = 15_000;
 /// Between two packets that show we are alive; a third of [`QUIC_SILENCE_MS`], so that two may be lost.
@@ -77,7 +78,7 @@ fn tcp_transport(key: &Keypair, pacing: Pacing) -> Result<Boxed<(PeerId, StreamM
         .map(|socket, _| Moderated::new(socket))
         .upgrade(Version::V1Lazy)
         .authenticate(noise)
-        .multiplex(yamux_config())
+        .multiplex(Yamux::new(MAX_STREAMS_PER_CONNECTION.into()))
         .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::tcp(muxer, pacing.clone()))))
         .boxed())
 }
@@ -86,16 +87,10 @@ fn quic_transport(key: &Keypair, pacing: Pacing) -> Boxed<(PeerId, StreamMuxerBo
     let mut config = quic::Config::new(key);
     config.max_stream_data = QUIC_STREAM_WINDOW;
     config.max_connection_data = QUIC_CONNECTION_WINDOW;
-    config.max_concurrent_stream_limit = MAX_STREAMS_PER_CONNECTION;
+    config.max_concurrent_stream_limit = MAX_STREAMS_PER_CONNECTION.into();
     config.max_idle_timeout = QUIC_SILENCE_MS;
     config.keep_alive_interval = QUIC_KEEP_ALIVE;
     quic::tokio::Transport::new(config)
         .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::quic(muxer, pacing.clone()))))
         .boxed()
-}
-
-fn yamux_config() -> yamux::Config {
-    let mut yamux = yamux::Config::default();
-    yamux.set_max_num_streams(MAX_STREAMS_PER_CONNECTION as usize);
-    yamux
 }

@@ -285,6 +285,12 @@ impl Relay {
         if self.config.mode != Mode::Echo {
             return lowest(edge, transfer.open(), room);
         }
+        // Towards the end nobody is asked for more than it can deliver until then: who is faster comes back for the rest.
+        let end_ms = self.neighbours.due_ms(transfer.missing_bytes());
+        let room = end_ms.map_or(room, |end_ms| room.min(edge.room_until(end_ms)));
+        if room == 0 {
+            return None;
+        }
         let others = self.neighbours.edges.iter().filter(|(other, edge)| *other != peer && edge.is_open());
         let others: Vec<&Holdings> = others.map(|(_, edge)| &edge.holds).collect();
         rarest(edge, &others, transfer.open(), transfer.pieces(), room, &mut self.draws)

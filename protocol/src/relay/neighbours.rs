@@ -175,6 +175,13 @@ impl Edge {
         let room = window.saturating_sub(self.asked.len() as u32);
         if room * 8 >= window { room } else { 0 }
     }
+
+    /// Groups beyond those asked that would have begun to arrive after so many milliseconds.
+    pub(super) fn room_until(&self, millis: u64) -> u32 {
+        let Some(group_ms) = self.pace.group_ms() else { return u32::MAX };
+        let until_then = 1 + millis / group_ms.max(1);
+        until_then.saturating_sub(self.asked.len() as u64).min(u64::from(u32::MAX)) as u32
+    }
 }
 
 impl Neighbours {
@@ -236,8 +243,12 @@ impl Neighbours {
 
     /// Milliseconds until all that is under way has come, at the joint rate; none before any rate is known.
     pub(super) fn drain_ms(&self) -> Option<u64> {
-        let bytes = self.under_way() * GROUP_BYTES as u64;
-        (self.rate() > 0).then(|| bytes * 1000 / self.rate())
+        self.due_ms(self.under_way() * GROUP_BYTES as u64)
+    }
+
+    /// Milliseconds that so many bytes take at the joint rate; none before any rate is known.
+    pub(super) fn due_ms(&self, bytes: u64) -> Option<u64> {
+        (self.rate() > 0).then(|| bytes.saturating_mul(1000) / self.rate())
     }
 
     /// Milliseconds for which any neighbour may be silent. All share one downlink: each may have to wait until what all were asked

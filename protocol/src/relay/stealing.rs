@@ -1,6 +1,7 @@
 //! Taking over what a slower neighbour was asked for.
 
 use super::neighbours::Edge;
+use super::pace::QUEUE_MS;
 use super::{MAX_SERVED, Output, Relay};
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;
@@ -12,8 +13,11 @@ use crate::version::PolicyVersion;
 const LATER: [u64; 3] = [20, 6, 3];
 /// Near the end: this part of the wish is missing.
 const NEAR_END: u64 = 20;
-/// Milliseconds by which a group must be late besides: what is about to leave would come twice.
-const MARGIN_MS: u64 = 30;
+/// Milliseconds by which a group must be late besides. What was asked of a steady neighbour comes within this time: it is on its way, and
+/// would come twice.
+const MARGIN_MS: u64 = QUEUE_MS;
+/// A group that was taken back this much later than it should have left had not left yet, in milliseconds.
+const LEFT_MS: u64 = 30;
 /// Pause after an attempt that found nothing.
 pub(super) const RETRY_STEAL_MS: u64 = 20;
 /// One group in so many may come twice before only the silent are robbed.
@@ -101,7 +105,7 @@ impl Edge {
         };
         let leaving = MAX_SERVED as u64 * self.pace.group_ms().unwrap_or(0);
         let cancelled = self.cancelled.remove(at).map(|(_, _, at)| at);
-        cancelled.is_some_and(|at| now.since(at) > self.pace.latency_ms() + leaving + MARGIN_MS)
+        cancelled.is_some_and(|at| now.since(at) > self.pace.latency_ms() + leaving + LEFT_MS)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::chunk_set::ChunkSet;
 use crate::content::ChunkIndex;
 use crate::groups::{GroupMask, GroupTree, group_range};
 use crate::manifest::{Manifest, Piece};
+use bytes::Bytes;
 use std::fs::File;
 use std::sync::{Arc, PoisonError};
 
@@ -77,7 +78,7 @@ impl ChunkStore {
     /// # Errors
     /// [`StoreError::Mismatch`] when the bytes are not that group: whoever sent them is rotten. [`StoreError::NoTree`];
     /// [`StoreError::Io`].
-    pub fn write_group(&self, piece: &Piece, group: u32, bytes: &[u8]) -> Result<Written, StoreError> {
+    pub fn write_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, StoreError> {
         if piece.groups() == 1 {
             return self.write_only_group(piece, group, bytes);
         }
@@ -87,26 +88,31 @@ impl ChunkStore {
             Found::Whole { .. } => return Ok(Written::Whole),
             Found::Nothing => return Err(StoreError::NoTree { id: piece.id }),
         };
-        if !tree.verifies(group, bytes) {
+        if !tree.verifies(group, &bytes) {
             return Err(StoreError::Mismatch { id: piece.id });
         }
         if have.contains(group) {
             return Ok(Written::Partial);
         }
         let range = group_range(piece.length, group);
-        write_all_at(&file, bytes, range.start).map_err(io_error(&self.path(&piece.id)))?;
+        write_all_at(&file, &bytes, range.start).map_err(io_error(&self.path(&piece.id)))?;
         self.remember(piece, group, bytes);
         let whole = self.shelf().note(piece, group, &file, &tree)?;
         Ok(if whole { Written::Whole } else { Written::Partial })
     }
 
-    fn write_only_group(&self, piece: &Piece, group: u32, bytes: &[u8]) -> Result<Written, StoreError> {
+    fn write_only_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, StoreError> {
         if group != 0 || bytes.len() as u64 != piece.length {
             return Err(StoreError::Mismatch { id: piece.id });
         }
-        self.write(&piece.id, bytes)?;
+        self.write(&piece.id, &bytes)?;
         self.remember(piece, group, bytes);
         Ok(Written::Whole)
+    }
+
+    /// A group that was written a moment ago and is still in memory. Never waits for the disk.
+    pub fn remembered(&self, piece: &Piece, group: u32) -> Option<Bytes> {
+        self.recent().get(&(piece.id, group))
     }
 
     /// A group's bytes: from memory, where they have been verified, or from disk, and then verified now.
@@ -114,10 +120,9 @@ impl ChunkStore {
     /// # Errors
     /// [`StoreError::Missing`]; [`StoreError::Damaged`] when the disk has altered it: the whole piece has been deleted;
     /// [`StoreError::Io`].
-    pub fn read_group(&self, piece: &Piece, group: u32) -> Result<Vec<u8>, StoreError> {
-        let remembered = self.recent().get(&(piece.id, group));
-        if let Some(bytes) = remembered {
-            return Ok(bytes.to_vec());
+    pub fn read_group(&self, piece: &Piece, group: u32) -> Result<Bytes, StoreError> {
+        if let Some(bytes) = self.remembered(piece, group) {
+            return Ok(bytes);
         }
         let found = self.shelf().find(piece)?;
         let (file, tree) = match found {
@@ -133,7 +138,7 @@ impl ChunkStore {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.read_at(piece, &file, &mut bytes, range.start)?;
         if tree.verifies(group, &bytes) {
-            return Ok(bytes);
+            return Ok(bytes.into());
         }
         if group >= piece.groups() {
             return Err(StoreError::Missing { id: piece.id });
@@ -196,8 +201,9 @@ impl ChunkStore {
         self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, piece: &Piece, group: u32, bytes: &[u8]) {
-        self.recent().insert((piece.id, group), bytes.into(), bytes.len());
+    fn remember(&self, piece: &Piece, group: u32, bytes: Bytes) {
+        let length = bytes.len();
+        self.recent().insert((piece.id, group), bytes, length);
     }
 
     fn recent(&self) -> std::sync::MutexGuard<'_, super::Recent> {

@@ -46,8 +46,8 @@ pub async fn receive(
                 let Some((missing, bytes)) = parts.get_mut(&piece.0) else { break };
                 let range = group_range(length(manifest, piece.0), group);
                 let place = bytes.get_mut(range.start as usize..range.end as usize);
-                match place.filter(|place| place.len() == payload.bytes().len()) {
-                    Some(place) => place.copy_from_slice(payload.bytes()),
+                match place.filter(|place| place.len() == payload.len()) {
+                    Some(place) => place.copy_from_slice(&payload),
                     None => break,
                 }
                 missing.remove(group);

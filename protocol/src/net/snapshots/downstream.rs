@@ -11,10 +11,13 @@ use crate::piece_set::PieceSet;
 use crate::relay::MAX_SERVED;
 use crate::store::{ChunkStore, StoreError};
 use crate::version::PolicyVersion;
+use bytes::Bytes;
+use futures::future::{Either, ready};
 use futures::io::BufReader;
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::task::{JoinError, spawn_blocking};
 
 /// A consumer that has not said what it wants by then is let go.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
@@ -103,7 +106,7 @@ async fn speak(
     trees: &Trees,
     reporter: &Reporter,
 ) -> Result<(), String> {
-    let mut reading: Option<tokio::task::JoinHandle<Vec<Loaded>>> = None;
+    let mut reading = None;
     loop {
         // The next batch is read from disk while this one is written.
         let mail = match &reading {
@@ -112,10 +115,7 @@ async fn speak(
         };
         let Mail { news, orders, refused } = mail;
         let orders: Vec<_> = orders.into_iter().map(|order| (order, trees.take(order.index))).collect();
-        let store = store.clone();
-        let next = (!orders.is_empty()).then(|| {
-            tokio::task::spawn_blocking(move || orders.into_iter().map(|o| load(&store, o)).collect())
-        });
+        let next = (!orders.is_empty()).then(|| load_all(store.clone(), orders));
         let news: Vec<_> = news.into_iter().collect();
         for news in news.chunks(MAX_NEWS) {
             send(writing, &Answer::Have { news: news.to_vec() }, &[], &[]).await?;
@@ -135,7 +135,22 @@ async fn speak(
 /// A group on its way out.
 struct Loaded {
     order: Order,
-    read: Result<(Option<Arc<GroupTree>>, Vec<u8>), StoreError>,
+    read: Result<(Option<Arc<GroupTree>>, Bytes), StoreError>,
+}
+
+/// Reads groups, and for each that is marked the tree of its piece. What has just come is in memory, and needs no other thread.
+fn load_all(
+    store: Arc<ChunkStore>,
+    orders: Vec<(Order, bool)>,
+) -> impl Future<Output = Result<Vec<Loaded>, JoinError>> {
+    let remembered = |(order, tree): &(Order, bool)| {
+        let bytes = store.remembered(&order.piece, order.group).filter(|_| !tree)?;
+        Some(Loaded { order: *order, read: Ok((None, bytes)) })
+    };
+    match orders.iter().map(remembered).collect() {
+        Some(loaded) => Either::Left(ready(Ok(loaded))),
+        None => Either::Right(spawn_blocking(move || orders.into_iter().map(|o| load(&store, o)).collect())),
+    }
 }
 
 fn load(store: &ChunkStore, (order, tree): (Order, bool)) -> Loaded {

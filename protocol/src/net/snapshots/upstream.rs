@@ -2,7 +2,7 @@
 
 use super::Reporter;
 use super::driver::Report;
-use super::wire::{self, Answer, Ask, LEAF_BYTES, Payload, WireError};
+use super::wire::{self, Answer, Ask, LEAF_BYTES, WireError};
 use crate::content::ContentId;
 use crate::groups::{GroupMask, GroupTree};
 use crate::manifest::{Manifest, Piece, PieceIndex};
@@ -10,6 +10,7 @@ use crate::net::host::Host;
 use crate::net::names;
 use crate::piece_set::Holdings;
 use crate::store::{ChunkStore, StoreError, Written};
+use bytes::Bytes;
 use futures::io::BufReader;
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use libp2p::PeerId;
@@ -66,7 +67,7 @@ struct Arrival {
     piece: Piece,
     group: u32,
     leaves: usize,
-    payload: Payload,
+    payload: Bytes,
 }
 
 impl Edge {
@@ -174,7 +175,7 @@ impl Edge {
                 }
                 Answer::Group { piece, group, leaves } => (piece, group, leaves as usize),
             };
-            self.reporter.traffic.received(payload.bytes().len());
+            self.reporter.traffic.received(payload.len());
             let was_asked = !self.asked().remove(index, GroupMask::of([group])).is_empty();
             match self.manifest.piece(index) {
                 Some(piece) if was_asked => {
@@ -239,9 +240,10 @@ fn keep_all(store: &ChunkStore, arrivals: Vec<Arrival>) -> (Vec<Stored>, Result<
 fn keep(store: &ChunkStore, arrival: &Arrival) -> Result<Written, End> {
     let Arrival { index, piece, group, leaves, payload } = arrival;
     let rotten = |what: String| End::Rotten(format!("group {group} of piece {}: {what}", index.0));
-    let Some((tree, bytes)) = payload.bytes().split_at_checked(leaves * LEAF_BYTES) else {
-        return Err(rotten(format!("{leaves} leaves in {} bytes", payload.bytes().len())));
+    let Some((tree, _)) = payload.split_at_checked(leaves * LEAF_BYTES) else {
+        return Err(rotten(format!("{leaves} leaves in {} bytes", payload.len())));
     };
+    let bytes = payload.slice(tree.len()..);
     if *leaves > 0 {
         let (leaves, _) = tree.as_chunks::<LEAF_BYTES>();
         let tree = GroupTree::checked(piece.id, piece.length, leaves.to_vec());

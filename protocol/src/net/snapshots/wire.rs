@@ -12,6 +12,7 @@ use crate::content::ContentId;
 use crate::groups::{GROUP_BYTES, GroupMask, MAX_GROUPS};
 use crate::manifest::PieceIndex;
 use crate::version::PolicyVersion;
+use bytes::Bytes;
 use futures::{AsyncRead, AsyncReadExt as _};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -110,20 +111,6 @@ impl From<CodecError> for WireError {
     }
 }
 
-/// What stands behind a header.
-#[derive(Debug, Default)]
-pub struct Payload {
-    frame: Vec<u8>,
-    start: usize,
-}
-
-impl Payload {
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.frame[self.start..]
-    }
-}
-
 /// Everything of a frame in front of its payload of `payload` bytes, appended to `out`.
 ///
 /// # Errors
@@ -137,14 +124,14 @@ pub fn put_head<H: Serialize>(out: &mut Vec<u8>, header: &H, payload: usize) -> 
     Ok(())
 }
 
-/// Reads one frame; `None` when the stream ended between two frames. Waits for ever for the first byte, and
+/// Reads one frame, and gives its header and its payload; `None` when the stream ended between two frames. Waits for ever for the first byte, and
 /// [`FRAME_WITHIN`] for the others.
 ///
 /// # Errors
 /// [`WireError`]; the stream is of no use after any of them.
 pub async fn read<H: DeserializeOwned>(
     stream: &mut (impl AsyncRead + Unpin),
-) -> Result<Option<(H, Payload)>, WireError> {
+) -> Result<Option<(H, Bytes)>, WireError> {
     let mut prefix = [0; 4];
     if stream.read(&mut prefix[..1]).await? == 0 {
         return Ok(None);
@@ -165,12 +152,12 @@ pub async fn read<H: DeserializeOwned>(
 }
 
 /// Takes a frame behind its first four bytes apart.
-fn split<H: DeserializeOwned>(frame: Vec<u8>) -> Result<(H, Payload), WireError> {
+fn split<H: DeserializeOwned>(frame: Vec<u8>) -> Result<(H, Bytes), WireError> {
     let short = || WireError::Malformed(format!("{} bytes", frame.len()));
     let (length, rest) = frame.split_first_chunk::<HEADER_LENGTH>().ok_or_else(short)?;
     let length = usize::from(u16::from_be_bytes(*length));
     let header = codec::decode(rest.get(..length).ok_or_else(short)?, MAX_HEADER_BYTES)?;
-    Ok((header, Payload { frame, start: HEADER_LENGTH + length }))
+    Ok((header, Bytes::from(frame).slice(HEADER_LENGTH + length..)))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ const G: usize = GROUP_BYTES;
 
 struct Sample {
     dir: TempDir,
-    bytes: Vec<u8>,
+    bytes: Bytes,
     piece: Piece,
     tree: GroupTree,
 }
@@ -22,7 +22,7 @@ impl Sample {
         blake3::Hasher::new().update(&length.to_be_bytes()).finalize_xof().fill(&mut bytes);
         let (id, tree) = GroupTree::of(&bytes);
         let piece = Piece { id, length: length as u64 };
-        Self { dir: tempfile::tempdir().unwrap(), bytes, piece, tree }
+        Self { dir: tempfile::tempdir().unwrap(), bytes: bytes.into(), piece, tree }
     }
 
     /// Another process on the same directory: nothing is left in memory.
@@ -30,9 +30,9 @@ impl Sample {
         ChunkStore::open(self.dir.path()).unwrap()
     }
 
-    fn group(&self, group: u32) -> &[u8] {
+    fn group(&self, group: u32) -> Bytes {
         let range = group_range(self.piece.length, group);
-        &self.bytes[range.start as usize..range.end as usize]
+        self.bytes.slice(range.start as usize..range.end as usize)
     }
 
     fn write(&self, store: &ChunkStore, groups: impl IntoIterator<Item = u32>) -> Written {
@@ -77,9 +77,9 @@ fn bytes_that_are_not_the_group_are_refused() {
     store.begin(&sample.piece, sample.tree.clone()).unwrap();
     let mut rotten = sample.group(0).to_vec();
     rotten[77] ^= 1;
-    let short = &sample.group(2)[..8];
+    let short = sample.group(2).slice(..8);
     for (group, bytes) in
-        [(0, rotten.as_slice()), (1, sample.group(0)), (2, short), (3, &[]), (u32::MAX, &[])]
+        [(0, rotten.into()), (1, sample.group(0)), (2, short), (3, Bytes::new()), (u32::MAX, Bytes::new())]
     {
         let refused = store.write_group(&sample.piece, group, bytes);
         assert!(matches!(refused, Err(StoreError::Mismatch { .. })), "group {group}");
@@ -95,10 +95,12 @@ fn a_small_piece_needs_no_tree() {
         let store = sample.open();
         assert!(!store.needs_tree(&sample.piece));
         let wrong = [vec![1; length + 1], vec![1; length]];
-        let refused =
-            wrong.iter().filter(|bytes| store.write_group(&sample.piece, 0, bytes).is_err()).count();
+        let refused = wrong
+            .into_iter()
+            .filter(|bytes| store.write_group(&sample.piece, 0, bytes.clone().into()).is_err())
+            .count();
         assert_eq!(refused, if length == 0 { 1 } else { 2 });
-        assert_eq!(store.write_group(&sample.piece, 0, &sample.bytes).unwrap(), Written::Whole);
+        assert_eq!(store.write_group(&sample.piece, 0, sample.bytes.clone()).unwrap(), Written::Whole);
         assert_eq!(sample.open().read_group(&sample.piece, 0).unwrap(), sample.bytes);
         assert!(sample.open().tree(&sample.piece).unwrap().leaves().is_empty());
         assert!(store.read_group(&sample.piece, 1).is_err());
@@ -127,7 +129,7 @@ fn a_kill_between_the_last_group_and_the_name_loses_nothing() {
     sample.write(&store, [0]);
     // The last group reached the file, but not the memory of the process that wrote it.
     let file = fs::File::options().write(true).open(sample.partial_file()).unwrap();
-    write_all_at(&file, sample.group(1), G as u64).unwrap();
+    write_all_at(&file, &sample.group(1), G as u64).unwrap();
     let store = sample.open();
     assert_eq!(store.held(&sample.piece), GroupMask::all(2));
     assert_eq!(store.read(&sample.piece.id).unwrap(), sample.bytes);
@@ -241,7 +243,8 @@ fn more_pieces_than_open_files_and_memory_are_served() {
     for group in [1, 0] {
         for (piece, bytes) in &pieces {
             let range = group_range(piece.length, group);
-            store.write_group(piece, group, &bytes[range.start as usize..range.end as usize]).unwrap();
+            let bytes = bytes[range.start as usize..range.end as usize].to_vec();
+            store.write_group(piece, group, bytes.into()).unwrap();
         }
     }
     for (piece, bytes) in &pieces {

@@ -122,7 +122,7 @@ pub(super) async fn hear(stream: &mut Stream, manifest: &Manifest) -> (Vec<(Piec
             Answer::Have { .. } => {}
             Answer::Group { piece, group, leaves } => {
                 let named = manifest.piece(piece).unwrap();
-                let (tree, bytes) = payload.bytes().split_at(leaves as usize * 32);
+                let (tree, bytes) = payload.split_at(leaves as usize * 32);
                 if leaves > 0 {
                     let tree = GroupTree::checked(named.id, named.length, tree.as_chunks::<32>().0.to_vec());
                     assert!(trees.insert(piece, tree.unwrap()).is_none(), "the tree comes once");

@@ -17,7 +17,7 @@ fn hello() -> Ask {
 fn read_back<H: DeserializeOwned>(bytes: &[u8]) -> Result<Option<(H, Vec<u8>)>, WireError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let frame = runtime.block_on(async { read::<H>(&mut Cursor::new(bytes)).await })?;
-    Ok(frame.map(|(header, payload)| (header, payload.bytes().to_vec())))
+    Ok(frame.map(|(header, payload)| (header, payload.to_vec())))
 }
 
 #[test]
