@@ -2,17 +2,19 @@
 //!
 //! Every time that bytes arrive, a connection's task looks at all of its streams and protocols. Behind a link that is shared by many, bytes
 //! come a few packets at a time, and this looking costs more than the bytes. So after a read of bulk that emptied the socket the next one
-//! waits a little, as network cards do with their interrupts. Small messages on a quiet connection are never delayed.
+//! waits a little, as network cards do with their interrupts. All connections of a process wait for the same instants, so that it wakes
+//! once for all of them. Small messages on a quiet connection are never delayed.
 
 use futures::{AsyncRead, AsyncWrite};
 use std::io;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long arriving bytes are gathered. A group takes 5 ms at 100 Mbit/s.
-const GATHER: Duration = Duration::from_millis(5);
+/// How long arriving bytes are gathered at most. Two groups take 10 ms at 100 Mbit/s.
+const GATHER: Duration = Duration::from_millis(10);
 /// Fewer bytes since the last pause are no bulk; and more are worth the looking without a pause.
 const BULK: std::ops::Range<usize> = 2 << 10..64 << 10;
 
@@ -33,13 +35,20 @@ impl<S> Moderated<S> {
 
     /// Begins a pause.
     fn rest(&mut self) {
-        let until = Instant::now() + GATHER;
+        let until = next_reading(Instant::now());
         match &mut self.pause {
             Some(pause) => pause.as_mut().reset(until),
             none => *none = Some(Box::pin(sleep_until(until))),
         }
         self.pausing = true;
     }
+}
+
+/// The next instant at which connections that rest are read.
+fn next_reading(now: Instant) -> Instant {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let since = now.duration_since(*FIRST.get_or_init(|| now)).as_nanos();
+    now + GATHER - Duration::from_nanos((since % GATHER.as_nanos()) as u64)
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Moderated<S> {
@@ -107,24 +116,35 @@ mod tests {
         }
     }
 
-    /// The milliseconds before each read of two pieces of this length.
-    async fn waits(length: usize, buffer: usize) -> Vec<u64> {
+    /// Whether each read of two pieces of this length came after a pause.
+    async fn pauses(length: usize, buffer: usize) -> Vec<bool> {
         let mut stream = Moderated::new(Socket([vec![7; length], vec![7; length]].into()));
-        let (mut buffer, mut waits) = (vec![0; buffer], Vec::new());
+        let (mut buffer, mut pauses) = (vec![0; buffer], Vec::new());
         loop {
             let begun = Instant::now();
             if stream.read(&mut buffer).await.unwrap() == 0 {
-                return waits;
+                return pauses;
             }
-            waits.push(begun.elapsed().as_millis() as u64);
+            assert!(begun.elapsed() <= GATHER + Duration::from_millis(1));
+            pauses.push(!begun.elapsed().is_zero());
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_a_read_of_bulk_that_empties_the_socket_is_followed_by_a_pause() {
-        assert_eq!(waits(100, 8 << 10).await, [0, 0], "small messages");
-        assert_eq!(waits(4 << 10, 8 << 10).await, [0, 5], "bulk");
-        assert_eq!(waits(4 << 10, 3 << 10).await, [0, 0, 5, 0], "the rest of a piece is there already");
-        assert_eq!(waits(100 << 10, 128 << 10).await, [0, 0], "enough for one look");
+        assert_eq!(pauses(100, 8 << 10).await, [false, false], "small messages");
+        assert_eq!(pauses(4 << 10, 8 << 10).await, [false, true], "bulk");
+        let rest = "the rest of a piece is there already";
+        assert_eq!(pauses(4 << 10, 3 << 10).await, [false, false, true, false], "{rest}");
+        assert_eq!(pauses(100 << 10, 128 << 10).await, [false, false], "enough for one look");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_rest_are_read_at_the_same_instants() {
+        let next = next_reading(Instant::now());
+        for before in [1, 3, 10] {
+            assert_eq!(next_reading(next - Duration::from_millis(before)), next);
+        }
+        assert_eq!(next_reading(next), next + GATHER);
     }
 }

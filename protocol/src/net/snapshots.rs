@@ -12,6 +12,7 @@ mod builder;
 mod downloads;
 mod downstream;
 mod driver;
+mod keeper;
 mod mailbox;
 mod plan;
 mod stats;

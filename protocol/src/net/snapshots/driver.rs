@@ -4,8 +4,8 @@ mod actions;
 mod edges;
 
 use super::downloads::{Downloads, Event};
+use super::keeper::Stored;
 use super::stats::Times;
-use super::upstream::Stored;
 use super::{SnapshotEvent, SnapshotStats, SnapshotsConfig, Stopped};
 use crate::clock;
 use crate::content::{ChunkIndex, ContentId};

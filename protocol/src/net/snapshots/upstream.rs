@@ -2,15 +2,15 @@
 
 use super::Reporter;
 use super::driver::Report;
-use super::wire::{self, Answer, Ask, LEAF_BYTES, WireError};
+use super::keeper::{Arrival, Failure, Keeper, Kept};
+use super::wire::{self, Answer, Ask, WireError};
 use crate::content::ContentId;
-use crate::groups::{GroupMask, GroupTree};
-use crate::manifest::{Manifest, Piece, PieceIndex};
+use crate::groups::GroupMask;
+use crate::manifest::{Manifest, PieceIndex};
 use crate::net::host::Host;
 use crate::net::names;
 use crate::piece_set::Holdings;
-use crate::store::{ChunkStore, StoreError, Written};
-use bytes::Bytes;
+use crate::store::ChunkStore;
 use futures::io::BufReader;
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use libp2p::PeerId;
@@ -52,6 +52,7 @@ enum End {
 pub(super) struct Edge {
     pub(super) host: Host,
     pub(super) store: Arc<ChunkStore>,
+    pub(super) keeper: Keeper,
     pub(super) neighbour: PeerId,
     pub(super) manifest: Arc<Manifest>,
     /// The manifest's name.
@@ -59,15 +60,6 @@ pub(super) struct Edge {
     pub(super) reporter: Reporter,
     /// Groups asked for and not yet here, cancelled ones included.
     pub(super) asked: Mutex<Holdings>,
-}
-
-/// A group that arrived and is not verified yet.
-struct Arrival {
-    index: PieceIndex,
-    piece: Piece,
-    group: u32,
-    leaves: usize,
-    payload: Bytes,
 }
 
 impl Edge {
@@ -195,13 +187,15 @@ impl Edge {
     async fn keep(&self, mut arrived: mpsc::Receiver<Arrival>) -> Result<(), End> {
         let mut batch = Vec::new();
         while arrived.recv_many(&mut batch, BATCH).await > 0 {
-            let (store, arrivals) = (self.store.clone(), std::mem::take(&mut batch));
-            let kept = tokio::task::spawn_blocking(move || keep_all(&store, arrivals)).await;
-            let (stored, end) = kept.map_err(|error| End::Ours(error.to_string()))?;
+            let Kept { stored, failure } = self.keeper.keep(std::mem::take(&mut batch)).await;
             if !stored.is_empty() {
                 self.reporter.report(Report::Stored { version: self.manifest.version, stored }).await;
             }
-            end?;
+            match failure {
+                None => {}
+                Some(Failure::Rotten(reason)) => return Err(End::Rotten(reason)),
+                Some(Failure::Ours(reason)) => return Err(End::Ours(reason)),
+            }
         }
         Ok(())
     }
@@ -210,53 +204,4 @@ impl Edge {
         // Nothing that holds the lock can panic half way.
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A group that was verified and stored.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stored {
-    pub(super) piece: PieceIndex,
-    pub(super) group: u32,
-    /// Whether its piece is whole.
-    pub(super) whole: bool,
-}
-
-/// Keeps groups up to the first that cannot be kept.
-fn keep_all(store: &ChunkStore, arrivals: Vec<Arrival>) -> (Vec<Stored>, Result<(), End>) {
-    let mut stored = Vec::with_capacity(arrivals.len());
-    for arrival in arrivals {
-        match keep(store, &arrival) {
-            Ok(written) => stored.push(Stored {
-                piece: arrival.index,
-                group: arrival.group,
-                whole: written == Written::Whole,
-            }),
-            Err(end) => return (stored, Err(end)),
-        }
-    }
-    (stored, Ok(()))
-}
-
-fn keep(store: &ChunkStore, arrival: &Arrival) -> Result<Written, End> {
-    let Arrival { index, piece, group, leaves, payload } = arrival;
-    let rotten = |what: String| End::Rotten(format!("group {group} of piece {}: {what}", index.0));
-    let Some((tree, _)) = payload.split_at_checked(leaves * LEAF_BYTES) else {
-        return Err(rotten(format!("{leaves} leaves in {} bytes", payload.len())));
-    };
-    let bytes = payload.slice(tree.len()..);
-    if *leaves > 0 {
-        let (leaves, _) = tree.as_chunks::<LEAF_BYTES>();
-        let tree = GroupTree::checked(piece.id, piece.length, leaves.to_vec());
-        // Not the neighbour's fault, but our disk's, from here on, but for a mismatch.
-        store.begin(piece, tree.map_err(|error| rotten(error.to_string()))?).map_err(ours)?;
-    }
-    store.write_group(piece, *group, bytes).map_err(|error| match error {
-        StoreError::Mismatch { .. } => rotten("the bytes do not match the piece's name".into()),
-        error => ours(error),
-    })
-}
-
-/// A failure that says nothing against the neighbour: its stream is given up, and tried again later.
-fn ours(error: StoreError) -> End {
-    End::Ours(error.to_string())
 }

@@ -9,6 +9,7 @@ use crate::manifest::{Manifest, Piece, PieceIndex};
 use crate::net::Stream;
 use crate::net::host::Host;
 use crate::net::peer::{addresses_of, peer_of_key};
+use crate::net::snapshots::keeper::Keeper;
 use crate::net::snapshots::mailbox::{Mailbox, Order};
 use crate::net::snapshots::stats::Traffic;
 use crate::net::snapshots::upstream::{ASKS, Edge, Wish};
@@ -41,6 +42,7 @@ impl Drop for Consumer {
 pub(super) struct Edges {
     host: Host,
     store: Arc<ChunkStore>,
+    keeper: Keeper,
     inbox: mpsc::WeakSender<Command>,
     traffic: Arc<Traffic>,
     /// Bounded by the machine's neighbours.
@@ -55,6 +57,7 @@ impl Edges {
         let traffic = Arc::default();
         Self {
             host,
+            keeper: Keeper::start(store.clone()),
             store,
             inbox,
             traffic,
@@ -99,8 +102,8 @@ impl Edges {
         };
         let (wishes, waiting) = mpsc::channel(ASKS);
         self.upstreams.insert(peer, Upstream { serial, wishes });
-        let (host, store) = (self.host.clone(), self.store.clone());
-        let edge = Edge { host, store, neighbour, manifest, id, reporter, asked: Default::default() };
+        let (host, store, keeper) = (self.host.clone(), self.store.clone(), self.keeper.clone());
+        let edge = Edge { host, store, keeper, neighbour, manifest, id, reporter, asked: Default::default() };
         tokio::spawn(edge.pull(waiting));
     }
 
