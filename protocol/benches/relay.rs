@@ -32,8 +32,8 @@ use tokio::sync::mpsc;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Length of a chunk of the snapshot, in bytes.
-const CHUNK: u32 = 1 << 20;
+/// Length of a chunk of the snapshot, in bytes: that of a run that says nothing else.
+const CHUNK: u32 = 4 << 20;
 /// Writes and reads of the plain copy.
 const BUFFER: usize = 256 << 10;
 

@@ -190,7 +190,7 @@ struct DeltaStudyOptions {
     /// A model of a million parameters, to see in seconds that everything works.
     #[arg(long)]
     tiny: bool,
-    /// Write the last publication at 1e-6 and the one before it as new.safetensors and old.safetensors into this directory.
+    /// Write the last publication at 1e-6 and the one before it into this directory: new.safetensors and old.safetensors, and the same as directories new and old.
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
 }

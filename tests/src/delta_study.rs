@@ -7,10 +7,12 @@
 
 mod practice;
 
+use crate::character_policy;
 use crate::console::{Console, Report};
 use crate::vectors::delta::{CHUNK_BYTES, Measure, PASSES};
 use anyhow::{Context, anyhow};
 use echo_learner::trainer::BACKWARD_STACK;
+use echo_policy::config::ModelConfig;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::delta::Width;
 use practice::{Practice, Training};
@@ -39,7 +41,7 @@ pub struct Study {
     pub publications: u64,
     /// With a policy of a million parameters.
     pub tiny: bool,
-    /// Where the last two publications at 1e-6 are written, as `old.safetensors` and `new.safetensors`.
+    /// Where the last two publications at 1e-6 are written: `old.safetensors` and `new.safetensors`, and the same as directories `old` and `new`.
     pub save: Option<PathBuf>,
 }
 
@@ -74,8 +76,8 @@ fn work(study: &Study, console: &Console) -> anyhow::Result<Report> {
         passed &= measure.over_entropy().is_some_and(|share| share <= MAX_OVER_ENTROPY);
         rows.push(row);
         if let Some(dir) = study.save.as_deref().filter(|_| nth == study.publications) {
-            save(dir, "old.safetensors", &old)?;
-            save(dir, "new.safetensors", &new)?;
+            save(dir, "old", practice.model(), &old)?;
+            save(dir, "new", practice.model(), &new)?;
         }
         old = new;
     }
@@ -132,9 +134,11 @@ fn measure(old: &Weights, new: &Weights) -> anyhow::Result<Measure> {
     Ok(measure)
 }
 
-fn save(dir: &Path, name: &str, weights: &Weights) -> anyhow::Result<()> {
+/// Twice: as a file for `cargo lab vectors delta`, and as a directory for `cargo lab broadcast --policies`.
+fn save(dir: &Path, name: &str, model: &ModelConfig, weights: &Weights) -> anyhow::Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    let path = dir.join(name);
+    character_policy::save(&dir.join(name), model, weights)?;
+    let path = dir.join(format!("{name}.safetensors"));
     let views = weights.iter().map(|tensor| {
         let view = TensorView::new(Dtype::BF16, tensor.shape().to_vec(), tensor.bytes());
         view.map(|view| (tensor.name(), view))

@@ -14,6 +14,7 @@
 pub mod binaries;
 pub mod broadcast;
 pub mod cargo;
+mod character_policy;
 pub mod console;
 pub mod delta_study;
 pub mod demo;

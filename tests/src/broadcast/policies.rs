@@ -2,10 +2,10 @@
 
 use super::links::seed_of;
 use super::options::{Broadcast, Snapshots};
+use crate::character_policy;
 use crate::console::Console;
 use anyhow::{Context as _, ensure};
 use echo_policy::config::{ModelConfig, TinySizes};
-use echo_policy::export::{ExportExtras, export};
 use echo_policy::tokenizer::{CHARACTER_VOCABULARY, CharTokenizer};
 use echo_policy::weights::{DType, RawTensor, Weights, expected_tensors};
 use echo_protocol::draw::Draws;
@@ -62,13 +62,6 @@ pub(super) fn prepare(broadcast: &Broadcast, dir: &Path, console: &Console) -> a
 
 fn random(bytes: u64, updates: u64, seed: u64, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let model = model_of(bytes / PARAMETER)?;
-    let files = dir.join("tokenizer");
-    std::fs::create_dir_all(&files).with_context(|| files.display().to_string())?;
-    CharTokenizer::default().save_huggingface(&files)?;
-    let extras = ExportExtras {
-        tokenizer: Some(files.join("tokenizer.json")),
-        tokenizer_config: Some(files.join("tokenizer_config.json")),
-    };
     let mut draws = Draws::new(seed_of(seed, "weights"));
     let mut tensors: Vec<RawTensor> = expected_tensors(&model)
         .into_iter()
@@ -85,7 +78,7 @@ fn random(bytes: u64, updates: u64, seed: u64, dir: &Path) -> anyhow::Result<Vec
             tensors.iter_mut().for_each(|tensor| update(&mut tensor.bytes, &mut draws));
         }
         let target = dir.join(format!("v{version}"));
-        export(&target, &model, &Weights::from_raw(&model, tensors.clone())?, DType::BF16, &extras)?;
+        character_policy::save(&target, &model, &Weights::from_raw(&model, tensors.clone())?)?;
         dirs.push(target);
     }
     Ok(dirs)

@@ -83,6 +83,10 @@ impl Practice {
         Ok(Self { key, workload: Workload::open(run, charter, Path::new(""))?, weights })
     }
 
+    pub(super) fn model(&self) -> &ModelConfig {
+        &self.workload.model
+    }
+
     pub(super) fn parameters(&self) -> u64 {
         self.workload.model.parameter_count()
     }
