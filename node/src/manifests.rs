@@ -28,7 +28,7 @@ pub enum BadManifest {
     /// Contradicts itself.
     #[error(transparent)]
     Form(#[from] ManifestError),
-    /// Not of this run's model.
+    /// Not what the run's charter says.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
 }

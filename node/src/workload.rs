@@ -39,12 +39,12 @@ pub enum WorkloadError {
     /// Nothing ends a response.
     #[error("the run's tokenizer names no token that ends a response")]
     NoEnd,
-    /// A snapshot of another model than the charter's.
-    #[error("snapshot {version} is not of the charter's model: {what}")]
-    OtherModel {
+    /// A snapshot that is not what the charter says.
+    #[error("snapshot {version} contradicts the run's charter: {what}")]
+    OffCharter {
         /// Its version.
         version: echo_protocol::version::PolicyVersion,
-        /// The difference.
+        /// The contradiction.
         what: String,
     },
     /// Judging failed; the response is worth nothing at all, not even a reward of 0.
@@ -65,6 +65,7 @@ pub struct Workload {
     pub group_size: u32,
     sampling: SamplingParams,
     snapshot_type: TensorType,
+    chunk_bytes: u32,
     tokenizer: TokenizerSpec,
     tasks: TaskMix,
 }
@@ -97,20 +98,24 @@ impl Workload {
                 max_new_tokens: s.max_new_tokens,
             },
             snapshot_type: charter.snapshot_type,
+            chunk_bytes: charter.chunk_bytes,
             tokenizer: charter.tokenizer.clone(),
             tasks: TaskMix::new(&charter.tasks)?,
         })
     }
 
-    /// Checks that a manifest describes this run's model before anything of it is fetched: a volunteer's disk is not for
-    /// whatever somebody publishes.
+    /// Checks that a manifest describes this run's model, in the charter's chunks, before anything of it is fetched: a volunteer's disk
+    /// is not for whatever somebody publishes.
     ///
     /// # Errors
-    /// [`WorkloadError::OtherModel`]
+    /// [`WorkloadError::OffCharter`]
     pub fn check(&self, manifest: &Manifest) -> Result<(), WorkloadError> {
-        let fail = |what: String| Err(WorkloadError::OtherModel { version: manifest.version, what });
+        let fail = |what: String| Err(WorkloadError::OffCharter { version: manifest.version, what });
         if manifest.run != self.run {
             return fail(format!("it belongs to run {}", manifest.run.short()));
+        }
+        if manifest.chunk_bytes != self.chunk_bytes {
+            return fail(format!("its chunks have {} bytes, not {}", manifest.chunk_bytes, self.chunk_bytes));
         }
         let companions: u64 = manifest.files.iter().map(|file| file.length).sum();
         if companions > MAX_COMPANION_BYTES {

@@ -33,17 +33,18 @@ fn only_a_whole_answer_that_ended_itself_is_right() {
 }
 
 #[test]
-fn snapshots_of_another_model_are_not_fetched() {
+fn snapshots_that_contradict_the_charter_are_not_fetched() {
     let dir = tempfile::tempdir().unwrap();
     let manifest = testing::snapshot(&ChunkStore::open(dir.path()).unwrap(), 1);
     let workload = testing::workload();
     workload.check(&manifest).unwrap();
-    let broken: [fn(&mut Manifest); 5] = [
+    let broken: [fn(&mut Manifest); 6] = [
         |m| m.tensors.truncate(1),
         |m| m.tensors[0].name.push('x'),
         |m| m.tensors[0].shape.reverse(),
         |m| m.tensors[0].dtype = TensorType::Bf16,
         |m| m.tensors.push(m.tensors[0].clone()),
+        |m| m.chunk_bytes *= 2,
     ];
     for (case, breaking) in broken.into_iter().enumerate() {
         let mut manifest = manifest.clone();
