@@ -5,8 +5,9 @@ use std::sync::Arc;
 use echo_policy::config::{ModelConfig, TinySizes};
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
+use echo_protocol::delta::{self, Width};
 use echo_protocol::identity::NodeKey;
-use echo_protocol::manifest::{Manifest, TensorType};
+use echo_protocol::manifest::{DeltaEntry, Manifest, TensorType};
 use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents};
 use echo_protocol::signed::Signed;
 use echo_protocol::staleness::Staleness;
@@ -79,6 +80,25 @@ pub(crate) fn snapshot(store: &ChunkStore, version: u64) -> Manifest {
         bytes: tensor.bytes().to_vec(),
     });
     write_snapshot(store, run_id(), PolicyVersion(version), 16 << 10, items).unwrap()
+}
+
+/// Puts into `store` a policy that differs from that of `base` in few numbers, with deltas against it.
+pub(crate) fn update(store: &ChunkStore, base: &Manifest) -> Manifest {
+    let version = base.version.next();
+    let (mut chunks, mut deltas) = (Vec::new(), Vec::new());
+    for chunk in &base.chunks {
+        let old = store.read(chunk).unwrap();
+        let mut new = old.clone();
+        // The lowest bits of a few f32, others in each version.
+        new.iter_mut().skip(4 * version.0 as usize).step_by(4_000).for_each(|byte| *byte ^= 1);
+        let delta = delta::encode(&old, &new, Width::Four).unwrap();
+        let (id, length) = (store.put(&delta).unwrap(), delta.len() as u32);
+        chunks.push(store.put(&new).unwrap());
+        deltas.push(Some(DeltaEntry { base: *chunk, id, length }));
+    }
+    let manifest = Manifest { version, base: Some(base.version), chunks, deltas, ..base.clone() };
+    manifest.validate().unwrap();
+    manifest
 }
 
 /// A host on loopback.

@@ -18,19 +18,28 @@ use echo_protocol::net::{
 };
 use echo_protocol::order::OrderCounter;
 use echo_protocol::peer_list::{self, ListedRun, PeerList};
-use echo_protocol::relay::{self, Mode};
+use echo_protocol::relay::{self, KEPT_VERSIONS, Mode};
 use echo_protocol::signed::Signed;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
 use echo_protocol::trajectory::TrajectoryGroup;
-use std::collections::BTreeMap;
+use echo_protocol::version::PolicyVersion;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Mutex;
+
+mod missed;
+
+/// Anything that is waited for happens within this time, or something is broken.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What survives the learner.
 #[derive(Default)]
 struct Books {
-    newest: Option<Signed<Manifest>>,
+    /// The manifests of the newest versions, at most [`KEPT_VERSIONS`].
+    kept: BTreeMap<PolicyVersion, Signed<Manifest>>,
+    /// Versions whose manifests were asked for by number.
+    asked: BTreeSet<PolicyVersion>,
     leased: u64,
     /// Accepted orders, with the newest version in each.
     accepted: BTreeMap<u64, u64>,
@@ -89,10 +98,22 @@ impl FakeLearner {
         Self { host, store, snapshots, books, tasks }
     }
 
-    async fn publish(&self, version: u64) {
-        let manifest = testing::snapshot(&self.store, version);
-        self.books.lock().unwrap().newest = Some(Signed::sign(&manifest, &testing::learner_key()).unwrap());
-        self.snapshots.publish(Arc::new(manifest)).await.unwrap();
+    async fn publish(&self, version: u64) -> Arc<Manifest> {
+        let manifest = Arc::new(testing::snapshot(&self.store, version));
+        self.tell(std::slice::from_ref(&manifest));
+        self.snapshots.publish(manifest.clone()).await.unwrap();
+        manifest
+    }
+
+    /// From now on whoever asks hears of these versions; they are never gossiped.
+    fn tell(&self, manifests: &[Arc<Manifest>]) {
+        let mut books = self.books.lock().unwrap();
+        for manifest in manifests {
+            books.kept.insert(manifest.version, Signed::sign(&**manifest, &testing::learner_key()).unwrap());
+        }
+        while books.kept.len() > KEPT_VERSIONS {
+            books.kept.pop_first();
+        }
     }
 
     async fn die(mut self) -> Vec<Multiaddr> {
@@ -109,12 +130,16 @@ fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: Request) -> Re
         Request::Charter => Response::Charter(testing::charter()),
         Request::Heartbeat(heartbeat) => {
             books.heartbeat = heartbeat;
-            let newest = books.newest.as_ref().map(|m| m.open().unwrap().version);
+            let newest = books.kept.keys().last().copied();
             let known = books.heartbeat.neighbourhood == neighbourhood(me).digest();
             let neighbourhood = (!known).then(|| neighbourhood(me));
             Response::News { newest, neighbourhood, ended: books.ended }
         }
-        Request::Manifest(_) => Response::Manifest(books.newest.clone()),
+        Request::Manifest(None) => Response::Manifest(books.kept.values().last().cloned()),
+        Request::Manifest(Some(version)) => {
+            books.asked.insert(version);
+            Response::Manifest(books.kept.get(&version).cloned())
+        }
         Request::Lease { orders } => {
             let (id, first) = (LeaseId(books.leased), OrderCounter(books.leased));
             books.leased += u64::from(orders);
@@ -151,9 +176,12 @@ async fn take(books: &Mutex<Books>, mut stream: Stream) {
 }
 
 async fn until(books: &Mutex<Books>, what: impl Fn(&Books) -> bool) {
-    while !what(&books.lock().unwrap()) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let wait = async {
+        while !what(&books.lock().unwrap()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("it happens in time");
 }
 
 fn settings(dir: &Path, learner: &Host) -> Settings {
@@ -174,6 +202,11 @@ fn settings(dir: &Path, learner: &Host) -> Settings {
         ..Flags::default()
     };
     Config::load(&flags, Vec::new()).unwrap().settings
+}
+
+/// Of a node that does not generate.
+fn relaying(dir: &Path, learner: &Host) -> Settings {
+    Settings { roles: [crate::config::Role::Relay].into(), ..settings(dir, learner) }
 }
 
 fn loopback() -> Vec<Multiaddr> {
@@ -270,8 +303,7 @@ async fn a_relay_keeps_snapshots_and_says_so_without_asking_for_work() {
     let books = Arc::new(Mutex::new(Books::default()));
     let learner = FakeLearner::start(dir.path(), loopback(), books.clone()).await;
     learner.publish(3).await;
-    let settings =
-        Settings { roles: [crate::config::Role::Relay].into(), ..settings(dir.path(), &learner.host) };
+    let settings = relaying(dir.path(), &learner.host);
     let (stop, running) = start(&settings);
     until(&books, |books| books.heartbeat.installed.is_some_and(|v| v.0 == 3)).await;
     learner.publish(4).await;
@@ -290,7 +322,7 @@ async fn a_relay_keeps_snapshots_and_says_so_without_asking_for_work() {
 
 fn group_of(node: PublicKey, counter: OrderCounter) -> TrajectoryGroup {
     use echo_protocol::trajectory::{Trajectory, VersionSpan};
-    let versions = vec![VersionSpan { version: echo_protocol::version::PolicyVersion(5), tokens: 1 }];
+    let versions = vec![VersionSpan { version: PolicyVersion(5), tokens: 1 }];
     let trajectory = Trajectory {
         response: vec![3],
         logprobs: vec![-1.0],
