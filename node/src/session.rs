@@ -6,9 +6,7 @@ use std::time::Duration;
 use echo_protocol::charter::{Charter, RunId};
 use echo_protocol::clock;
 use echo_protocol::control::MAX_NEIGHBOURS;
-use echo_protocol::heartbeat::{
-    HEARTBEAT_EVERY_MS, Heartbeat, MAX_ADDRESSES, Reach, UplinkReport, WHOLE_PERMILLE,
-};
+use echo_protocol::heartbeat::{HEARTBEAT_EVERY_MS, Heartbeat, MAX_ADDRESSES, UplinkReport, WHOLE_PERMILLE};
 use echo_protocol::net::snapshots::{SnapshotStats, Snapshots, Stopped};
 use echo_protocol::net::{Host, Multiaddr};
 use echo_protocol::rate::BytesPerSec;
@@ -171,15 +169,14 @@ impl Session {
         let uplinks = uplinks(&stats);
         self.board.set(|facts| facts.traffic = traffic(&stats));
         let facts = self.board.facts(clock::now());
-        let addresses = self.host.listen_addrs();
+        let addresses = self.host.own_addrs();
         Ok(Heartbeat {
             installed: facts.version,
             progress: facts.download.map(|download| (download.version, permille(&download))),
             rollouts_per_s: facts.rollouts_per_s,
             outbox: u32::try_from(facts.outbox).unwrap_or(u32::MAX),
             addresses: addresses.iter().take(MAX_ADDRESSES).map(Multiaddr::to_string).collect(),
-            // Nobody has tried yet to reach us from outside.
-            reach: Reach::Unknown,
+            reach: self.host.reach(),
             relays: self.relays,
             max_upload: self.max_upload,
             uplinks,

@@ -11,7 +11,8 @@
 //! | streams | chunks and trajectories, with back-pressure | [`Host::open_stream`], [`read_frame`] |
 //! | the DHT | finding peers by identity and by key | [`Host::find_peer`], [`Host::providers`] |
 //!
-//! Transports are QUIC first and TCP with Noise and yamux second. Every queue and message has a limit: those of the
+//! Transports are TCP with Noise and yamux first and QUIC second. Volunteers find out whether others can connect to them; those to whom
+//! nobody can are reached through relays, which carry requests but no streams. Every queue and message has a limit: those of the
 //! wire stand in [`names`] and [`frame`], those of connections in [`limits`], those of the host in [`host`].
 
 mod address_book;
@@ -19,13 +20,16 @@ mod addresses;
 mod behaviour;
 mod control_codec;
 mod delayed;
+mod dial_back;
 pub mod frame;
 pub mod host;
+mod identify;
 pub mod limits;
 mod moderated;
 pub mod names;
 mod pacing;
 pub mod peer;
+mod reachability;
 pub mod snapshots;
 pub mod streams;
 mod swarm;

@@ -2,7 +2,7 @@
 
 use super::score::Record;
 use super::trust::Reports;
-use echo_protocol::heartbeat::Heartbeat;
+use echo_protocol::heartbeat::{Heartbeat, Reach};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::time::UnixMillis;
@@ -76,17 +76,19 @@ impl Member {
         }
     }
 
-    /// Takes a heartbeat in, but for changes that come too soon; true when it can be reached in another way than before.
+    /// Takes a heartbeat in, but for changes that come too soon; true when others can no longer, or can now, connect to it.
     pub(super) fn take(&mut self, now: UnixMillis, mut heartbeat: Heartbeat) -> bool {
-        let place = |heartbeat: &Heartbeat| (heartbeat.reach, heartbeat.relays);
+        // Who finds out that it is public can do what it could before.
+        let private = |heartbeat: &Heartbeat| heartbeat.reach == Reach::Private;
+        let place = |heartbeat: &Heartbeat| (private(heartbeat), heartbeat.relays);
         if place(&heartbeat) != place(&self.heartbeat) {
             if self.moved.is_some_and(|at| now.since(at) < SETTLED_MS) {
-                (heartbeat.reach, heartbeat.relays) = place(&self.heartbeat);
+                (heartbeat.reach, heartbeat.relays) = (self.heartbeat.reach, self.heartbeat.relays);
             } else {
                 self.moved = Some(now);
             }
         }
-        let moved = heartbeat.reach != self.heartbeat.reach;
+        let moved = private(&heartbeat) != private(&self.heartbeat);
         (self.seen, self.heartbeat) = (now, heartbeat);
         moved
     }

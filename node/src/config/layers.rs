@@ -58,7 +58,7 @@ pub struct Flags {
     /// Run to join, by name or by its learner's key; needed only if the list has several
     #[arg(long, global = true, value_name = "RUN")]
     pub run: Option<String>,
-    /// Address to listen on, may be repeated; port 0 lets the system choose
+    /// Address to listen on, may be repeated; port 0 lets the system choose, a port that your router forwards lets others connect
     #[arg(long, global = true, value_name = "MULTIADDR")]
     pub listen: Option<Vec<String>>,
     /// Processor threads for generating [default: half of the cores]

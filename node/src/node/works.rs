@@ -76,7 +76,7 @@ impl Works {
         let (host, events) = start_host(HostConfig {
             secret: key.secret(),
             listen: ready.listen.clone(),
-            mode: DhtMode::Server,
+            mode: DhtMode::Auto,
             agent: AGENT.to_owned(),
             topics: vec![names::manifest_topic(&run.to_string())],
             limits: ConnectionLimits::volunteer(),

@@ -6,15 +6,24 @@ use libp2p::multiaddr::{Multiaddr, Protocol};
 
 /// Whether an address has a form that a host can dial: `/ip4|ip6|dns|dns4|dns6/…` then `/udp/PORT/quic-v1` or
 /// `/tcp/PORT`, and perhaps `/p2p/PEER` at the end. The port is not 0 and the IP names one computer (it is neither
-/// unspecified nor multicast nor broadcast). Loopback and private networks are fine.
+/// unspecified nor multicast nor broadcast). Loopback and private networks are fine. The way to a peer behind a relay is
+/// the relay's address with its `/p2p/RELAY`, then `/p2p-circuit`, and perhaps `/p2p/PEER`.
 #[must_use]
 pub fn dialable(address: &Multiaddr) -> bool {
-    let parts: Vec<Protocol<'_>> = address.iter().take(5).collect();
-    let transport = match parts.last() {
-        Some(Protocol::P2p(_)) => &parts[..parts.len() - 1],
-        _ => &parts[..],
-    };
-    let (host, port) = match transport {
+    let parts: Vec<Protocol<'_>> = address.iter().take(MAX_PARTS + 1).collect();
+    match parts.as_slice() {
+        [socket @ .., Protocol::P2p(_), Protocol::P2pCircuit]
+        | [socket @ .., Protocol::P2p(_), Protocol::P2pCircuit, Protocol::P2p(_)]
+        | [socket @ .., Protocol::P2p(_)]
+        | socket => names_a_socket(socket),
+    }
+}
+
+/// Parts of the longest address that can be dialled: QUIC to a relay, and a circuit from there to a peer.
+const MAX_PARTS: usize = 6;
+
+fn names_a_socket(parts: &[Protocol<'_>]) -> bool {
+    let (host, port) = match parts {
         [host, Protocol::Udp(port), Protocol::QuicV1] | [host, Protocol::Tcp(port)] => (host, *port),
         _ => return false,
     };
@@ -35,6 +44,37 @@ pub(super) fn believable(address: &Multiaddr, via: &Multiaddr) -> bool {
     dialable(address)
         && (!told.is_loopback() || seen.is_some_and(|seen| seen.is_loopback()))
         && (!is_link_local(told) || seen.is_some_and(is_link_local))
+}
+
+/// Whether a connection at this address runs through a relay.
+pub(super) fn is_relayed(address: &Multiaddr) -> bool {
+    address.iter().any(|part| part == Protocol::P2pCircuit)
+}
+
+/// Whether an address means something only within one computer or one network: others may have the same.
+pub(super) fn is_local(address: &Multiaddr) -> bool {
+    first_ip(address).is_some_and(|ip| match ip {
+        // 100.64.0.0/10 lies behind the NAT of a provider.
+        IpAddr::V4(v4) => {
+            ip.is_loopback()
+                || is_link_local(ip)
+                || v4.is_private()
+                || (v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64)
+        }
+        IpAddr::V6(v6) => ip.is_loopback() || is_link_local(ip) || v6.is_unique_local(),
+    })
+}
+
+/// Where `listening` is reached from outside, when others see us at `seen`: the one's IP and the other's port. `None` if the IPs are of
+/// different versions.
+pub(super) fn seen_from_outside(seen: &Multiaddr, listening: &Multiaddr) -> Option<Multiaddr> {
+    let ip = seen.iter().next()?;
+    match (&ip, listening.iter().next()?) {
+        (Protocol::Ip4(_), Protocol::Ip4(_)) | (Protocol::Ip6(_), Protocol::Ip6(_)) => {
+            listening.replace(0, |_| Some(ip.clone()))
+        }
+        _ => None,
+    }
 }
 
 /// The address without a `/p2p/…` at its end, the form in which addresses are kept and compared.
@@ -89,6 +129,7 @@ mod tests {
             "/ip6/2001:db8::1/udp/4001/quic-v1",
             "/dns4/boot.example.org/tcp/4001",
             "/ip4/1.2.3.4/tcp/1/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN",
+            "/ip4/1.2.3.4/udp/1/quic-v1/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN/p2p-circuit",
         ] {
             assert!(dialable(&addr(good)), "{good}");
         }
@@ -111,10 +152,34 @@ mod tests {
             "/ip4/1.2.3.4/tcp/1/tcp/1/tcp/1/tcp/1",
             "/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN",
             "/memory/7",
+            "/p2p-circuit",
+            "/ip4/1.2.3.4/tcp/1/p2p-circuit",
         ] {
             assert!(!dialable(&addr(bad)), "{bad}");
         }
         assert!(!dialable(&Multiaddr::empty()));
+    }
+
+    #[test]
+    fn circuits_and_local_networks_are_told_apart() {
+        let relay = "/ip4/10.0.0.1/tcp/1/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN";
+        assert!(!is_relayed(&addr(relay)) && is_relayed(&addr(&format!("{relay}/p2p-circuit"))));
+        for local in ["/ip4/127.0.0.1", "/ip4/192.168.1.4", "/ip4/100.127.0.1", "/ip6/::1", "/ip6/fd00::1"] {
+            assert!(is_local(&addr(local)), "{local}");
+        }
+        for global in ["/ip4/100.128.0.1", "/ip4/8.8.8.8", "/ip6/2001:db8::1", "/dns4/example.org"] {
+            assert!(!is_local(&addr(global)), "{global}");
+        }
+    }
+
+    #[test]
+    fn the_port_of_a_listener_is_looked_for_where_others_see_us() {
+        let outside = |seen: &str, listening: &str| seen_from_outside(&addr(seen), &addr(listening));
+        let seen = "/ip4/203.0.113.7/tcp/50123";
+        assert_eq!(outside(seen, "/ip4/10.0.0.2/tcp/4160"), Some(addr("/ip4/203.0.113.7/tcp/4160")));
+        let quic = Some(addr("/ip4/203.0.113.7/udp/4161/quic-v1"));
+        assert_eq!(outside(seen, "/ip4/0.0.0.0/udp/4161/quic-v1"), quic);
+        assert_eq!(outside(seen, "/ip6/::1/tcp/4160"), None);
     }
 
     #[test]

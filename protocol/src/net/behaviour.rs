@@ -11,13 +11,19 @@ use libp2p::identity::Keypair;
 use libp2p::kad::{self, StoreInserts, store::MemoryStore, store::MemoryStoreConfig};
 use libp2p::request_response::{self, ProtocolSupport};
 use libp2p::swarm::NetworkBehaviour;
-use libp2p::{PeerId, StreamProtocol, allow_block_list, connection_limits, identify, ping};
+use libp2p::swarm::behaviour::toggle::Toggle;
+use libp2p::{
+    PeerId, StreamProtocol, allow_block_list, autonat, connection_limits, dcutr, identify, ping, relay,
+};
 
 use super::control_codec::ControlCodec;
+use super::dial_back::DialBack;
 use super::host::{
     DhtMode, HostConfig, MAX_GOSSIP_MESSAGE, MAX_REQUEST_TIMEOUT, MAX_TOPICS, NetError, VERDICT_TIMEOUT,
 };
+use super::identify::Identify;
 use super::names;
+use super::streams::Lines;
 
 /// Control streams that one connection may have open, in both directions together.
 const MAX_CONTROL_STREAMS: usize = 64;
@@ -49,6 +55,15 @@ const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// A ping that takes longer has failed. On a TCP connection it may stand behind seconds of bulk data.
 const PING_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Between two rounds in which peers are asked to dial us at addresses that nobody has tried yet. Each costs up to 100 kB, and a server that
+/// fails to give an answer is asked again.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Peers that may have a place at a relay.
+const MAX_PLACES: usize = 4096;
+/// Circuits that a relay carries at once. Each ends after two minutes or 128 KiB, which is room for signals only.
+const MAX_CIRCUITS: usize = 256;
+
 /// Gossip that admits only the topics named at start.
 pub(super) type Gossip =
     gossipsub::Behaviour<IdentityTransform, MaxCountSubscriptionFilter<WhitelistSubscriptionFilter>>;
@@ -58,25 +73,41 @@ pub(super) type Gossip =
 pub(super) struct EchoBehaviour {
     pub(super) limits: connection_limits::Behaviour,
     pub(super) blocked: allow_block_list::Behaviour<allow_block_list::BlockedPeers>,
-    pub(super) identify: identify::Behaviour,
+    pub(super) identify: Identify,
     pub(super) ping: ping::Behaviour,
     pub(super) kad: kad::Behaviour<MemoryStore>,
     pub(super) gossip: Gossip,
     pub(super) control: request_response::Behaviour<ControlCodec>,
-    pub(super) streams: libp2p_stream::Behaviour,
+    pub(super) streams: Lines,
+    /// Asks peers to dial us.
+    pub(super) probe: Toggle<autonat::v2::client::Behaviour>,
+    /// Dials peers that ask.
+    pub(super) dial_back: Toggle<DialBack>,
+    /// Carries signals between peers that cannot reach each other.
+    pub(super) relay: Toggle<relay::Behaviour>,
+    /// Reaches and is reached through the relays of others.
+    pub(super) circuits: relay::client::Behaviour,
+    /// Turns circuits into direct connections, by dials from both sides at the same moment.
+    pub(super) punch: Toggle<dcutr::Behaviour>,
 }
 
 impl EchoBehaviour {
-    /// Builds every part from the host's configuration.
-    pub(super) fn new(key: &Keypair, config: &HostConfig) -> Result<Self, NetError> {
+    /// Builds every part from the host's configuration. `circuits` belongs to a transport.
+    pub(super) fn new(
+        key: &Keypair,
+        config: &HostConfig,
+        circuits: relay::client::Behaviour,
+    ) -> Result<Self, NetError> {
+        let me = key.public().to_peer_id();
+        let (hub, volunteer) = (config.mode == DhtMode::Server, config.mode == DhtMode::Auto);
         Ok(Self {
             limits: connection_limits::Behaviour::new(config.limits.to_libp2p()),
             blocked: allow_block_list::Behaviour::default(),
-            identify: identify(key, config),
+            identify: Identify(identify(key, config)),
             ping: ping::Behaviour::new(
                 ping::Config::new().with_interval(PING_INTERVAL).with_timeout(PING_TIMEOUT),
             ),
-            kad: kad(key.public().to_peer_id(), config.mode),
+            kad: kad(me, config.mode),
             gossip: gossip(config)?,
             control: request_response::Behaviour::new(
                 [(StreamProtocol::new(names::CONTROL), ProtocolSupport::Full)],
@@ -84,9 +115,26 @@ impl EchoBehaviour {
                     .with_request_timeout(MAX_REQUEST_TIMEOUT)
                     .with_max_concurrent_streams(MAX_CONTROL_STREAMS),
             ),
-            streams: libp2p_stream::Behaviour::new(),
+            streams: Lines::default(),
+            probe: volunteer.then(probe).into(),
+            dial_back: (hub || volunteer).then(DialBack::default).into(),
+            relay: hub.then(|| relay(me)).into(),
+            circuits,
+            punch: volunteer.then(|| dcutr::Behaviour::new(me)).into(),
         })
     }
+}
+
+fn probe() -> autonat::v2::client::Behaviour {
+    let config = autonat::v2::client::Config::default().with_probe_interval(PROBE_INTERVAL);
+    // Its numbers only tell the trials of a moment apart.
+    autonat::v2::client::Behaviour::new(rand::make_rng::<rand::rngs::StdRng>(), config)
+}
+
+fn relay(me: PeerId) -> relay::Behaviour {
+    let limits =
+        relay::Config { max_reservations: MAX_PLACES, max_circuits: MAX_CIRCUITS, ..Default::default() };
+    relay::Behaviour::new(me, limits)
 }
 
 fn identify(key: &Keypair, config: &HostConfig) -> identify::Behaviour {
@@ -118,7 +166,7 @@ fn kad(peer: PeerId, mode: DhtMode) -> kad::Behaviour<MemoryStore> {
     };
     let mut kad = kad::Behaviour::with_config(peer, MemoryStore::with_config(peer, store), config);
     kad.set_mode(Some(match mode {
-        DhtMode::Server => kad::Mode::Server,
+        DhtMode::Server | DhtMode::Auto => kad::Mode::Server,
         DhtMode::Client => kad::Mode::Client,
     }));
     kad

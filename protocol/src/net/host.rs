@@ -29,8 +29,9 @@ use super::control_codec::MAX_CONTROL_REQUEST;
 use super::pacing::Pacing;
 use super::streams::{IncomingStreams, accept_into_queue, open};
 use super::swarm::build_swarm;
+use crate::heartbeat::Reach;
 use command::Command;
-use driver::Driver;
+use driver::{Boards, Driver};
 
 /// Commands that may wait for the driver. A caller beyond waits for its turn.
 pub const COMMAND_QUEUE: usize = 256;
@@ -73,6 +74,8 @@ pub struct Host {
     commands: mpsc::Sender<Command>,
     listening: watch::Receiver<Vec<Multiaddr>>,
     routable: watch::Receiver<bool>,
+    reach: watch::Receiver<Reach>,
+    own: watch::Receiver<Vec<Multiaddr>>,
     streams: Control,
     pacing: Pacing,
     runtime: Handle,
@@ -91,19 +94,27 @@ impl Host {
         let (event_sender, event_receiver) = mpsc::channel(EVENT_QUEUE);
         let (listening_sender, listening) = watch::channel(Vec::new());
         let (routable_sender, routable) = watch::channel(false);
+        let (reach_sender, reach) = watch::channel(Reach::Unknown);
+        let (own_sender, own) = watch::channel(Vec::new());
         let host = Self {
             peer: *swarm.local_peer_id(),
             commands: command_sender,
             listening,
             routable,
-            streams: swarm.behaviour().streams.new_control(),
+            reach,
+            own,
+            streams: swarm.behaviour().streams.control(),
             pacing,
             runtime: Handle::current(),
         };
-        let mut driver =
-            Driver::new(swarm, command_receiver, event_sender, listening_sender, routable_sender);
-        driver.listen(config.listen).await?;
-        driver.add_external(config.external);
+        let boards = Boards {
+            listening: listening_sender,
+            routable: routable_sender,
+            reach: reach_sender,
+            own: own_sender,
+        };
+        let mut driver = Driver::new(swarm, config.mode, command_receiver, event_sender, boards);
+        driver.listen(config.listen, config.external).await?;
         host.runtime.spawn(driver.run());
         Ok((host, HostEvents::new(event_receiver)))
     }
@@ -120,6 +131,19 @@ impl Host {
         self.listening.borrow().clone()
     }
 
+    /// Whether others can connect to us. A host in [`DhtMode::Auto`] finds it out within seconds of connecting to one that dials it back;
+    /// one in [`DhtMode::Server`] is public by its keeper's word; one that listens nowhere is private.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        *self.reach.borrow()
+    }
+
+    /// The addresses at which others may reach us, the most promising first: where somebody did, through a relay, and where we listen.
+    #[must_use]
+    pub fn own_addrs(&self) -> Vec<Multiaddr> {
+        self.own.borrow().clone()
+    }
+
     /// The caps on what we send and receive, and what has passed.
     #[must_use]
     pub fn pacing(&self) -> &Pacing {
@@ -127,8 +151,8 @@ impl Host {
     }
 
     /// Connects to a peer through `addrs` and whatever else is known of it. Returns when connected: at once if we
-    /// are already, with the dial under way if there is one. Addresses that are not [`dialable`](super::dialable)
-    /// are ignored.
+    /// are already, with the dial under way if there is one. A circuit through a relay is a connection, but where there
+    /// is nothing else a direct one is tried. Addresses that are not [`dialable`](super::dialable) are ignored.
     ///
     /// # Errors
     /// [`NetError::Dial`] with the cause for every address, [`NetError::Blocked`], [`NetError::Busy`],
@@ -249,9 +273,11 @@ impl Host {
     }
 
     /// Opens a stream under `protocol` (one of [`names`](super::names)), dialling the peer first if need be, and
-    /// returns it when the acceptor has taken it into its queue.
+    /// returns it when the acceptor has taken it into its queue. Streams run over direct connections, whoever opened
+    /// those, and never through a relay.
     ///
     /// # Errors
+    /// [`NetError::OnlyRelayed`] when only a relay connects us: a direct connection may come up by itself soon.
     /// [`NetError::StreamRefused`] when the acceptor's queue is full, [`NetError::StreamUnsupported`] when the peer
     /// does not accept this protocol, [`NetError::StreamTimeout`], [`NetError::StreamFailed`], and those of
     /// [`Host::dial`].
@@ -259,6 +285,9 @@ impl Host {
         stream_protocol(protocol)?;
         // libp2p-stream would dial by itself, but an opener whose dial is refused locally would wait for ever.
         self.dial(peer, Vec::new()).await?;
+        if !self.ask(|reply| Command::IsDirect { peer, reply }).await? {
+            return Err(NetError::OnlyRelayed { peer, protocol });
+        }
         open(&self.streams, peer, protocol).await
     }
 

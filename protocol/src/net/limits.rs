@@ -5,8 +5,9 @@ use libp2p::connection_limits;
 /// Connections that one peer may have with us at once.
 ///
 /// One is enough, but two peers that dial each other at the same moment make two. Were the second refused on both
-/// sides, both could die; so there is room for both, and for a new one beside an old one that is not yet known dead.
-pub const MAX_CONNECTIONS_PER_PEER: u32 = 3;
+/// sides, both could die; so there is room for both, and for a new one beside an old one that is not yet known dead. The other
+/// two are for the moments in which a peer tries whether we can be reached, over TCP and over QUIC.
+pub const MAX_CONNECTIONS_PER_PEER: u32 = 5;
 
 /// Incoming connections of a volunteer.
 pub const VOLUNTEER_INCOMING: u32 = 256;

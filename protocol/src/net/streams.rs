@@ -6,6 +6,8 @@
 //! the stream was lost on the way, and opens another. A stream takes its place only when its greeting has left: what a
 //! peer does not read keeps no place from anybody.
 
+mod lines;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::host::NetError;
+pub(super) use lines::Lines;
 
 /// The acceptor's first byte: the stream waits for the acceptor.
 pub const ACCEPTED: u8 = 1;

@@ -6,7 +6,7 @@ use libp2p::core::muxing::StreamMuxerBox;
 use libp2p::core::transport::Boxed;
 use libp2p::core::upgrade::Version;
 use libp2p::identity::Keypair;
-use libp2p::{PeerId, Swarm, SwarmBuilder, Transport as _, noise, quic, tcp};
+use libp2p::{PeerId, Swarm, SwarmBuilder, Transport as _, noise, quic, relay, tcp};
 
 use super::behaviour::EchoBehaviour;
 use super::delayed::Delayed;
@@ -36,6 +36,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// QUIC is dialled this much later than TCP: several round trips of a slow link, as TCP needs about five to be ready.
 const TCP_HEAD_START: Duration = Duration::from_secs(1);
 
+/// A circuit through a relay is dialled this much later than TCP: it is for peers that cannot be reached directly.
+const DIRECT_HEAD_START: Duration = Duration::from_secs(2);
+
 /// A dial that takes longer has failed.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -44,18 +47,21 @@ pub(super) fn keypair(secret: [u8; 32]) -> Keypair {
     Keypair::ed25519_from_bytes(secret).expect("every 32 bytes are an Ed25519 secret")
 }
 
-/// Builds a swarm that speaks TCP with Noise and yamux, and QUIC, all of it under `pacing`.
+/// Builds a swarm that speaks TCP with Noise and yamux, and QUIC, all of it under `pacing`, and circuits through relays over these.
 ///
 /// Dials follow "happy eyeballs" (RFC 8305): all addresses of a peer are tried, TCP with a head start. TCP is preferred because bulk
 /// data cost a fraction of the processor time there (docs/results.md): the kernel cuts and joins segments by the dozen.
 pub(super) fn build_swarm(config: &HostConfig, pacing: &Pacing) -> Result<Swarm<EchoBehaviour>, NetError> {
     let key = keypair(config.secret);
-    let behaviour = EchoBehaviour::new(&key, config)?;
+    let (circuits, circuit_parts) = circuit_transport(&key)?;
+    let behaviour = EchoBehaviour::new(&key, config, circuit_parts)?;
     let tcp = tcp_transport(&key, pacing.clone())?;
     let quic = Delayed { inner: quic_transport(&key, pacing.clone()), by: TCP_HEAD_START };
+    let direct = tcp.or_transport(quic).map(|either, _| either.into_inner());
+    let circuits = Delayed { inner: circuits, by: DIRECT_HEAD_START };
     let builder = SwarmBuilder::with_existing_identity(key)
         .with_tokio()
-        .with_other_transport(|_| tcp.or_transport(quic).map(|either, _| either.into_inner()))
+        .with_other_transport(|_| direct.or_transport(circuits).map(|either, _| either.into_inner()))
         .unwrap_or_else(|never| match never {})
         .with_dns()
         .map_err(|error| NetError::Build { what: "the system's DNS resolver", cause: error.to_string() })?
@@ -71,13 +77,25 @@ pub(super) fn build_swarm(config: &HostConfig, pacing: &Pacing) -> Result<Swarm<
         .build())
 }
 
+/// Circuits, which ride on connections that are paced already.
+fn circuit_transport(
+    key: &Keypair,
+) -> Result<(Boxed<(PeerId, StreamMuxerBox)>, relay::client::Behaviour), NetError> {
+    let (transport, behaviour) = relay::client::new(key.public().to_peer_id());
+    let transport = transport
+        .upgrade(Version::V1Lazy)
+        .authenticate(noise_config(key)?)
+        .multiplex(Yamux::new(MAX_STREAMS_PER_CONNECTION.into()))
+        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)))
+        .boxed();
+    Ok((transport, behaviour))
+}
+
 fn tcp_transport(key: &Keypair, pacing: Pacing) -> Result<Boxed<(PeerId, StreamMuxerBox)>, NetError> {
-    let noise = noise::Config::new(key)
-        .map_err(|error| NetError::Build { what: "Noise encryption", cause: error.to_string() })?;
     Ok(tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))
         .map(|socket, _| Moderated::new(socket))
         .upgrade(Version::V1Lazy)
-        .authenticate(noise)
+        .authenticate(noise_config(key)?)
         .multiplex(Yamux::new(MAX_STREAMS_PER_CONNECTION.into()))
         .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::tcp(muxer, pacing.clone()))))
         .boxed())
@@ -93,4 +111,9 @@ fn quic_transport(key: &Keypair, pacing: Pacing) -> Boxed<(PeerId, StreamMuxerBo
     quic::tokio::Transport::new(config)
         .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::quic(muxer, pacing.clone()))))
         .boxed()
+}
+
+fn noise_config(key: &Keypair) -> Result<noise::Config, NetError> {
+    noise::Config::new(key)
+        .map_err(|error| NetError::Build { what: "Noise encryption", cause: error.to_string() })
 }

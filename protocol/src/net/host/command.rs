@@ -14,6 +14,7 @@ pub(super) enum Command {
     AddAddress { peer: PeerId, addr: Multiaddr, reply: Answer<bool> },
     KnownAddresses { peer: PeerId, reply: Answer<Vec<Multiaddr>> },
     ConnectedPeers { reply: Answer<Vec<PeerId>> },
+    IsDirect { peer: PeerId, reply: Answer<bool> },
     Disconnect { peer: PeerId, reply: Answer<()> },
     Block { peer: PeerId, reply: Answer<()> },
     Unblock { peer: PeerId, reply: Answer<()> },

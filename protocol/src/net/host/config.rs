@@ -6,11 +6,15 @@ use libp2p::Multiaddr;
 
 use crate::net::ConnectionLimits;
 
-/// How a host takes part in the DHT.
+/// How a host takes part in the DHT, and in being reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DhtMode {
-    /// Answers queries and is listed: for hosts that others can reach.
+    /// Answers queries and is listed: for hosts that others can reach, which is for their keepers to see to. It tells others whether they
+    /// can be reached, and relays for those that cannot.
     Server,
+    /// Finds out whether others can connect to it. While that is not refuted it answers queries and is listed; afterwards it only asks,
+    /// and takes a place at a relay. For volunteers.
+    Auto,
     /// Only asks: for hosts behind NAT, which would fill routing tables with addresses that nobody can dial.
     Client,
 }

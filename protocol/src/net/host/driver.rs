@@ -1,13 +1,14 @@
 //! The task that owns the swarm.
 //!
 //! It does one thing at a time and never waits for anything but the next thing to do. The files below it each add
-//! one concern to [`Driver`]: connections, dials, control messages, gossip, and the DHT.
+//! one concern to [`Driver`]: connections, dials, control messages, gossip, the DHT, and being reached.
 
 mod connections;
 mod control;
 mod dht;
 mod dialling;
 mod gossip;
+mod reaching;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -25,12 +26,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::announcer::Announcer;
 use super::command::{Command, Outcome};
+use super::config::DhtMode;
 use super::error::NetError;
 use super::event::HostEvent;
 use super::listen::{LISTEN_TIMEOUT, probe};
+use crate::heartbeat::Reach;
 use crate::net::address_book::AddressBook;
 use crate::net::addresses::dialable;
 use crate::net::behaviour::{EchoBehaviour, EchoBehaviourEvent};
+use crate::net::reachability::Reachability;
 
 /// Connections have this long to say goodbye when the host stops.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -41,8 +45,8 @@ pub(super) struct Driver {
     commands: mpsc::Receiver<Command>,
     announcer: Announcer,
     book: AddressBook,
-    /// The remote address of every open connection.
-    links: BTreeMap<ConnectionId, Multiaddr>,
+    /// Every open connection.
+    links: BTreeMap<ConnectionId, connections::Link>,
     /// Blocked peers, the one blocked longest ago in front.
     blocked: VecDeque<PeerId>,
     /// Dials for which somebody waits.
@@ -55,20 +59,36 @@ pub(super) struct Driver {
     verdicts: FuturesUnordered<BoxFuture<'static, gossip::Judged>>,
     /// DHT queries for which somebody waits.
     queries: HashMap<QueryId, dht::Query>,
+    mode: DhtMode,
+    reachability: Reachability,
+    relays: reaching::Relays,
     /// Tells the handles on which addresses we listen.
     listening: watch::Sender<Vec<Multiaddr>>,
     /// Tells the handles that the routing table has had a peer.
     routable: watch::Sender<bool>,
+    /// Tells the handles whether others can connect to us.
+    reach: watch::Sender<Reach>,
+    /// Tells the handles where others may reach us.
+    own: watch::Sender<Vec<Multiaddr>>,
+}
+
+/// Where the driver tells the handles how things stand.
+pub(super) struct Boards {
+    pub(super) listening: watch::Sender<Vec<Multiaddr>>,
+    pub(super) routable: watch::Sender<bool>,
+    pub(super) reach: watch::Sender<Reach>,
+    pub(super) own: watch::Sender<Vec<Multiaddr>>,
 }
 
 impl Driver {
     pub(super) fn new(
         swarm: Swarm<EchoBehaviour>,
+        mode: DhtMode,
         commands: mpsc::Receiver<Command>,
         events: mpsc::Sender<HostEvent>,
-        listening: watch::Sender<Vec<Multiaddr>>,
-        routable: watch::Sender<bool>,
+        boards: Boards,
     ) -> Self {
+        let Boards { listening, routable, reach, own } = boards;
         Self {
             swarm,
             commands,
@@ -81,13 +101,23 @@ impl Driver {
             replies: FuturesUnordered::new(),
             verdicts: FuturesUnordered::new(),
             queries: HashMap::new(),
+            mode,
+            reachability: Reachability::default(),
+            relays: reaching::Relays::default(),
             listening,
             routable,
+            reach,
+            own,
         }
     }
 
-    /// Binds all addresses, and returns when each is bound.
-    pub(super) async fn listen(&mut self, addrs: Vec<Multiaddr>) -> Result<(), NetError> {
+    /// Binds all addresses, and returns when each is bound. At those of `external` our keeper says that others reach us.
+    pub(super) async fn listen(
+        &mut self,
+        addrs: Vec<Multiaddr>,
+        external: Vec<Multiaddr>,
+    ) -> Result<(), NetError> {
+        self.begin_reaching(external.into_iter().filter(dialable).collect(), addrs.is_empty());
         let deadline = Instant::now() + LISTEN_TIMEOUT;
         let mut unbound: Vec<(ListenerId, Multiaddr)> = Vec::new();
         for addr in addrs {
@@ -117,13 +147,6 @@ impl Driver {
             self.on_swarm_event(event);
         }
         Ok(())
-    }
-
-    /// Tells peers of addresses that we cannot see ourselves.
-    pub(super) fn add_external(&mut self, addrs: Vec<Multiaddr>) {
-        for addr in addrs.into_iter().filter(dialable) {
-            self.swarm.add_external_address(addr);
-        }
     }
 
     /// Runs until shutdown is asked for or the last handle is gone.
@@ -169,6 +192,7 @@ impl Driver {
             Command::AddAddress { peer, addr, reply } => answer(reply, self.give_address(peer, addr)),
             Command::KnownAddresses { peer, reply } => answer(reply, self.book.addresses(&peer)),
             Command::ConnectedPeers { reply } => answer(reply, self.connected_peers()),
+            Command::IsDirect { peer, reply } => answer(reply, self.is_direct(&peer)),
             Command::Disconnect { peer, reply } => {
                 // Not connected is as good.
                 self.swarm.disconnect_peer_id(peer).unwrap_or(());
@@ -199,6 +223,10 @@ impl Driver {
             SwarmEvent::Behaviour(EchoBehaviourEvent::Kad(event)) => self.on_kad(event),
             SwarmEvent::Behaviour(EchoBehaviourEvent::Identify(event)) => self.on_identify(event),
             SwarmEvent::Behaviour(EchoBehaviourEvent::Ping(event)) => self.on_ping(event),
+            SwarmEvent::Behaviour(EchoBehaviourEvent::Probe(event)) => self.on_probed(event),
+            SwarmEvent::Behaviour(EchoBehaviourEvent::Punch(event)) => self.on_punched(&event),
+            SwarmEvent::ExternalAddrConfirmed { address } => self.on_reached(address),
+            SwarmEvent::ExternalAddrExpired { address } => self.on_reached_no_more(&address),
             SwarmEvent::ConnectionEstablished {
                 peer_id, connection_id, endpoint, num_established, ..
             } => {
@@ -210,12 +238,13 @@ impl Driver {
             SwarmEvent::OutgoingConnectionError { connection_id, peer_id: Some(peer), error } => {
                 self.dial_failed(peer, connection_id, &error);
             }
-            SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {
-                self.listening.send_replace(self.swarm.listeners().cloned().collect());
-            }
-            SwarmEvent::ListenerClosed { addresses, reason, .. } => {
-                tracing::warn!(?addresses, ?reason, "a listener closed");
-                self.listening.send_replace(self.swarm.listeners().cloned().collect());
+            SwarmEvent::NewListenAddr { address, .. } => self.on_listening(address),
+            SwarmEvent::ExpiredListenAddr { address, .. } => self.on_listening_no_more(&address),
+            SwarmEvent::ListenerClosed { listener_id, addresses, reason } => {
+                if !self.lost_place(listener_id) {
+                    tracing::warn!(?addresses, ?reason, "a listener closed");
+                }
+                self.tell_addresses();
             }
             SwarmEvent::ListenerError { error, .. } => tracing::warn!(%error, "a listener failed"),
             SwarmEvent::IncomingConnectionError { error, .. } => {

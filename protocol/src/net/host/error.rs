@@ -208,6 +208,17 @@ pub enum NetError {
         /// The protocol.
         protocol: &'static str,
     },
+    /// There is a connection, and it runs through a relay.
+    #[error(
+        "cannot open a stream of {protocol} to {peer}: only a relay connects us, which carries requests and no streams; \
+         it must dial us, or let itself be dialled"
+    )]
+    OnlyRelayed {
+        /// The peer.
+        peer: PeerId,
+        /// The protocol.
+        protocol: &'static str,
+    },
     /// The acceptor's queue is full.
     #[error("{peer} has too many streams of {protocol} waiting and refused one more; try again later")]
     StreamRefused {

@@ -5,6 +5,7 @@ mod control;
 mod dht;
 mod gossip;
 mod liar;
+mod reach;
 mod streams;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +44,11 @@ async fn start(listen: &[&str]) -> (Host, HostEvents) {
 
 /// A host that answers every request with its reversed bytes, and what it learns besides.
 async fn start_echo(listen: &[&str]) -> Host {
-    let (host, mut events) = start(listen).await;
+    echo(config(listen)).await
+}
+
+async fn echo(config: HostConfig) -> Host {
+    let (host, mut events) = Host::start(config).await.unwrap();
     tokio::spawn(async move {
         while let Some(event) = events.recv().await {
             if let HostEvent::Request { mut body, reply, .. } = event {

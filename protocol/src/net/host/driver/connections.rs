@@ -5,15 +5,28 @@ use libp2p::swarm::{ConnectionError, ConnectionId};
 use libp2p::{Multiaddr, PeerId, identify};
 
 use super::Driver;
-use crate::net::addresses::{believable, dialable, without_peer};
+use crate::net::addresses::{believable, dialable, is_relayed, without_peer};
 use crate::net::host::MAX_BLOCKED;
 use crate::net::names;
+
+/// An open connection.
+pub(super) struct Link {
+    /// The remote address; of a circuit that the peer opened, the relay's.
+    pub(super) via: Multiaddr,
+    /// Whether we opened it.
+    pub(super) dialled: bool,
+}
 
 impl Driver {
     pub(super) fn connected_peers(&self) -> Vec<PeerId> {
         let mut peers: Vec<PeerId> = self.swarm.connected_peers().copied().collect();
         peers.sort_unstable();
         peers
+    }
+
+    /// Whether a connection with this peer runs through no relay.
+    pub(super) fn is_direct(&self, peer: &PeerId) -> bool {
+        self.swarm.behaviour().streams.reach(peer)
     }
 
     pub(super) fn give_address(&mut self, peer: PeerId, addr: Multiaddr) -> bool {
@@ -53,13 +66,16 @@ impl Driver {
         endpoint: &ConnectedPoint,
         connections: u32,
     ) {
-        let addr = endpoint.get_remote_address().clone();
-        if endpoint.is_dialer() {
-            self.book.worked(peer, addr.clone());
+        let via = match endpoint {
+            ConnectedPoint::Listener { local_addr, .. } if is_relayed(local_addr) => local_addr.clone(),
+            _ => endpoint.get_remote_address().clone(),
+        };
+        if endpoint.is_dialer() && !endpoint.is_relayed() {
+            self.book.worked(peer, via.clone());
         }
-        self.links.insert(id, addr.clone());
+        self.links.insert(id, Link { via: via.clone(), dialled: endpoint.is_dialer() });
         if connections == 1 {
-            self.announcer.connected(peer, addr);
+            self.announcer.connected(peer, via);
         }
         self.dial_succeeded(peer);
     }
@@ -78,20 +94,28 @@ impl Driver {
         }
         if connections == 0 {
             self.announcer.disconnected(peer);
+            self.forget_relay(peer);
         }
     }
 
     /// Keeps the addresses that a peer says of itself, and lists it in the DHT if it serves there.
     pub(super) fn on_identify(&mut self, event: identify::Event) {
         let identify::Event::Received { connection_id, peer_id: peer, info } = event else { return };
-        let Some(via) = self.links.get(&connection_id) else { return };
+        let Some(Link { via, dialled }) = self.links.get(&connection_id) else { return };
+        let (via, dialled) = (via.clone(), *dialled);
         if info.protocol_version != names::IDENTIFY {
             tracing::debug!(%peer, network = info.protocol_version, "a peer of another network");
             return;
         }
-        let believed: Vec<Multiaddr> =
-            info.listen_addrs.into_iter().filter(|addr| believable(addr, via)).collect();
+        let told = info.listen_addrs.iter().filter(|addr| believable(addr, &via));
+        let mut believed: Vec<Multiaddr> = told.cloned().collect();
+        // Not all are kept, and who tells of a circuit is reached there only.
+        believed.sort_by_key(|addr| !is_relayed(addr));
         self.book.say(peer, believed);
+        if dialled && !is_relayed(&via) {
+            self.on_seen(&info.observed_addr);
+            self.note_relay(peer, &info);
+        }
         if info.protocols.iter().any(|protocol| protocol.as_ref() == names::KAD) {
             self.list_in_dht(peer);
         }

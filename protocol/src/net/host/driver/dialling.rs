@@ -8,6 +8,7 @@ use libp2p::swarm::{ConnectionId, DialError};
 use libp2p::{Multiaddr, PeerId};
 
 use super::{Driver, Outcome, answer};
+use crate::net::addresses::is_relayed;
 use crate::net::host::{MAX_DIAL_ADDRESSES, MAX_PENDING_DIALS, NetError};
 
 /// A dial for which somebody waits.
@@ -34,7 +35,7 @@ impl Driver {
         if self.is_blocked(&peer) {
             return answer(reply, Err(NetError::Blocked { peer }));
         }
-        if self.swarm.is_connected(&peer) {
+        if self.is_direct(&peer) {
             return answer(reply, Ok(()));
         }
         let waiting: usize = self.dials.values().map(|dial| dial.waiting.len()).sum();
@@ -69,11 +70,16 @@ impl Driver {
     }
 
     fn dial_untried(&mut self, peer: PeerId) {
+        let circuit = self.swarm.is_connected(&peer);
         let Some(dial) = self.dials.get_mut(&peer) else { return };
         let mut addrs = self.book.addresses(&peer);
-        addrs.retain(|addr| !dial.tried.contains(addr));
+        // Where there is a circuit already, only a direct connection would be news.
+        addrs.retain(|addr| !dial.tried.contains(addr) && !(circuit && is_relayed(addr)));
+        if circuit && addrs.is_empty() {
+            return self.give_up(peer);
+        }
         let options = DialOpts::peer_id(peer)
-            .condition(PeerCondition::DisconnectedAndNotDialing)
+            .condition(PeerCondition::NotDialing)
             .addresses(addrs.clone())
             .extend_addresses_through_behaviour()
             // From a port of its own: two that dial each other from their listening ports at the same moment meet in one TCP
@@ -92,7 +98,11 @@ impl Driver {
         }
     }
 
+    /// Ends a dial that found no direct way. With a circuit we are connected all the same.
     fn give_up(&mut self, peer: PeerId) {
+        if self.swarm.is_connected(&peer) {
+            return self.dial_succeeded(peer);
+        }
         let dial = self.dials.remove(&peer).unwrap_or_default();
         let causes = dial.causes.join("; ");
         for caller in dial.waiting {
