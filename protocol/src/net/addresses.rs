@@ -1,6 +1,6 @@
 //! Which addresses a host keeps, dials and believes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use libp2p::multiaddr::{Multiaddr, Protocol};
 
@@ -62,6 +62,15 @@ pub(super) fn is_local(address: &Multiaddr) -> bool {
                 || (v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64)
         }
         IpAddr::V6(v6) => ip.is_loopback() || is_link_local(ip) || v6.is_unique_local(),
+    })
+}
+
+/// The network of which an address is a part, as far as that can be seen from afar: an IPv4 address is one, and of IPv6 64 bits are. `None` for
+/// a name.
+pub(super) fn network_of(address: &Multiaddr) -> Option<IpAddr> {
+    Some(match first_ip(address)? {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        v4 => v4,
     })
 }
 

@@ -117,7 +117,10 @@ impl EchoBehaviour {
             ),
             streams: Lines::default(),
             probe: volunteer.then(probe).into(),
-            dial_back: (hub || volunteer).then(DialBack::default).into(),
+            // Half of what may be pending is left for dials of our own.
+            dial_back: (hub || volunteer)
+                .then(|| DialBack::new(config.limits.pending_outgoing as usize / 2))
+                .into(),
             relay: hub.then(|| relay(me)).into(),
             circuits,
             punch: volunteer.then(|| dcutr::Behaviour::new(me)).into(),
