@@ -29,6 +29,7 @@ mod moderated;
 pub mod names;
 mod pacing;
 pub mod peer;
+mod punch;
 mod reachability;
 pub mod snapshots;
 pub mod streams;

@@ -12,9 +12,7 @@ use libp2p::kad::{self, StoreInserts, store::MemoryStore, store::MemoryStoreConf
 use libp2p::request_response::{self, ProtocolSupport};
 use libp2p::swarm::NetworkBehaviour;
 use libp2p::swarm::behaviour::toggle::Toggle;
-use libp2p::{
-    PeerId, StreamProtocol, allow_block_list, autonat, connection_limits, dcutr, identify, ping, relay,
-};
+use libp2p::{PeerId, StreamProtocol, allow_block_list, autonat, connection_limits, identify, ping, relay};
 
 use super::control_codec::ControlCodec;
 use super::dial_back::DialBack;
@@ -23,6 +21,7 @@ use super::host::{
 };
 use super::identify::Identify;
 use super::names;
+use super::punch::Punch;
 use super::streams::Lines;
 
 /// Control streams that one connection may have open, in both directions together.
@@ -88,7 +87,7 @@ pub(super) struct EchoBehaviour {
     /// Reaches and is reached through the relays of others.
     pub(super) circuits: relay::client::Behaviour,
     /// Turns circuits into direct connections, by dials from both sides at the same moment.
-    pub(super) punch: Toggle<dcutr::Behaviour>,
+    pub(super) punch: Toggle<Punch>,
 }
 
 impl EchoBehaviour {
@@ -123,7 +122,7 @@ impl EchoBehaviour {
                 .into(),
             relay: hub.then(|| relay(me)).into(),
             circuits,
-            punch: volunteer.then(|| dcutr::Behaviour::new(me)).into(),
+            punch: volunteer.then(|| Punch::new(me)).into(),
         })
     }
 }
