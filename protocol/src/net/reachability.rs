@@ -1,14 +1,19 @@
 //! Whether others can connect to us, from where they see us and what those found who tried.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use libp2p::Multiaddr;
+use tokio::time::Instant;
 
 use super::addresses::{is_local, is_relayed, seen_from_outside, without_peer};
 use crate::heartbeat::Reach;
 
-/// Addresses at which we may be reached that are kept; what goes beyond is not looked into.
+/// Addresses at which we may be reached that are kept, and new ones that are looked into within an [`HOUR`]. A host at home may get another
+/// address every day, so new ones take the place of the oldest.
 const MAX_GUESSES: usize = 32;
+/// After this counting begins anew.
+const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// What is known of one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +36,10 @@ enum Finding {
 /// house reaches us says nothing of the others.
 #[derive(Debug, Default)]
 pub(super) struct Reachability {
-    findings: BTreeMap<Multiaddr, Finding>,
+    /// Addresses, the newest in front.
+    findings: VecDeque<(Multiaddr, Finding)>,
+    /// How many guesses there were since when.
+    guessed: Option<(Instant, usize)>,
     /// Addresses through relays. They make nobody public.
     circuits: BTreeSet<Multiaddr>,
     /// We listen nowhere: nobody needs to try.
@@ -47,23 +55,44 @@ impl Reachability {
     /// A peer sees us at `seen`, and we listen at `listening`. Returns the guesses that are new, to be tried.
     pub(super) fn seen<'a>(
         &mut self,
+        now: Instant,
         seen: &Multiaddr,
         listening: impl IntoIterator<Item = &'a Multiaddr>,
     ) -> Vec<Multiaddr> {
         let mut new = Vec::new();
         for listener in listening.into_iter().filter(|listener| !is_relayed(listener)) {
             let Some(guess) = seen_from_outside(seen, listener).map(without_peer) else { continue };
-            if self.findings.len() < MAX_GUESSES && !self.findings.contains_key(&guess) {
-                self.findings.insert(guess.clone(), Finding::Open { failures: 0 });
+            if self.finding(&guess).is_none() && self.may_guess(now) {
+                self.findings.push_front((guess.clone(), Finding::Open { failures: 0 }));
                 new.push(guess);
             }
         }
         new
     }
 
+    fn may_guess(&mut self, now: Instant) -> bool {
+        let (since, guesses) = self.guessed.filter(|(since, _)| now - *since < HOUR).unwrap_or((now, 0));
+        self.guessed = Some((since, (guesses + 1).min(MAX_GUESSES)));
+        guesses < MAX_GUESSES
+    }
+
+    /// An address that is kept no longer, for which newer ones have come.
+    pub(super) fn outdated(&mut self) -> Option<Multiaddr> {
+        let guessed = |(_, finding): &(Multiaddr, Finding)| *finding != Finding::Given;
+        if self.findings.iter().filter(|finding| guessed(finding)).count() <= MAX_GUESSES {
+            return None;
+        }
+        let oldest = self.findings.iter().rposition(guessed)?;
+        self.findings.remove(oldest).map(|(address, _)| address)
+    }
+
+    fn finding(&mut self, address: &Multiaddr) -> Option<&mut Finding> {
+        self.findings.iter_mut().find(|(known, _)| known == address).map(|(_, finding)| finding)
+    }
+
     /// Our keeper says that others reach us there.
     pub(super) fn given(&mut self, address: Multiaddr) {
-        self.findings.insert(without_peer(address), Finding::Given);
+        self.findings.push_front((without_peer(address), Finding::Given));
     }
 
     /// Somebody found us there, or a relay gave us a place.
@@ -71,7 +100,7 @@ impl Reachability {
         let address = without_peer(address);
         if is_relayed(&address) {
             self.circuits.insert(address);
-        } else if let Some(finding) = self.findings.get_mut(&address)
+        } else if let Some(finding) = self.finding(&address)
             && *finding != Finding::Given
         {
             *finding = Finding::Confirmed;
@@ -85,7 +114,7 @@ impl Reachability {
 
     /// Somebody dialled an address in vain. True if it shall be tried once more.
     pub(super) fn refuted(&mut self, address: &Multiaddr) -> bool {
-        match self.findings.get_mut(&without_peer(address.clone())) {
+        match self.finding(&without_peer(address.clone())) {
             Some(finding @ Finding::Open { failures: 0 }) => {
                 *finding = Finding::Open { failures: 1 };
                 true
@@ -98,7 +127,7 @@ impl Reachability {
         }
     }
 
-    /// The addresses at which others reach us, those through relays last.
+    /// The addresses at which others reach us, the newest first, those through relays last.
     pub(super) fn addresses(&self) -> Vec<Multiaddr> {
         let direct = self.findings.iter().filter(|(_, finding)| finding.is_good());
         direct.map(|(address, _)| address).chain(&self.circuits).cloned().collect()
@@ -106,10 +135,10 @@ impl Reachability {
 
     /// Public with one direct address; private when every guess that counts was tried in vain.
     pub(super) fn reach(&self) -> Reach {
-        if self.findings.values().any(|finding| *finding == Finding::Given) {
+        if self.findings.iter().any(|(_, finding)| *finding == Finding::Given) {
             return Reach::Public;
         }
-        let everywhere = self.findings.keys().any(|address| !is_local(address));
+        let everywhere = self.findings.iter().any(|(address, _)| !is_local(address));
         let counting = || self.findings.iter().filter(|(address, _)| !everywhere || !is_local(address));
         if counting().any(|(_, finding)| finding.is_good()) {
             Reach::Public
@@ -136,6 +165,10 @@ mod tests {
     const RELAY: &str =
         "/ip4/198.51.100.1/tcp/4160/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN/p2p-circuit";
 
+    fn now() -> Instant {
+        Instant::now()
+    }
+
     fn address(text: &str) -> Multiaddr {
         text.parse().unwrap()
     }
@@ -144,8 +177,8 @@ mod tests {
     fn seen_at(seen: &str) -> (Reachability, Vec<Multiaddr>) {
         let mut own = Reachability::default();
         let listening = [address("/ip4/10.0.0.2/tcp/4160"), address("/ip4/10.0.0.2/udp/4160/quic-v1")];
-        let guesses = own.seen(&address(seen), &listening);
-        assert_eq!(own.seen(&address(seen), &listening), Vec::<Multiaddr>::new(), "asked twice");
+        let guesses = own.seen(now(), &address(seen), &listening);
+        assert_eq!(own.seen(now(), &address(seen), &listening), Vec::<Multiaddr>::new(), "asked twice");
         (own, guesses)
     }
 
@@ -178,7 +211,8 @@ mod tests {
         let (mut own, inside) = seen_at("/ip4/10.0.0.2/tcp/50123");
         own.confirmed(inside[0].clone());
         assert_eq!(own.reach(), Reach::Public);
-        let outside = own.seen(&address("/ip4/203.0.113.7/tcp/9"), &[address("/ip4/10.0.0.2/tcp/4160")]);
+        let outside =
+            own.seen(now(), &address("/ip4/203.0.113.7/tcp/9"), &[address("/ip4/10.0.0.2/tcp/4160")]);
         assert_eq!(own.reach(), Reach::Unknown);
         own.refuted(&outside[0]);
         own.refuted(&outside[0]);
@@ -198,11 +232,23 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded() {
-        let mut own = Reachability::default();
+    fn memory_is_bounded_and_new_addresses_replace_old_ones() {
+        let (mut own, begun) = (Reachability::default(), now());
+        let given = address("/dns4/example.org/tcp/4160");
+        own.given(given.clone());
         let listening = [address("/ip4/10.0.0.2/tcp/4160")];
-        let seen: usize =
-            (0..200).map(|n| own.seen(&address(&format!("/ip4/8.8.8.{n}/tcp/1")), &listening).len()).sum();
-        assert_eq!((seen, own.findings.len()), (MAX_GUESSES, MAX_GUESSES));
+        let seen = |own: &mut Reachability, hour: u32| {
+            let seen_at = |n| address(&format!("/ip4/8.8.{hour}.{n}/tcp/1"));
+            (0..200).map(|n| own.seen(begun + hour * HOUR, &seen_at(n), &listening).len()).sum::<usize>()
+        };
+        assert_eq!(seen(&mut own, 0), MAX_GUESSES);
+        assert_eq!(own.outdated(), None);
+        assert_eq!(seen(&mut own, 1), MAX_GUESSES);
+        let outdated: Vec<Multiaddr> = std::iter::from_fn(|| own.outdated()).collect();
+        assert_eq!((outdated.len(), own.findings.len()), (MAX_GUESSES, MAX_GUESSES + 1));
+        assert!(!outdated.contains(&given));
+        let new = address("/ip4/8.8.1.31/tcp/4160");
+        own.confirmed(new.clone());
+        assert_eq!(own.addresses(), [new, given]);
     }
 }

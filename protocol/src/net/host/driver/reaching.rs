@@ -7,6 +7,7 @@ use libp2p::core::transport::ListenerId;
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::{FromSwarm, NetworkBehaviour as _, NewExternalAddrCandidate};
 use libp2p::{Multiaddr, PeerId, dcutr, identify, kad, relay};
+use tokio::time::Instant;
 
 use super::Driver;
 use crate::heartbeat::Reach;
@@ -62,8 +63,12 @@ impl Driver {
     /// A peer to which we connected directly says where it sees us.
     pub(super) fn on_seen(&mut self, seen: &Multiaddr) {
         let listening: Vec<Multiaddr> = self.swarm.listeners().cloned().collect();
-        for guess in self.reachability.seen(seen, &listening) {
+        for guess in self.reachability.seen(Instant::now(), seen, &listening) {
             self.ask_whether_reached(&guess);
+        }
+        while let Some(outdated) = self.reachability.outdated() {
+            self.swarm.remove_external_address(&self.as_asked_again(outdated.clone()));
+            self.swarm.remove_external_address(&outdated);
         }
         self.reach_changed();
     }
@@ -84,11 +89,14 @@ impl Driver {
         let Err(error) = event.result else { return };
         tracing::debug!(address = %event.tested_addr, server = %event.server, %error, "not reached");
         if self.reachability.refuted(&event.tested_addr) {
-            // AutoNAT asks once for each address. With our name at its end it is another one for it.
-            let again = event.tested_addr.with(Protocol::P2p(*self.swarm.local_peer_id()));
-            self.ask_whether_reached(&again);
+            self.ask_whether_reached(&self.as_asked_again(event.tested_addr));
         }
         self.reach_changed();
+    }
+
+    /// AutoNAT asks once for each address. With our name at its end it is another one for it.
+    fn as_asked_again(&self, address: Multiaddr) -> Multiaddr {
+        address.with(Protocol::P2p(*self.swarm.local_peer_id()))
     }
 
     pub(super) fn on_reached(&mut self, address: Multiaddr) {
@@ -168,7 +176,9 @@ impl Driver {
     }
 
     fn take_place(&mut self) {
-        let Some(&peer) = self.relays.known.first() else { return };
+        let me = *self.swarm.local_peer_id();
+        // The next one in the order of names: others begin elsewhere, so that not all take places at the same relay.
+        let Some(&peer) = self.relays.known.range(me..).chain(&self.relays.known).next() else { return };
         let direct = self.book.addresses(&peer).into_iter().find(|address| !is_relayed(address));
         let Some(address) = direct else { return };
         match self.swarm.listen_on(address.with(Protocol::P2p(peer)).with(Protocol::P2pCircuit)) {
