@@ -221,6 +221,18 @@ fn who_flaps_moves_others_every_ten_seconds_at_most() {
 }
 
 #[test]
+fn who_finds_out_that_it_is_public_moves_nobody_and_is_private_at_once_afterwards() {
+    let mut fleet = of(Mode::Echo, 20);
+    let at = |n: u64| UnixMillis(n * HASTY_MS);
+    let links = |fleet: &Fleet| (1..=20).map(|n| roles(fleet, 0, &key(n))).collect::<Vec<_>>();
+    let before = links(&fleet);
+    fleet.heartbeat(at(1), key(1), Heartbeat { reach: Reach::Public, ..beat() }).unwrap();
+    assert_eq!(links(&fleet), before);
+    fleet.heartbeat(at(2), key(1), Heartbeat { reach: Reach::Private, ..beat() }).unwrap();
+    assert_eq!(fleet.members()[&key(1)].heartbeat.reach, Reach::Private);
+}
+
+#[test]
 fn heartbeats_that_follow_too_soon_count_only_for_what_they_install() {
     let mut fleet = of(Mode::Echo, 3);
     fleet.heartbeat(UnixMillis(HASTY_MS - 1), key(1), Heartbeat { outbox: 7, ..beat() }).unwrap();
