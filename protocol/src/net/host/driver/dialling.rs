@@ -74,7 +74,7 @@ impl Driver {
         let Some(dial) = self.dials.get_mut(&peer) else { return };
         let mut addrs = self.book.addresses(&peer);
         // Where there is a circuit already, only a direct connection would be news.
-        addrs.retain(|addr| !dial.tried.contains(addr) && !(circuit && is_relayed(addr)));
+        addrs.retain(|addr| !(dial.tried.contains(addr) || circuit && is_relayed(addr)));
         if circuit && addrs.is_empty() {
             return self.give_up(peer);
         }
