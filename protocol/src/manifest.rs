@@ -295,6 +295,18 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_the_fuzzer_starts_from_is_sound() {
+        let seeds: [&[u8]; 2] = [
+            include_bytes!("../../fuzz/seeds/manifest/key_frame"),
+            include_bytes!("../../fuzz/seeds/manifest/with_deltas"),
+        ];
+        for (seed, deltas) in seeds.into_iter().zip([0, 3]) {
+            let manifest: Manifest = codec::decode(seed, MAX_MANIFEST_BYTES).unwrap();
+            assert_eq!((manifest.validate(), manifest.deltas.len()), (Ok(()), deltas));
+        }
+    }
+
+    #[test]
     fn pieces_are_the_chunks_and_then_their_deltas() {
         let plain = manifest(1, 3);
         let mut manifest = with_deltas(2, 3, 100);
