@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Calls: `echo-learner run --config FILE`, `echo-learner resume DIR`. It dies when it is told to resume a second time.
 const LEARNER: &str =

@@ -2,7 +2,7 @@ use super::*;
 use echo_protocol::net::PeerId;
 use tokio::sync::{mpsc, oneshot};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn config(dir: &Path) -> NodeConfig {
     NodeConfig {

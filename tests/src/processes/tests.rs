@@ -1,7 +1,7 @@
 use super::*;
 use std::path::Path;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");

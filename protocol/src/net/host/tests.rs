@@ -18,7 +18,7 @@ use crate::net::ConnectionLimits;
 
 const QUIC: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
 const TCP: &str = "/ip4/127.0.0.1/tcp/0";
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A configuration with an identity that no other test of this process has.
 fn config(listen: &[&str]) -> HostConfig {

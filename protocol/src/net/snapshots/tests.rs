@@ -110,7 +110,7 @@ impl Party {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), search).await.expect("the event comes in time")
+        tokio::time::timeout(Duration::from_secs(120), search).await.expect("the event comes in time")
     }
 
     fn assert_whole(&self, manifest: &Manifest, bytes: &[u8]) {
