@@ -11,7 +11,7 @@
 //! | streams | chunks and trajectories, with back-pressure | [`Host::open_stream`], [`read_frame`] |
 //! | the DHT | finding peers by identity and by key | [`Host::find_peer`], [`Host::providers`] |
 //!
-//! Transports are TCP with Noise and yamux first and QUIC second. Volunteers find out whether others can connect to them; those to whom
+//! Transports are TCP with TLS and yamux first and QUIC second. Volunteers find out whether others can connect to them; those to whom
 //! nobody can are reached through relays, which carry requests but no streams. Every queue and message has a limit: those of the
 //! wire stand in [`names`] and [`frame`], those of connections in [`limits`], those of the host in [`host`].
 
@@ -34,6 +34,7 @@ mod reachability;
 pub mod snapshots;
 pub mod streams;
 mod swarm;
+mod tls;
 mod yamux;
 
 pub use addresses::dialable;

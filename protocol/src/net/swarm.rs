@@ -6,13 +6,14 @@ use libp2p::core::muxing::StreamMuxerBox;
 use libp2p::core::transport::Boxed;
 use libp2p::core::upgrade::Version;
 use libp2p::identity::Keypair;
-use libp2p::{PeerId, Swarm, SwarmBuilder, Transport as _, noise, quic, relay, tcp};
+use libp2p::{PeerId, Swarm, SwarmBuilder, Transport as _, quic, relay, tcp};
 
 use super::behaviour::EchoBehaviour;
 use super::delayed::Delayed;
 use super::host::{HostConfig, NetError};
 use super::moderated::Moderated;
 use super::pacing::{PacedMuxer, Pacing};
+use super::tls::Tls;
 use super::yamux::Yamux;
 
 /// Unread bytes that a peer may have in flight towards us on one QUIC stream: 1 Gbit/s over 64 ms.
@@ -47,7 +48,7 @@ pub(super) fn keypair(secret: [u8; 32]) -> Keypair {
     Keypair::ed25519_from_bytes(secret).expect("every 32 bytes are an Ed25519 secret")
 }
 
-/// Builds a swarm that speaks TCP with Noise and yamux, and QUIC, all of it under `pacing`, and circuits through relays over these.
+/// Builds a swarm that speaks TCP with TLS and yamux, and QUIC, all of it under `pacing`, and circuits through relays over these.
 ///
 /// Dials follow "happy eyeballs" (RFC 8305): all addresses of a peer are tried, TCP with a head start. TCP is preferred because bulk
 /// data cost a fraction of the processor time there (docs/results.md): the kernel cuts and joins segments by the dozen.
@@ -84,7 +85,7 @@ fn circuit_transport(
     let (transport, behaviour) = relay::client::new(key.public().to_peer_id());
     let transport = transport
         .upgrade(Version::V1Lazy)
-        .authenticate(noise_config(key)?)
+        .authenticate(Tls::new(key)?)
         .multiplex(Yamux::new(MAX_STREAMS_PER_CONNECTION.into()))
         .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)))
         .boxed();
@@ -95,7 +96,7 @@ fn tcp_transport(key: &Keypair, pacing: Pacing) -> Result<Boxed<(PeerId, StreamM
     Ok(tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))
         .map(|socket, _| Moderated::new(socket))
         .upgrade(Version::V1Lazy)
-        .authenticate(noise_config(key)?)
+        .authenticate(Tls::new(key)?)
         .multiplex(Yamux::new(MAX_STREAMS_PER_CONNECTION.into()))
         .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::tcp(muxer, pacing.clone()))))
         .boxed())
@@ -111,9 +112,4 @@ fn quic_transport(key: &Keypair, pacing: Pacing) -> Boxed<(PeerId, StreamMuxerBo
     quic::tokio::Transport::new(config)
         .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::quic(muxer, pacing.clone()))))
         .boxed()
-}
-
-fn noise_config(key: &Keypair) -> Result<noise::Config, NetError> {
-    noise::Config::new(key)
-        .map_err(|error| NetError::Build { what: "Noise encryption", cause: error.to_string() })
 }

@@ -61,7 +61,10 @@ async fn keeps_to_the_cap(listen: &str, caps: (Option<u64>, Option<u64>)) {
         }
     };
     let lasted = start.elapsed().as_millis() as u64;
-    assert!(moved * 1000 <= CAP * lasted * 105 / 100 + 2 * CAP / 10, "{listen}: {moved} bytes in {lasted} ms");
+    assert!(
+        moved * 1000 <= CAP * lasted * 105 / 100 + 2 * CAP / 10,
+        "{listen}: {moved} bytes in {lasted} ms"
+    );
     source.shutdown().await;
     sink.shutdown().await;
 }

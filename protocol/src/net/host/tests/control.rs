@@ -78,7 +78,7 @@ async fn an_oversized_response_is_refused_by_the_requester() {
     let a = start_echo(&[TCP]).await;
     let mut liar = libp2p::SwarmBuilder::with_new_identity()
         .with_tokio()
-        .with_tcp(Default::default(), libp2p::noise::Config::new, libp2p::yamux::Config::default)
+        .with_tcp(Default::default(), libp2p::tls::Config::new, libp2p::yamux::Config::default)
         .unwrap()
         .with_behaviour(|_| libp2p_stream::Behaviour::new())
         .unwrap()

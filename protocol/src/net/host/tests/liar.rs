@@ -2,7 +2,7 @@
 
 use futures::StreamExt as _;
 use libp2p::swarm::SwarmEvent;
-use libp2p::{Stream, StreamProtocol, SwarmBuilder, noise, tcp, yamux};
+use libp2p::{Stream, StreamProtocol, SwarmBuilder, tcp, tls, yamux};
 
 use super::*;
 
@@ -10,7 +10,7 @@ use super::*;
 pub(super) async fn open_raw(victim: &Host, protocol: &'static str) -> Stream {
     let mut swarm = SwarmBuilder::with_new_identity()
         .with_tokio()
-        .with_tcp(tcp::Config::default(), noise::Config::new, yamux::Config::default)
+        .with_tcp(tcp::Config::default(), tls::Config::new, yamux::Config::default)
         .unwrap()
         .with_quic()
         .with_behaviour(|_| libp2p_stream::Behaviour::new())
