@@ -17,6 +17,7 @@
 
 mod address_book;
 mod addresses;
+mod allowance;
 mod behaviour;
 mod control_codec;
 mod delayed;

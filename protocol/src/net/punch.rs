@@ -14,6 +14,7 @@ use libp2p::{Multiaddr, PeerId, dcutr};
 use tokio::time::Instant;
 
 use super::addresses::{dialable, is_local, is_relayed, network_of};
+use super::allowance::Allowance;
 
 /// Outcomes of agreements on a punch that are heard within a [`MINUTE`]. The learner plans no edge that needs one, so they are rare; DCUtR
 /// keeps a few bytes of each.
@@ -27,8 +28,8 @@ const MAX_ADDRESSES: usize = 20;
 /// the neighbours in our house, or somebody who shall be flooded.
 pub(super) struct Punch {
     dcutr: dcutr::Behaviour,
-    /// Punches heard of, since when.
-    heard: Option<(Instant, u32)>,
+    /// Outcomes that may be heard.
+    hearing: Allowance,
     /// Somebody sees us at an address that means the same everywhere.
     far: bool,
     /// The dial that the swarm is about to make.
@@ -42,13 +43,8 @@ struct NotDialled;
 
 impl Punch {
     pub(super) fn new(me: PeerId) -> Self {
-        Self { dcutr: dcutr::Behaviour::new(me), heard: None, far: false, next: None }
-    }
-
-    fn may_hear(&mut self, now: Instant) -> bool {
-        let (since, punches) = self.heard.filter(|(since, _)| now - *since < MINUTE).unwrap_or((now, 0));
-        self.heard = Some((since, (punches + 1).min(MAX_PUNCHES)));
-        punches < MAX_PUNCHES
+        let hearing = Allowance::new(MAX_PUNCHES, MINUTE);
+        Self { dcutr: dcutr::Behaviour::new(me), hearing, far: false, next: None }
     }
 
     fn may_dial(&self, addresses: &[Multiaddr]) -> bool {
@@ -106,7 +102,7 @@ impl NetworkBehaviour for Punch {
     }
 
     fn on_connection_handler_event(&mut self, peer: PeerId, id: ConnectionId, event: THandlerOutEvent<Self>) {
-        if self.may_hear(Instant::now()) {
+        if self.hearing.take(Instant::now()) {
             self.dcutr.on_connection_handler_event(peer, id, event);
         }
     }
@@ -152,8 +148,7 @@ mod tests {
     #[test]
     fn punches_are_few() {
         let (mut punch, begun) = (Punch::new(PeerId::random()), Instant::now());
-        let heard = (0..100).filter(|_| punch.may_hear(begun)).count();
+        let heard = (0..100).filter(|_| punch.hearing.take(begun)).count();
         assert_eq!(heard, MAX_PUNCHES as usize);
-        assert!(punch.may_hear(begun + MINUTE));
     }
 }

@@ -7,6 +7,7 @@ use libp2p::Multiaddr;
 use tokio::time::Instant;
 
 use super::addresses::{is_local, is_relayed, seen_from_outside, without_peer};
+use super::allowance::Allowance;
 use crate::heartbeat::Reach;
 
 /// Addresses at which we may be reached that are kept, and new ones that are looked into within an [`HOUR`]. A host at home may get another
@@ -34,16 +35,27 @@ enum Finding {
 /// with a port on which we listen is a guess. Each guess is tried by a peer, and after a failure once more, perhaps by another. Guesses
 /// within a local network count only while nobody sees us at an address that means the same everywhere: that a neighbour in the same
 /// house reaches us says nothing of the others.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reachability {
     /// Addresses, the newest in front.
     findings: VecDeque<(Multiaddr, Finding)>,
-    /// How many guesses there were since when.
-    guessed: Option<(Instant, usize)>,
+    /// Guesses that may be made.
+    guessing: Allowance,
     /// Addresses through relays. They make nobody public.
     circuits: BTreeSet<Multiaddr>,
     /// We listen nowhere: nobody needs to try.
     deaf: bool,
+}
+
+impl Default for Reachability {
+    fn default() -> Self {
+        Self {
+            findings: VecDeque::new(),
+            guessing: Allowance::new(MAX_GUESSES as u32, HOUR),
+            circuits: BTreeSet::new(),
+            deaf: false,
+        }
+    }
 }
 
 impl Reachability {
@@ -62,18 +74,12 @@ impl Reachability {
         let mut new = Vec::new();
         for listener in listening.into_iter().filter(|listener| !is_relayed(listener)) {
             let Some(guess) = seen_from_outside(seen, listener).map(without_peer) else { continue };
-            if self.finding(&guess).is_none() && self.may_guess(now) {
+            if self.finding(&guess).is_none() && self.guessing.take(now) {
                 self.findings.push_front((guess.clone(), Finding::Open { failures: 0 }));
                 new.push(guess);
             }
         }
         new
-    }
-
-    fn may_guess(&mut self, now: Instant) -> bool {
-        let (since, guesses) = self.guessed.filter(|(since, _)| now - *since < HOUR).unwrap_or((now, 0));
-        self.guessed = Some((since, (guesses + 1).min(MAX_GUESSES)));
-        guesses < MAX_GUESSES
     }
 
     /// An address that is kept no longer, for which newer ones have come.

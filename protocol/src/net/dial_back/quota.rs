@@ -6,34 +6,32 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::net::allowance::Allowance;
+
 /// Trials of one network within a [`MINUTE`]. A host has about four addresses to be tried, each twice; several may share a network.
 pub(super) const MAX_TRIALS_PER_NETWORK: u32 = 32;
-/// Networks whose trials are counted. Others have to wait for the next minute.
+/// Networks whose trials are counted. Others have to wait until the minute of one of them is over.
 pub(super) const MAX_NETWORKS: usize = 4096;
 /// After this counting begins anew.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
-/// The trials of a minute. Counted by network and not by peer, as an identity costs nothing.
+/// Trials by network, and not by peer, as an identity costs nothing.
 #[derive(Debug, Default)]
 pub(super) struct Quota {
-    since: Option<Instant>,
-    used: BTreeMap<IpAddr, u32>,
+    networks: BTreeMap<IpAddr, Allowance>,
 }
 
 impl Quota {
     /// Takes one more trial for a network; false if it has had enough.
     pub(super) fn take(&mut self, now: Instant, network: IpAddr) -> bool {
-        if self.since.is_none_or(|since| now.duration_since(since) >= MINUTE) {
-            self.used.clear();
-            self.since = Some(now);
+        if self.networks.len() >= MAX_NETWORKS && !self.networks.contains_key(&network) {
+            self.networks.retain(|_, trials| !trials.is_over(now));
+            if self.networks.len() >= MAX_NETWORKS {
+                return false;
+            }
         }
-        if self.used.len() >= MAX_NETWORKS && !self.used.contains_key(&network) {
-            return false;
-        }
-        let used = self.used.entry(network).or_default();
-        let room = *used < MAX_TRIALS_PER_NETWORK;
-        *used += u32::from(room);
-        room
+        let trials = || Allowance::new(MAX_TRIALS_PER_NETWORK, MINUTE);
+        self.networks.entry(network).or_insert_with(trials).take(now)
     }
 }
 
@@ -59,7 +57,9 @@ mod tests {
     fn memory_is_bounded() {
         let (mut quota, begun) = (Quota::default(), Instant::now());
         let taken = (0..2 * MAX_NETWORKS).filter(|n| quota.take(begun, network(*n))).count();
-        assert_eq!((taken, quota.used.len()), (MAX_NETWORKS, MAX_NETWORKS));
+        assert_eq!((taken, quota.networks.len()), (MAX_NETWORKS, MAX_NETWORKS));
         assert!(quota.take(begun, network(0)), "who is counted already goes on");
+        assert!(quota.take(begun + MINUTE, network(MAX_NETWORKS)));
+        assert_eq!(quota.networks.len(), 1);
     }
 }
