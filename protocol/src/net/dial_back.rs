@@ -21,6 +21,7 @@ use libp2p::{Multiaddr, PeerId};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::addresses::{believable, is_local, is_relayed, network_of};
+use super::peer::connections_of;
 use quota::Quota;
 
 /// A trial that takes longer has failed. The asker gives its question up after ten seconds, and before the trial it sends up to 100 kB;
@@ -93,9 +94,8 @@ impl DialBack {
 
     /// The network from which somebody asks who may name this address.
     fn may_name(&self, peer: PeerId, address: &Multiaddr) -> Option<IpAddr> {
-        let all = (peer, ConnectionId::new_unchecked(0))..=(peer, ConnectionId::new_unchecked(usize::MAX));
         let named = network_of(address)?;
-        self.askers.range(all).find_map(|(_, via)| {
+        self.askers.range(connections_of(peer)).find_map(|(_, via)| {
             let network = network_of(via)?;
             let theirs = named == network || named.is_ipv4() != network.is_ipv4();
             (theirs && believable(address, via) && (!is_local(address) || is_local(via))).then_some(network)

@@ -2,7 +2,9 @@
 
 use crate::control::Peer;
 use crate::identity::PublicKey;
+use libp2p::swarm::ConnectionId;
 use libp2p::{Multiaddr, PeerId};
+use std::ops::RangeInclusive;
 
 /// The peer id of a key; `None` for bytes that are no point on the curve.
 pub fn peer_of_key(key: &PublicKey) -> Option<PeerId> {
@@ -21,6 +23,12 @@ pub fn key_of_peer(peer: &PeerId) -> Option<PublicKey> {
 /// The addresses of a peer that can be parsed.
 pub fn addresses_of(peer: &Peer) -> Vec<Multiaddr> {
     peer.addresses.iter().filter_map(|text| text.parse().ok()).collect()
+}
+
+/// All connections of a peer, in a table in which they stand one behind the other.
+pub(super) fn connections_of(peer: PeerId) -> RangeInclusive<(PeerId, ConnectionId)> {
+    let [first, last] = [0, usize::MAX].map(ConnectionId::new_unchecked);
+    (peer, first)..=(peer, last)
 }
 
 #[cfg(test)]

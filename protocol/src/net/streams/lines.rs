@@ -15,6 +15,7 @@ use libp2p::{Multiaddr, PeerId};
 use libp2p_stream::Control;
 
 use crate::net::addresses::is_relayed;
+use crate::net::peer::connections_of;
 
 /// libp2p-stream, with a choice of its own where that takes a random connection.
 ///
@@ -42,9 +43,7 @@ impl Lines {
 
     /// Tells libp2p-stream of a connection with this peer, if there is one.
     fn tell(&mut self, peer_id: PeerId) {
-        let all =
-            (peer_id, ConnectionId::new_unchecked(0))..=(peer_id, ConnectionId::new_unchecked(usize::MAX));
-        if let Some(((_, connection_id), endpoint)) = self.direct.range(all).next() {
+        if let Some(((_, connection_id), endpoint)) = self.direct.range(connections_of(peer_id)).next() {
             self.told.insert(peer_id, *connection_id);
             self.streams.on_swarm_event(FromSwarm::ConnectionEstablished(ConnectionEstablished {
                 peer_id,
