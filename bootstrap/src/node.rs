@@ -47,15 +47,11 @@ pub async fn run(
 ) -> Result<(), NodeError> {
     let key = keyfile::load_or_create(&config.data_dir.join(IDENTITY_FILE))?;
     let (host, mut events) = Host::start(HostConfig {
-        secret: key.secret(),
         listen: config.listen,
         mode: DhtMode::Server,
-        agent: concat!("echo-bootstrap/", env!("CARGO_PKG_VERSION")).to_owned(),
-        topics: Vec::new(),
         limits: ConnectionLimits::hub(),
         external: config.external.clone(),
-        max_upload: None,
-        max_download: None,
+        ..HostConfig::client(key.secret(), concat!("echo-bootstrap/", env!("CARGO_PKG_VERSION")))
     })
     .await?;
     let addresses = full_addresses(&host, &config.external);

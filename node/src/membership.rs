@@ -2,7 +2,7 @@
 
 use echo_protocol::charter::{Charter, MAX_CHARTER_BYTES, RunId};
 use echo_protocol::identity::PublicKey;
-use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, NetError};
+use echo_protocol::net::{Host, HostConfig, NetError};
 use echo_protocol::signed::{ENVELOPE_BYTES, Signed};
 
 use crate::backoff::Backoff;
@@ -45,18 +45,7 @@ pub fn keep_charter(data: &DataDir, charter: &Signed<Charter>) -> Result<RunId, 
 /// # Errors
 /// [`NetError`] when no host can be started here.
 pub async fn fetch_charter(ready: &Ready, agent: &str) -> Result<Signed<Charter>, NetError> {
-    let (host, _events) = Host::start(HostConfig {
-        secret: ready.identity.secret(),
-        listen: Vec::new(),
-        mode: DhtMode::Client,
-        agent: agent.to_owned(),
-        topics: Vec::new(),
-        limits: ConnectionLimits::volunteer(),
-        external: Vec::new(),
-        max_upload: None,
-        max_download: None,
-    })
-    .await?;
+    let (host, _events) = Host::start(HostConfig::client(ready.identity.secret(), agent)).await?;
     let learner = Learner::new(host.clone(), ready.learner);
     let mut discovery =
         Discovery::new(host.clone(), ready.learner, &ready.bootstraps, ready.data.known_peers());

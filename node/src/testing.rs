@@ -104,18 +104,14 @@ pub(crate) fn update(store: &ChunkStore, base: &Manifest) -> Manifest {
 /// A host on loopback.
 pub(crate) async fn host(secret: u8, topics: Vec<String>) -> (Host, HostEvents) {
     Host::start(HostConfig {
-        secret: [secret; 32],
         listen: vec![
             "/ip4/127.0.0.1/udp/0/quic-v1".parse().unwrap(),
             "/ip4/127.0.0.1/tcp/0".parse().unwrap(),
         ],
         mode: DhtMode::Server,
-        agent: "test".into(),
         topics,
         limits: ConnectionLimits::hub(),
-        external: Vec::new(),
-        max_upload: None,
-        max_download: None,
+        ..HostConfig::client([secret; 32], "test")
     })
     .await
     .unwrap()

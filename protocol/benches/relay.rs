@@ -17,7 +17,7 @@ use echo_protocol::groups::{GROUP_BYTES, GroupTree};
 use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::manifest::{Manifest, TensorType};
 use echo_protocol::net::snapshots::{Role, SnapshotEvent, Snapshots, SnapshotsConfig};
-use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents};
+use echo_protocol::net::{Host, HostConfig, HostEvents};
 use echo_protocol::relay::{Mode, Role as Part};
 use echo_protocol::store::{ChunkStore, SnapshotItem, write_snapshot};
 use echo_protocol::version::PolicyVersion;
@@ -142,17 +142,7 @@ struct Party {
 
 async fn party(dir: &Path, seed: u8, role: Role, tcp: bool) -> Outcome<(Party, Arc<ChunkStore>)> {
     let listen = if tcp { "/ip4/127.0.0.1/tcp/0" } else { "/ip4/127.0.0.1/udp/0/quic-v1" };
-    let config = HostConfig {
-        max_upload: None,
-        max_download: None,
-        secret: [seed; 32],
-        listen: vec![listen.parse()?],
-        mode: DhtMode::Client,
-        agent: "echo-bench".into(),
-        topics: Vec::new(),
-        limits: ConnectionLimits::default(),
-        external: Vec::new(),
-    };
+    let config = HostConfig { listen: vec![listen.parse()?], ..HostConfig::client([seed; 32], "echo-bench") };
     let (host, host_events) = Host::start(config).await?;
     let store = Arc::new(ChunkStore::open(dir)?);
     let key = NodeKey::from_secret([seed; 32]).public();

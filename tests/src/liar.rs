@@ -21,9 +21,7 @@ use echo_protocol::charter::Charter;
 use echo_protocol::clock;
 use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::net::peer::peer_of_key;
-use echo_protocol::net::{
-    AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, PeerId, Stream,
-};
+use echo_protocol::net::{AddrProtocol, DhtMode, Host, HostConfig, HostEvents, Multiaddr, PeerId, Stream};
 use echo_protocol::peer_list::{self, PeerList, Trust};
 use std::path::Path;
 use std::time::Duration;
@@ -110,15 +108,9 @@ pub(crate) async fn enter(
     let (_, key) = list.learners().next().context("the list names no run")?;
     let learner = peer_of_key(&key).context("the learner's key is none")?;
     let (host, events) = Host::start(HostConfig {
-        secret,
         listen: listen.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
         mode: DhtMode::Server,
-        agent: agent.into(),
-        topics: Vec::new(),
-        limits: ConnectionLimits::volunteer(),
-        external: Vec::new(),
-        max_upload: None,
-        max_download: None,
+        ..HostConfig::client(secret, agent)
     })
     .await?;
     let mut tasks = JoinSet::new();

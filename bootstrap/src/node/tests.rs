@@ -19,15 +19,9 @@ fn config(dir: &Path) -> NodeConfig {
 
 async fn volunteer(secret: u8) -> Host {
     let config = HostConfig {
-        secret: [secret; 32],
         listen: vec!["/ip4/127.0.0.1/tcp/0".parse().unwrap()],
         mode: DhtMode::Server,
-        agent: "test".into(),
-        topics: vec![],
-        limits: ConnectionLimits::volunteer(),
-        external: vec![],
-        max_upload: None,
-        max_download: None,
+        ..HostConfig::client([secret; 32], "test")
     };
     Host::start(config).await.unwrap().0
 }

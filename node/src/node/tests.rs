@@ -59,15 +59,11 @@ impl FakeLearner {
     async fn start(dir: &Path, listen: Vec<Multiaddr>, books: Arc<Mutex<Books>>) -> Self {
         let key = testing::learner_key();
         let config = HostConfig {
-            secret: key.secret(),
             listen,
             mode: DhtMode::Server,
-            agent: "fake learner".into(),
             topics: vec![names::manifest_topic(&testing::run_id().to_string())],
             limits: ConnectionLimits::hub(),
-            external: Vec::new(),
-            max_upload: None,
-            max_download: None,
+            ..HostConfig::client(key.secret(), "fake learner")
         };
         let (host, mut events) = super::works::start_host(config).await.unwrap();
         let store = Arc::new(ChunkStore::open(&dir.join("learner")).unwrap());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use echo_protocol::charter::Charter;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
-use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, NetError, names};
+use echo_protocol::net::{DhtMode, Host, HostConfig, HostEvents, NetError, names};
 use echo_protocol::relay::Mode;
 use echo_protocol::signed::Signed;
 use echo_protocol::store::ChunkStore;
@@ -74,15 +74,12 @@ impl Works {
         let store = Arc::new(ChunkStore::open(&ready.data.chunks())?);
         let key = Arc::new(NodeKey::from_secret(ready.identity.secret()));
         let (host, events) = start_host(HostConfig {
-            secret: key.secret(),
             listen: ready.listen.clone(),
             mode: DhtMode::Auto,
-            agent: AGENT.to_owned(),
             topics: vec![names::manifest_topic(&run.to_string())],
-            limits: ConnectionLimits::volunteer(),
-            external: Vec::new(),
             max_upload: settings.max_upload.map(|rate| rate.0),
             max_download: settings.max_download.map(|rate| rate.0),
+            ..HostConfig::client(key.secret(), AGENT)
         })
         .await?;
         let role = if settings.relays() { Role::Relay } else { Role::Leaf };

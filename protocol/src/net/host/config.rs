@@ -43,6 +43,25 @@ pub struct HostConfig {
     pub max_download: Option<u64>,
 }
 
+impl HostConfig {
+    /// A host that only dials and asks, takes part in no gossip, keeps the connections of a volunteer, and has no caps. Others say in what
+    /// they differ.
+    #[must_use]
+    pub fn client(secret: [u8; 32], agent: impl Into<String>) -> Self {
+        Self {
+            secret,
+            listen: Vec::new(),
+            mode: DhtMode::Client,
+            agent: agent.into(),
+            topics: Vec::new(),
+            limits: ConnectionLimits::volunteer(),
+            external: Vec::new(),
+            max_upload: None,
+            max_download: None,
+        }
+    }
+}
+
 impl fmt::Debug for HostConfig {
     /// Everything but the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,7 +14,6 @@ use std::time::Duration;
 use libp2p::Multiaddr;
 
 use super::*;
-use crate::net::ConnectionLimits;
 
 const QUIC: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
 const TCP: &str = "/ip4/127.0.0.1/tcp/0";
@@ -26,15 +25,10 @@ fn config(listen: &[&str]) -> HostConfig {
     let mut secret = [0u8; 32];
     secret[..8].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
     HostConfig {
-        secret,
         listen: listen.iter().map(|addr| addr.parse().unwrap()).collect(),
         mode: DhtMode::Server,
-        agent: "echo-test".to_owned(),
         topics: vec!["/echo/00/manifest/1".to_owned()],
-        limits: ConnectionLimits::default(),
-        external: Vec::new(),
-        max_upload: None,
-        max_download: None,
+        ..HostConfig::client(secret, "echo-test")
     }
 }
 

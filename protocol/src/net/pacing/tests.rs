@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout};
 
-use crate::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, names};
+use crate::net::{Host, HostConfig, HostEvents, names};
 
 const TCP: &str = "/ip4/127.0.0.1/tcp/0";
 const QUIC: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
@@ -18,18 +18,9 @@ async fn host(
     max_upload: Option<u64>,
     max_download: Option<u64>,
 ) -> (Host, HostEvents) {
-    let config = HostConfig {
-        secret: [secret; 32],
-        listen: vec![listen.parse().unwrap()],
-        mode: DhtMode::Client,
-        agent: "echo-test".into(),
-        topics: Vec::new(),
-        limits: ConnectionLimits::default(),
-        external: Vec::new(),
-        max_upload,
-        max_download,
-    };
-    Host::start(config).await.unwrap()
+    let listen = vec![listen.parse().unwrap()];
+    let client = HostConfig::client([secret; 32], "echo-test");
+    Host::start(HostConfig { listen, max_upload, max_download, ..client }).await.unwrap()
 }
 
 /// Sends `bytes` from one host to another over four streams, and checks that they took as long as the cap says. How well a cap is used

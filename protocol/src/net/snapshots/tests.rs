@@ -2,7 +2,7 @@ use super::*;
 use crate::content::ContentId;
 use crate::identity::NodeKey;
 use crate::manifest::{DeltaEntry, TensorType};
-use crate::net::{ConnectionLimits, DhtMode, HostConfig, HostEvents};
+use crate::net::{HostConfig, HostEvents};
 use crate::relay::Role as Part;
 use crate::store::{SnapshotItem, SnapshotReader, write_snapshot};
 use std::path::Path;
@@ -34,18 +34,8 @@ fn key(seed: u8) -> PublicKey {
 }
 
 async fn host(seed: u8) -> (Host, HostEvents) {
-    let config = HostConfig {
-        secret: [seed; 32],
-        listen: vec!["/ip4/127.0.0.1/udp/0/quic-v1".parse().unwrap()],
-        mode: DhtMode::Client,
-        agent: "echo-test".into(),
-        topics: Vec::new(),
-        limits: ConnectionLimits::default(),
-        external: Vec::new(),
-        max_upload: None,
-        max_download: None,
-    };
-    Host::start(config).await.unwrap()
+    let listen = vec!["/ip4/127.0.0.1/udp/0/quic-v1".parse().unwrap()];
+    Host::start(HostConfig { listen, ..HostConfig::client([seed; 32], "echo-test") }).await.unwrap()
 }
 
 /// A peer whose store is in `dir`.
