@@ -42,9 +42,8 @@ enum End {
     /// The driver let it go.
     Closed,
     Lost(String),
-    /// Something failed here.
-    Ours(String),
-    Rotten(String),
+    /// A group could not be kept, or is too large to be one.
+    Failed(Failure),
     Refused,
 }
 
@@ -79,8 +78,8 @@ impl Edge {
             .report(match end {
                 End::Closed => return,
                 End::Lost(reason) => Report::Lost { reason },
-                End::Ours(reason) => Report::GaveUp { reason },
-                End::Rotten(reason) => Report::Rotten { reason },
+                End::Failed(Failure::Ours(reason)) => Report::GaveUp { reason },
+                End::Failed(Failure::Rotten(reason)) => Report::Rotten { reason },
                 End::Refused => Report::Refused { version },
             })
             .await;
@@ -112,7 +111,7 @@ impl Edge {
         };
         // What has arrived is kept although the stream has ended; what is wrong with it says more than how the stream ended.
         let (end, kept) = tokio::join!(talk, self.keep(arrived));
-        kept.err().unwrap_or(end)
+        kept.err().map_or(end, End::Failed)
     }
 
     /// Writes requests and cancellations, those that wait in one go.
@@ -156,7 +155,9 @@ impl Edge {
             let (answer, payload) = match wire::read::<Answer>(reading).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return End::Lost("it closed the stream".into()),
-                Err(error @ WireError::TooLarge { .. }) => return End::Rotten(error.to_string()),
+                Err(error @ WireError::TooLarge { .. }) => {
+                    return End::Failed(Failure::Rotten(error.to_string()));
+                }
                 Err(error) => return End::Lost(error.to_string()),
             };
             let (index, group, leaves) = match answer {
@@ -184,17 +185,15 @@ impl Edge {
     }
 
     /// Verifies and stores what has arrived, and reports it.
-    async fn keep(&self, mut arrived: mpsc::Receiver<Arrival>) -> Result<(), End> {
+    async fn keep(&self, mut arrived: mpsc::Receiver<Arrival>) -> Result<(), Failure> {
         let mut batch = Vec::new();
         while arrived.recv_many(&mut batch, BATCH).await > 0 {
             let Kept { stored, failure } = self.keeper.keep(std::mem::take(&mut batch)).await;
             if !stored.is_empty() {
                 self.reporter.report(Report::Stored { version: self.manifest.version, stored }).await;
             }
-            match failure {
-                None => {}
-                Some(Failure::Rotten(reason)) => return Err(End::Rotten(reason)),
-                Some(Failure::Ours(reason)) => return Err(End::Ours(reason)),
+            if let Some(failure) = failure {
+                return Err(failure);
             }
         }
         Ok(())
