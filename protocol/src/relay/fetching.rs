@@ -263,21 +263,32 @@ impl Relay {
         };
         let edges = self.neighbours.edges.iter().filter(|(_, edge)| may_ask(edge) && edge.room() > 0);
         let peers: Vec<PublicKey> = edges.map(|(peer, _)| *peer).collect();
+        // Rates stay as they are meanwhile, and what is taken over is under way already.
+        let mut budget = self.neighbours.budget();
+        let end_ms = self.versions.get(&version).and_then(|t| self.neighbours.due_ms(t.missing_bytes()));
         for peer in peers {
-            while let Some((piece, groups)) = self.pick(&peer, version) {
+            while let Some((piece, groups)) = self.pick(&peer, version, budget, end_ms) {
                 self.request(now, peer, version, piece, groups);
+                budget -= u64::from(groups.len());
             }
-            self.take_over(now, peer);
+            self.take_over(now, peer, budget);
         }
     }
 
-    /// What to ask of this neighbour next, if it has room and anything of use.
-    fn pick(&mut self, peer: &PublicKey, version: PolicyVersion) -> Option<(PieceIndex, GroupMask)> {
+    /// What to ask of this neighbour next, if it has room and anything of use: at most `budget` groups. At the joint rate all that is missing
+    /// takes `end_ms`.
+    fn pick(
+        &mut self,
+        peer: &PublicKey,
+        version: PolicyVersion,
+        budget: u64,
+        end_ms: Option<u64>,
+    ) -> Option<(PieceIndex, GroupMask)> {
         let edge = self.neighbours.edges.get(peer)?;
         if edge.ready.is_empty() || edge.room() == 0 {
             return None;
         }
-        let room = u64::from(edge.room()).min(self.neighbours.budget()) as u32;
+        let room = u64::from(edge.room()).min(budget) as u32;
         if room == 0 {
             return None;
         }
@@ -286,7 +297,6 @@ impl Relay {
             return lowest(edge, transfer.open(), room);
         }
         // Towards the end nobody is asked for more than it can deliver until then: who is faster comes back for the rest.
-        let end_ms = self.neighbours.due_ms(transfer.missing_bytes());
         let room = end_ms.map_or(room, |end_ms| room.min(edge.room_until(end_ms)));
         if room == 0 {
             return None;
@@ -297,7 +307,7 @@ impl Relay {
     }
 
     /// Lets a neighbour that has room and nothing left to ask help out where others are slow.
-    fn take_over(&mut self, now: UnixMillis, peer: PublicKey) {
+    fn take_over(&mut self, now: UnixMillis, peer: PublicKey, budget: u64) {
         loop {
             let Some(edge) = self.neighbours.edges.get_mut(&peer) else { return };
             if edge.room() == 0 || !edge.ready.is_empty() {
@@ -308,7 +318,7 @@ impl Relay {
                 return;
             }
             if now >= edge.steal_at {
-                if self.neighbours.budget() > 0 && self.steal(now, peer) {
+                if budget > 0 && self.steal(now, peer) {
                     continue;
                 }
                 if let Some(edge) = self.neighbours.edges.get_mut(&peer) {

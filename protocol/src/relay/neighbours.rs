@@ -248,7 +248,7 @@ impl Neighbours {
 
     /// Milliseconds that so many bytes take at the joint rate; none before any rate is known.
     pub(super) fn due_ms(&self, bytes: u64) -> Option<u64> {
-        (self.rate() > 0).then(|| bytes.saturating_mul(1000) / self.rate())
+        bytes.saturating_mul(1000).checked_div(self.rate())
     }
 
     /// Milliseconds for which any neighbour may be silent. All share one downlink: each may have to wait until what all were asked
