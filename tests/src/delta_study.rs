@@ -10,13 +10,12 @@ mod practice;
 use crate::character_policy;
 use crate::console::{Console, Report};
 use crate::vectors::delta::{CHUNK_BYTES, Measure, PASSES};
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use echo_learner::trainer::BACKWARD_STACK;
 use echo_policy::config::ModelConfig;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::delta::Width;
 use practice::{Practice, Training};
-use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +40,7 @@ pub struct Study {
     pub publications: u64,
     /// With a policy of a million parameters.
     pub tiny: bool,
-    /// Where the last two publications at 1e-6 are written: `old.safetensors` and `new.safetensors`, and the same as directories `old` and `new`.
+    /// Where the last two publications at 1e-6 are written: as directories `old` and `new`, and their weights as `old.safetensors` and `new.safetensors`.
     pub save: Option<PathBuf>,
 }
 
@@ -134,17 +133,13 @@ fn measure(old: &Weights, new: &Weights) -> anyhow::Result<Measure> {
     Ok(measure)
 }
 
-/// Twice: as a file for `cargo lab vectors delta`, and as a directory for `cargo lab broadcast --policies`.
+/// As a directory for `cargo lab broadcast --policies`, whose weights have a second name for `cargo lab vectors delta`.
 fn save(dir: &Path, name: &str, model: &ModelConfig, weights: &Weights) -> anyhow::Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    character_policy::save(&dir.join(name), model, weights)?;
-    let path = dir.join(format!("{name}.safetensors"));
-    let views = weights.iter().map(|tensor| {
-        let view = TensorView::new(Dtype::BF16, tensor.shape().to_vec(), tensor.bytes());
-        view.map(|view| (tensor.name(), view))
-    });
-    let views = views.collect::<Result<Vec<_>, _>>().map_err(|e| anyhow!("{}: {e}", path.display()))?;
-    serialize_to_file(views, None, &path).map_err(|e| anyhow!("cannot write {}: {e}", path.display()))
+    let target = dir.join(name);
+    character_policy::save(&target, model, weights)?;
+    let second = dir.join(format!("{name}.safetensors"));
+    fs::hard_link(target.join("model.safetensors"), &second)
+        .with_context(|| format!("cannot link {}", second.display()))
 }
 
 /// The element type of publications.
