@@ -30,6 +30,7 @@ mod moderated;
 pub mod names;
 mod pacing;
 pub mod peer;
+mod probe;
 mod punch;
 mod reachability;
 pub mod snapshots;

@@ -12,7 +12,7 @@ use libp2p::kad::{self, StoreInserts, store::MemoryStore, store::MemoryStoreConf
 use libp2p::request_response::{self, ProtocolSupport};
 use libp2p::swarm::NetworkBehaviour;
 use libp2p::swarm::behaviour::toggle::Toggle;
-use libp2p::{PeerId, StreamProtocol, allow_block_list, autonat, connection_limits, identify, ping, relay};
+use libp2p::{PeerId, StreamProtocol, allow_block_list, connection_limits, identify, ping, relay};
 
 use super::control_codec::ControlCodec;
 use super::dial_back::DialBack;
@@ -21,6 +21,7 @@ use super::host::{
 };
 use super::identify::Identify;
 use super::names;
+use super::probe::Probe;
 use super::punch::Punch;
 use super::streams::Lines;
 
@@ -54,10 +55,6 @@ const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// A ping that takes longer has failed. On a TCP connection it may stand behind seconds of bulk data.
 const PING_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Between two rounds in which peers are asked to dial us at addresses that nobody has tried yet. Each costs up to 100 kB, and a server that
-/// fails to give an answer is asked again.
-const PROBE_INTERVAL: Duration = Duration::from_secs(2);
-
 /// Peers that may have a place at a relay.
 const MAX_PLACES: usize = 4096;
 /// Circuits that a relay carries at once. Each ends after two minutes or 128 KiB, which is room for signals only.
@@ -79,7 +76,7 @@ pub(super) struct EchoBehaviour {
     pub(super) control: request_response::Behaviour<ControlCodec>,
     pub(super) streams: Lines,
     /// Asks peers to dial us.
-    pub(super) probe: Toggle<autonat::v2::client::Behaviour>,
+    pub(super) probe: Toggle<Probe>,
     /// Dials peers that ask.
     pub(super) dial_back: Toggle<DialBack>,
     /// Carries signals between peers that cannot reach each other.
@@ -115,7 +112,7 @@ impl EchoBehaviour {
                     .with_max_concurrent_streams(MAX_CONTROL_STREAMS),
             ),
             streams: Lines::default(),
-            probe: volunteer.then(probe).into(),
+            probe: volunteer.then(Probe::new).into(),
             // Half of what may be pending is left for dials of our own.
             dial_back: (hub || volunteer)
                 .then(|| DialBack::new(config.limits.pending_outgoing as usize / 2))
@@ -125,12 +122,6 @@ impl EchoBehaviour {
             punch: volunteer.then(|| Punch::new(me)).into(),
         })
     }
-}
-
-fn probe() -> autonat::v2::client::Behaviour {
-    let config = autonat::v2::client::Config::default().with_probe_interval(PROBE_INTERVAL);
-    // Its numbers only tell the trials of a moment apart.
-    autonat::v2::client::Behaviour::new(rand::make_rng::<rand::rngs::StdRng>(), config)
 }
 
 fn relay(me: PeerId) -> relay::Behaviour {
