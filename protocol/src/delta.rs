@@ -14,6 +14,7 @@
 //! A delta is good for any bytes of any lengths; it is *small* where little-endian numbers moved little. It names neither of the
 //! two chunks: whoever applies it knows both from the manifest, and checks the result against its content id.
 
+mod changed;
 mod clock;
 mod density;
 mod elements;
@@ -25,6 +26,7 @@ mod wire;
 
 use crate::manifest::TensorType;
 use elements::Layout;
+use std::borrow::Cow;
 use wire::Reader;
 
 /// A delta is kept only when it is no longer than this share of the chunk, in percent. Beyond, the chunk itself is as good.
@@ -107,7 +109,7 @@ pub fn apply(old: &[u8], delta: &[u8], out_len: usize) -> Result<Vec<u8>, DeltaE
     let mut reader = Reader::new(delta);
     let kind = kind_of(reader.byte()?)?;
     let layout = Layout::from_byte(reader.byte()?)?;
-    let mut chunk = fitted(old, out_len);
+    let mut chunk = fitted(old, out_len).into_owned();
     match kind {
         Kind::Sparse => sparse::apply(layout, &mut chunk, &mut reader)?,
         Kind::Planes => planes::apply(layout, &mut chunk, &mut reader)?,
@@ -124,11 +126,14 @@ pub fn kind(delta: &[u8]) -> Result<Kind, DeltaError> {
 }
 
 /// `old`, cut or continued by zeros to `length` bytes.
-fn fitted(old: &[u8], length: usize) -> Vec<u8> {
-    let mut fitted = Vec::with_capacity(length);
-    fitted.extend_from_slice(&old[..old.len().min(length)]);
-    fitted.resize(length, 0);
-    fitted
+fn fitted(old: &[u8], length: usize) -> Cow<'_, [u8]> {
+    if let Some(cut) = old.get(..length) {
+        return Cow::Borrowed(cut);
+    }
+    let mut continued = Vec::with_capacity(length);
+    continued.extend_from_slice(old);
+    continued.resize(length, 0);
+    Cow::Owned(continued)
 }
 
 fn header(kind: Kind) -> u8 {

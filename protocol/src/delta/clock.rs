@@ -5,6 +5,7 @@
 //! unchanged element by its own hazard, -ln(1 - p). On that clock changes come evenly, with 1 between two of them on average.
 
 use super::DeltaError;
+use super::changed::BLOCK;
 use super::elements::Element;
 use super::level::{code, level};
 use super::wire::Reader;
@@ -24,10 +25,14 @@ pub(super) struct Clock {
 impl Clock {
     /// Writes the clock of a chunk in which so many elements of each key changed: the first key with ticks, their number, their codes.
     pub(super) fn write<E: Element>(old: &[u8], changed: &[u32; 256], out: &mut Vec<u8>) {
-        let mut seen = [0u32; 256];
+        // Neighbours often have the same key, and a number that was just written is not ready to be counted up again.
+        let mut seen = [[0u32; 256]; 4];
         for line in old.chunks(64).step_by(SAMPLED) {
-            line.chunks_exact(E::BYTES).for_each(|element| seen[usize::from(E::read(element).key())] += 1);
+            for (nth, element) in line.chunks_exact(E::BYTES).enumerate() {
+                seen[nth % 4][usize::from(E::read(element).key())] += 1;
+            }
         }
+        let seen: [u32; 256] = std::array::from_fn(|key| seen.iter().map(|seen| seen[key]).sum());
         let code_of = |(changed, seen): (&u32, &u32)| {
             let elements = (SAMPLED as u32 * seen).max(*changed);
             let hazard = -(1.0 - f64::from(*changed) / f64::from(elements + 1)).ln();
@@ -57,12 +62,42 @@ impl Clock {
         self.ticks[usize::from(old.key())]
     }
 
-    /// The ticks of all of `elements` together.
-    pub(super) fn sum<E: Element>(&self, elements: &[u8]) -> u64 {
-        let sum = |some: &[u8]| {
-            some.chunks_exact(E::BYTES).map(|element| self.ticks(E::read(element))).sum::<u32>()
-        };
-        let fours = elements.chunks_exact(4 * E::BYTES);
-        u64::from(sum(fours.remainder())) + fours.map(|four| u64::from(sum(four))).sum::<u64>()
+    /// When each element of a block begins if the first one does at 0. Returns when the last one ends: of a block that is not whole
+    /// at some later time, which nobody needs.
+    pub(super) fn times<E: Element>(&self, block: &[u8], times: &mut [u32; BLOCK]) -> u32 {
+        let mut keys = [0; BLOCK];
+        for (key, element) in keys.iter_mut().zip(block.chunks_exact(E::BYTES)) {
+            *key = E::read(element).key();
+        }
+        // Two at a time, so that only every other one has to wait for the sum.
+        let mut now = 0;
+        for (times, keys) in times.as_chunks_mut::<2>().0.iter_mut().zip(keys.as_chunks::<2>().0) {
+            let [first, second] = keys.map(|key| self.ticks[usize::from(key)]);
+            *times = [now, now + first];
+            now += first + second;
+        }
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_the_sums_of_the_ticks_before() {
+        // Keys 2 and 4 take 8 and 9 ticks, the others none.
+        let clock = Clock::read(&mut Reader::new(&[2, 2, 1, 0, 2])).unwrap();
+        let whole: Vec<u8> = (0..BLOCK as u8).map(|at| at % 3).collect();
+        for block in [&whole[..], &whole[..7], &[]] {
+            let mut times = [u32::MAX; BLOCK];
+            let end = clock.times::<u8>(block, &mut times);
+            let mut now = 0;
+            for (element, time) in block.iter().zip(times) {
+                assert_eq!(time, now);
+                now += [0, 8, 9][usize::from(*element)];
+            }
+            assert_eq!(end, now);
+        }
     }
 }

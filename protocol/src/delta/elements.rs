@@ -7,9 +7,9 @@ use super::wire::Reader;
 use super::{DeltaError, Width};
 use std::ops::Range;
 
-/// Bytes that are compared at once.
-pub(super) const WORD: usize = 8;
-/// How many differing words are looked at to find where elements begin.
+/// Bytes that are compared at once to find where elements begin.
+const WORD: usize = 8;
+/// How many differing words are looked at for that.
 const LOOKED_AT: usize = 4096;
 
 /// Where the elements of a chunk lie.
@@ -87,7 +87,7 @@ impl Layout {
     /// The bytes that changed most often are the lowest of their elements: numbers move little.
     pub(super) fn detect(old: &[u8], new: &[u8], width: Width) -> Self {
         let mut changed = [0usize; WORD];
-        for (_, difference) in differing_words(old, new).take(LOOKED_AT) {
+        for difference in differing_words(old, new).take(LOOKED_AT) {
             for (count, byte) in changed.iter_mut().zip(difference.to_le_bytes()) {
                 *count += usize::from(byte != 0);
             }
@@ -140,13 +140,13 @@ impl Layout {
     }
 }
 
-/// The words of two equally long chunks that differ: their index, and their bits' differences. An incomplete last word counts too.
-pub(super) fn differing_words(old: &[u8], new: &[u8]) -> impl Iterator<Item = (usize, u64)> {
+/// In which bits the words of two equally long chunks differ, if they do. An incomplete last word counts too.
+fn differing_words(old: &[u8], new: &[u8]) -> impl Iterator<Item = u64> {
     let (old, old_rest) = old.as_chunks::<WORD>();
     let (new, new_rest) = new.as_chunks::<WORD>();
-    let last = (old.len(), word(old_rest) ^ word(new_rest));
+    let last = word(old_rest) ^ word(new_rest);
     let words = old.iter().zip(new).map(|(old, new)| u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new));
-    words.enumerate().chain([last]).filter(|(_, difference)| *difference != 0)
+    words.chain([last]).filter(|difference| *difference != 0)
 }
 
 /// Fewer bytes than a word has, continued by zeros.

@@ -36,15 +36,19 @@ pub(super) fn apply(layout: Layout, chunk: &mut [u8], reader: &mut Reader<'_>) -
 fn encode_as<E: Element>(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     let mut zstd = Compressor::new(LEVEL).ok();
     let block = BLOCK * E::BYTES;
-    let (mut differences, mut plane) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
+    let (mut differences, mut plane) = (vec![0u32; BLOCK], vec![0; BLOCK]);
     for (old, new) in old.chunks(block).zip(new.chunks(block)) {
-        differences.clear();
+        let count = old.len() / E::BYTES;
+        let (differences, plane) = (&mut differences[..count], &mut plane[..count]);
         let pairs = old.chunks_exact(E::BYTES).zip(new.chunks_exact(E::BYTES));
-        differences.extend(pairs.map(|(old, new)| E::read(old).difference(E::read(new))));
+        for (difference, (old, new)) in differences.iter_mut().zip(pairs) {
+            *difference = E::read(old).difference(E::read(new));
+        }
         for byte in 0..E::BYTES {
-            plane.clear();
-            plane.extend(differences.iter().map(|difference| (difference >> (8 * byte)) as u8));
-            push_plane(&plane, zstd.as_mut(), out);
+            for (byte_of, difference) in plane.iter_mut().zip(differences.iter()) {
+                *byte_of = (difference >> (8 * byte)) as u8;
+            }
+            push_plane(plane, zstd.as_mut(), out);
         }
     }
 }

@@ -11,7 +11,9 @@ const LOWEST: u64 = 1 << 31;
 /// Puts intervals.
 pub(super) struct Encoder {
     state: u64,
+    /// The words that were put, and room for further ones.
     words: Vec<u32>,
+    put: usize,
 }
 
 /// Takes them again in reverse order.
@@ -24,29 +26,38 @@ pub(super) struct Decoder<'a> {
 
 impl Encoder {
     pub(super) fn new() -> Self {
-        Self { state: LOWEST, words: Vec::new() }
+        Self { state: LOWEST, words: Vec::new(), put: 0 }
     }
 
     /// `interval` must not be empty.
     pub(super) fn put(&mut self, interval: Interval) {
+        if self.put == self.words.len() {
+            self.make_room();
+        }
         let width = u64::from(interval.width);
-        // Whether a word leaves is hard to predict, so there is no branch: it is always pushed, and mostly taken back.
+        // Whether a word leaves is hard to predict, so there is no branch: it is always written, and mostly overwritten.
         let leaves = self.state >= width << (63 - TOTAL_BITS);
-        self.words.push(self.state as u32);
-        self.words.truncate(self.words.len() - usize::from(!leaves));
-        self.state >>= 32 * u32::from(leaves);
-        self.state = ((self.state / width) << TOTAL_BITS) + self.state % width + u64::from(interval.start);
+        self.words[self.put] = self.state as u32;
+        self.put += usize::from(leaves);
+        let state = self.state >> (32 * u32::from(leaves));
+        self.state = ((state / width) << TOTAL_BITS) + state % width + u64::from(interval.start);
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        self.words.resize(2 * self.words.len() + 1024, 0);
     }
 
     /// How many bytes [`Encoder::finish`] appends.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<u64>() + size_of_val(self.words.as_slice())
+        size_of::<u64>() + size_of_val(&self.words[..self.put])
     }
 
     /// Appends everything to `out`, in the order in which it is taken.
     pub(super) fn finish(self, out: &mut Vec<u8>) {
+        out.reserve(self.bytes());
         out.extend_from_slice(&self.state.to_le_bytes());
-        out.extend(self.words.iter().rev().flat_map(|word| word.to_le_bytes()));
+        self.words[..self.put].iter().rev().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
     }
 }
 

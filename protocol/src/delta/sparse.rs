@@ -4,9 +4,10 @@
 //! differences, one for each speed of change. Then, entropy-coded, the gaps (a number, their length in bytes, comes first) and the
 //! differences: two codes, so that a processor can work on both at once.
 
+use super::changed::{BLOCK, Changed, blocks};
 use super::clock::Clock;
 use super::density::{Counts, Density, Interval, TOTAL_BITS};
-use super::elements::{Element, Layout, WORD, differing_words};
+use super::elements::{Element, Layout};
 use super::rans::{Decoder, Encoder};
 use super::wire::{Reader, push_number};
 use super::{DeltaError, Width};
@@ -54,22 +55,29 @@ pub(super) fn apply(layout: Layout, chunk: &mut [u8], reader: &mut Reader<'_>) -
 }
 
 fn encode_as<E: Element>(old: &[u8], new: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(positions) = positions::<E>(old, new) else { return false };
-    push_number(positions.len() as u32, out);
-    if positions.is_empty() {
+    let Some(changed) = Changed::find::<E>(old, new, old.len() / E::BYTES / SPARSE) else { return false };
+    push_number(changed.count() as u32, out);
+    if changed.count() == 0 {
         return true;
     }
-    let mut changed = [0; 256];
-    positions.iter().for_each(|at| changed[usize::from(element::<E>(old, *at).key())] += 1);
-    let clock = written(out, |out| Clock::write::<E>(old, &changed, out), Clock::read);
-    let mut changes = Vec::with_capacity(positions.len());
-    let mut next = 0;
-    for at in positions {
-        let gap = clock.sum::<E>(&old[next * E::BYTES..at * E::BYTES]);
-        let old = element::<E>(old, at);
-        let difference = old.difference(element::<E>(new, at));
-        changes.push(Change { gap, ticks: clock.ticks(old), difference });
-        next = at + 1;
+    let mut keys = [0; 256];
+    for (old, places) in blocks::<E>(old).zip(changed.places()) {
+        places.for_each(|at| keys[usize::from(element::<E>(old, at).key())] += 1);
+    }
+    let clock = written(out, |out| Clock::write::<E>(old, &keys, out), Clock::read);
+    let mut changes = Vec::with_capacity(changed.count());
+    // When the block begins, and when the last change ended.
+    let (mut now, mut last) = (0, 0);
+    let mut times = [0; BLOCK];
+    for ((old, new), places) in blocks::<E>(old).zip(blocks::<E>(new)).zip(changed.places()) {
+        let block_ticks = clock.times::<E>(old, &mut times);
+        for at in places {
+            let [old, new] = [old, new].map(|block| element::<E>(block, at));
+            let (begins, ticks) = (now + u64::from(times[at]), clock.ticks(old));
+            changes.push(Change { gap: begins - last, ticks, difference: old.difference(new) });
+            last = begins + u64::from(ticks);
+        }
+        now += u64::from(block_ticks);
     }
     write_changes(&changes, out);
     true
@@ -192,23 +200,6 @@ fn next_difference(density: &Density, decoder: &mut Decoder<'_>) -> u32 {
         half
     };
     next_half() << 16 | next_half()
-}
-
-/// The positions of changed elements; `None` when there are too many.
-fn positions<E: Element>(old: &[u8], new: &[u8]) -> Option<Vec<usize>> {
-    let (bits, most) = (8 * E::BYTES as u32, old.len() / E::BYTES / SPARSE);
-    let mut positions = Vec::new();
-    for (word, mut difference) in differing_words(old, new) {
-        while difference != 0 {
-            let at = difference.trailing_zeros() / bits;
-            positions.push(word * (WORD / E::BYTES) + at as usize);
-            difference &= !(u64::MAX >> (64 - bits) << (at * bits));
-        }
-        if positions.len() > most {
-            return None;
-        }
-    }
-    Some(positions)
 }
 
 /// The interval of an element that changed: of all ticks that it takes, as far as they lie in the window.
