@@ -6,7 +6,7 @@ use std::time::Duration;
 use libp2p::Multiaddr;
 use tokio::time::Instant;
 
-use super::addresses::{is_local, is_relayed, seen_from_outside, without_peer};
+use super::addresses::{is_local, is_relayed, network_of, seen_from_outside, without_peer};
 use super::allowance::Allowance;
 use crate::heartbeat::Reach;
 
@@ -16,6 +16,9 @@ const MAX_GUESSES: usize = 32;
 /// After this counting begins anew.
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
+/// Peers say every five minutes where they see us. When for so long they saw us only elsewhere, we have moved.
+const MOVED: Duration = Duration::from_secs(15 * 60);
+
 /// What is known of one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Finding {
@@ -23,22 +26,31 @@ enum Finding {
     Open { failures: u8 },
     /// Somebody dialled it and found us there.
     Confirmed,
-    /// Our keeper says that others reach us there.
-    Given,
     /// Two tried, in vain.
     Refuted,
+}
+
+/// An address at which we may be reached.
+#[derive(Debug)]
+struct Guess {
+    address: Multiaddr,
+    finding: Finding,
+    /// When a peer last saw us at its IP.
+    seen: Instant,
 }
 
 /// What is known of our own reachability.
 ///
 /// Peers tell at which address they see us. Our dials leave from ports of their own, so the port of that address means nothing; its IP
-/// with a port on which we listen is a guess. Each guess is tried by a peer, and after a failure once more, perhaps by another. Guesses
-/// within a local network count only while nobody sees us at an address that means the same everywhere: that a neighbour in the same
-/// house reaches us says nothing of the others.
+/// with a port on which we listen is a guess. Each guess is tried by a peer, and after a failure once more, perhaps by another. What was
+/// found counts while we are seen there. Guesses within a local network count only while nobody sees us at an address that means the same
+/// everywhere: that a neighbour in the same house reaches us says nothing of the others.
 #[derive(Debug)]
 pub(super) struct Reachability {
-    /// Addresses, the newest in front.
-    findings: VecDeque<(Multiaddr, Finding)>,
+    /// Where others reach us, as our keeper says.
+    given: Vec<Multiaddr>,
+    /// The newest in front.
+    guesses: VecDeque<Guess>,
     /// Guesses that may be made.
     guessing: Allowance,
     /// Addresses through relays. They make nobody public.
@@ -50,7 +62,8 @@ pub(super) struct Reachability {
 impl Default for Reachability {
     fn default() -> Self {
         Self {
-            findings: VecDeque::new(),
+            given: Vec::new(),
+            guesses: VecDeque::new(),
             guessing: Allowance::new(MAX_GUESSES as u32, HOUR),
             circuits: BTreeSet::new(),
             deaf: false,
@@ -73,32 +86,26 @@ impl Reachability {
     ) -> Vec<Multiaddr> {
         let mut new = Vec::new();
         for listener in listening.into_iter().filter(|listener| !is_relayed(listener)) {
-            let Some(guess) = seen_from_outside(seen, listener).map(without_peer) else { continue };
-            if self.finding(&guess).is_none() && self.guessing.take(now) {
-                self.findings.push_front((guess.clone(), Finding::Open { failures: 0 }));
-                new.push(guess);
+            let Some(address) = seen_from_outside(seen, listener).map(without_peer) else { continue };
+            if let Some(guess) = self.guess(&address) {
+                guess.seen = now;
+            } else if !self.given.contains(&address) && self.guessing.take(now) {
+                let finding = Finding::Open { failures: 0 };
+                self.guesses.push_front(Guess { address: address.clone(), finding, seen: now });
+                new.push(address);
             }
         }
+        self.guesses.truncate(MAX_GUESSES);
         new
     }
 
-    /// An address that is kept no longer, for which newer ones have come.
-    pub(super) fn outdated(&mut self) -> Option<Multiaddr> {
-        let guessed = |(_, finding): &(Multiaddr, Finding)| *finding != Finding::Given;
-        if self.findings.iter().filter(|finding| guessed(finding)).count() <= MAX_GUESSES {
-            return None;
-        }
-        let oldest = self.findings.iter().rposition(guessed)?;
-        self.findings.remove(oldest).map(|(address, _)| address)
-    }
-
-    fn finding(&mut self, address: &Multiaddr) -> Option<&mut Finding> {
-        self.findings.iter_mut().find(|(known, _)| known == address).map(|(_, finding)| finding)
+    fn guess(&mut self, address: &Multiaddr) -> Option<&mut Guess> {
+        self.guesses.iter_mut().find(|guess| guess.address == *address)
     }
 
     /// Our keeper says that others reach us there.
     pub(super) fn given(&mut self, address: Multiaddr) {
-        self.findings.push_front((without_peer(address), Finding::Given));
+        self.given.push(without_peer(address));
     }
 
     /// Somebody found us there, or a relay gave us a place.
@@ -106,10 +113,8 @@ impl Reachability {
         let address = without_peer(address);
         if is_relayed(&address) {
             self.circuits.insert(address);
-        } else if let Some(finding) = self.finding(&address)
-            && *finding != Finding::Given
-        {
-            *finding = Finding::Confirmed;
+        } else if let Some(guess) = self.guess(&address) {
+            guess.finding = Finding::Confirmed;
         }
     }
 
@@ -120,47 +125,52 @@ impl Reachability {
 
     /// Somebody dialled an address in vain. True if it shall be tried once more.
     pub(super) fn refuted(&mut self, address: &Multiaddr) -> bool {
-        match self.finding(&without_peer(address.clone())) {
-            Some(finding @ Finding::Open { failures: 0 }) => {
-                *finding = Finding::Open { failures: 1 };
-                true
-            }
-            Some(finding @ Finding::Open { .. }) => {
-                *finding = Finding::Refuted;
-                false
-            }
-            _ => false,
+        let Some(guess) = self.guess(&without_peer(address.clone())) else { return false };
+        match guess.finding {
+            Finding::Open { failures: 0 } => guess.finding = Finding::Open { failures: 1 },
+            Finding::Open { .. } => guess.finding = Finding::Refuted,
+            Finding::Confirmed | Finding::Refuted => {}
         }
+        guess.finding == Finding::Open { failures: 1 }
     }
 
     /// The addresses at which others reach us, the newest first, those through relays last.
     pub(super) fn addresses(&self) -> Vec<Multiaddr> {
-        let direct = self.findings.iter().filter(|(_, finding)| finding.is_good());
-        direct.map(|(address, _)| address).chain(&self.circuits).cloned().collect()
+        let confirmed = self.current().filter(|guess| guess.finding == Finding::Confirmed);
+        confirmed.map(|guess| &guess.address).chain(&self.given).chain(&self.circuits).cloned().collect()
     }
 
     /// Public with one direct address; private when every guess that counts was tried in vain.
     pub(super) fn reach(&self) -> Reach {
-        if self.findings.iter().any(|(_, finding)| *finding == Finding::Given) {
+        if !self.given.is_empty() {
             return Reach::Public;
         }
-        let everywhere = self.findings.iter().any(|(address, _)| !is_local(address));
-        let counting = || self.findings.iter().filter(|(address, _)| !everywhere || !is_local(address));
-        if counting().any(|(_, finding)| finding.is_good()) {
+        let everywhere = self.guesses.iter().any(|guess| !is_local(&guess.address));
+        let counting = || self.current().filter(|guess| !everywhere || !is_local(&guess.address));
+        if counting().any(|guess| guess.finding == Finding::Confirmed) {
             Reach::Public
         } else if self.deaf
-            || counting().next().is_some() && counting().all(|(_, finding)| *finding == Finding::Refuted)
+            || counting().next().is_some() && counting().all(|guess| guess.finding == Finding::Refuted)
         {
             Reach::Private
         } else {
             Reach::Unknown
         }
     }
+
+    /// The guesses at places that we have not left.
+    fn current(&self) -> impl Iterator<Item = &Guess> {
+        self.guesses.iter().filter(|guess| {
+            let mut alike = self.guesses.iter().filter(|other| other.kind() == guess.kind());
+            alike.all(|other| other.seen - guess.seen < MOVED)
+        })
+    }
 }
 
-impl Finding {
-    fn is_good(self) -> bool {
-        matches!(self, Self::Confirmed | Self::Given)
+impl Guess {
+    /// Peers see us at one address of each kind, as long as we stay where we are: local or not, and of which version of IP.
+    fn kind(&self) -> (bool, bool) {
+        (is_local(&self.address), network_of(&self.address).is_some_and(|ip| ip.is_ipv4()))
     }
 }
 
@@ -238,6 +248,29 @@ mod tests {
     }
 
     #[test]
+    fn who_moves_leaves_behind_what_was_found_there_and_finds_it_again() {
+        let (mut own, begun) = (Reachability::default(), now());
+        let listening = [address("/ip4/10.0.0.2/tcp/4160"), address("/ip6/fd00::2/tcp/4160")];
+        let seen = |own: &mut Reachability, pauses: u32, at: &str| {
+            own.seen(begun + pauses * MOVED, &address(at), &listening)
+        };
+        let home = seen(&mut own, 0, "/ip4/203.0.113.7/tcp/9");
+        own.confirmed(home[0].clone());
+        seen(&mut own, 1, "/ip4/192.168.1.2/tcp/9");
+        seen(&mut own, 1, "/ip6/2001:db8::1/tcp/9").iter().for_each(|v6| {
+            own.refuted(v6);
+            own.refuted(v6);
+        });
+        assert_eq!((own.reach(), own.addresses()), (Reach::Public, home.clone()));
+        let away = seen(&mut own, 1, "/ip4/198.51.100.1/tcp/9");
+        assert_eq!((own.reach(), own.addresses()), (Reach::Unknown, vec![]));
+        assert!(own.refuted(&away[0]) && !own.refuted(&away[0]));
+        assert_eq!(own.reach(), Reach::Private);
+        assert!(seen(&mut own, 2, "/ip4/203.0.113.7/tcp/9").is_empty());
+        assert_eq!((own.reach(), own.addresses()), (Reach::Public, home));
+    }
+
+    #[test]
     fn memory_is_bounded_and_new_addresses_replace_old_ones() {
         let (mut own, begun) = (Reachability::default(), now());
         let given = address("/dns4/example.org/tcp/4160");
@@ -248,11 +281,8 @@ mod tests {
             (0..200).map(|n| own.seen(begun + hour * HOUR, &seen_at(n), &listening).len()).sum::<usize>()
         };
         assert_eq!(seen(&mut own, 0), MAX_GUESSES);
-        assert_eq!(own.outdated(), None);
         assert_eq!(seen(&mut own, 1), MAX_GUESSES);
-        let outdated: Vec<Multiaddr> = std::iter::from_fn(|| own.outdated()).collect();
-        assert_eq!((outdated.len(), own.findings.len()), (MAX_GUESSES, MAX_GUESSES + 1));
-        assert!(!outdated.contains(&given));
+        assert_eq!(own.guesses.len(), MAX_GUESSES);
         let new = address("/ip4/8.8.1.31/tcp/4160");
         own.confirmed(new.clone());
         assert_eq!(own.addresses(), [new, given]);

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::Driver;
 use crate::heartbeat::Reach;
-use crate::net::addresses::is_relayed;
+use crate::net::addresses::{is_relayed, without_peer};
 use crate::net::host::DhtMode;
 
 /// Peers known to relay. There are few, and one is enough.
@@ -65,10 +65,6 @@ impl Driver {
         let listening: Vec<Multiaddr> = self.swarm.listeners().cloned().collect();
         for guess in self.reachability.seen(Instant::now(), seen, &listening) {
             self.ask_whether_reached(&guess);
-        }
-        while let Some(outdated) = self.reachability.outdated() {
-            self.swarm.remove_external_address(&self.as_asked_again(outdated.clone()));
-            self.swarm.remove_external_address(&outdated);
         }
         self.reach_changed();
     }
@@ -166,7 +162,23 @@ impl Driver {
                 _ => {}
             }
         }
+        if self.mode != DhtMode::Server {
+            self.tell_swarm();
+        }
         self.tell_addresses();
+    }
+
+    /// Tells the swarm, and so all peers, where others may reach us. It knows already what was found, but not what counts no more.
+    fn tell_swarm(&mut self) {
+        let good = self.reachability.addresses();
+        let told: Vec<Multiaddr> = self.swarm.external_addresses().cloned().collect();
+        for old in told.iter().filter(|told| !good.contains(&without_peer((*told).clone()))) {
+            self.swarm.remove_external_address(old);
+        }
+        let told: Vec<Multiaddr> = told.into_iter().map(without_peer).collect();
+        for new in good.into_iter().filter(|good| !told.contains(good)) {
+            self.swarm.add_external_address(new);
+        }
     }
 
     fn open_dial_back(&mut self, open: bool) {
