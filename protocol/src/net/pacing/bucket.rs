@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
+use crate::groups::GROUP_BYTES;
+
 /// What may be drawn ahead of time after a pause, as time: 2.5 % of a second's bytes.
 pub(super) const BURST: Duration = Duration::from_millis(25);
 
 /// A draw is about as many bytes as the cap lets through in this time, so that whoever queues behind N others, waits
 /// for N times as long and no longer.
-const TURN: Duration = Duration::from_millis(2);
+const TURN: Duration = Duration::from_millis(6);
 
 /// The smallest draw: what one packet carries.
 const SMALLEST_DRAW: usize = 1400;
 
-/// The largest draw, however high the cap: a yamux frame.
-const LARGEST_DRAW: usize = 16 * 1024;
+/// The largest draw, however high the cap: a group and the words around it, so that they leave as one. Each piece of a group costs its
+/// sender and its receiver a wake, and a timer.
+const LARGEST_DRAW: usize = GROUP_BYTES + 512;
 
 /// Says when bytes may pass so that they keep to a rate. Instants are durations since a common start.
 ///

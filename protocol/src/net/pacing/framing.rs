@@ -4,8 +4,12 @@
 /// 1500. A narrower path costs a little more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Framing {
-    /// Added to every write: headers of the multiplexer and of the encryption.
+    /// Added to every write: the header of the multiplexer.
     per_write: u64,
+    /// What one record of the encryption holds.
+    record: u64,
+    /// Added to every record.
+    per_record: u64,
     /// What one packet holds.
     packet: u64,
     /// Added to every packet.
@@ -13,14 +17,17 @@ pub(super) struct Framing {
 }
 
 impl Framing {
-    /// TCP with timestamps (66 bytes with IPv4 and Ethernet), and two TLS records of 22 bytes: of a yamux header of 12, and of its frame.
-    pub(super) const TCP: Self = Self { per_write: 56, packet: 1448, per_packet: 66 };
+    /// TCP with timestamps (66 bytes with IPv4 and Ethernet); TLS records; and a yamux header of 12 bytes, which has a record of its own.
+    pub(super) const TCP: Self =
+        Self { per_write: 12 + 22, record: 16 << 10, per_record: 22, packet: 1448, per_packet: 66 };
     /// QUIC in datagrams of 1452 bytes: 42 bytes below, and about 38 of packet header, tag and stream frame.
-    pub(super) const QUIC: Self = Self { per_write: 0, packet: 1414, per_packet: 80 };
+    pub(super) const QUIC: Self =
+        Self { per_write: 0, record: 16 << 10, per_record: 0, packet: 1414, per_packet: 80 };
 
     /// What a write of `bytes` puts on the wire if it shares its packets with nothing else.
     pub(super) fn sent(self, bytes: usize) -> u64 {
-        let bytes = bytes as u64 + self.per_write;
+        let bytes = bytes as u64;
+        let bytes = bytes + self.per_write + bytes.div_ceil(self.record) * self.per_record;
         bytes + bytes.div_ceil(self.packet) * self.per_packet
     }
 
@@ -42,6 +49,7 @@ mod tests {
     #[test]
     fn a_full_frame_costs_about_five_percent_and_a_small_one_a_packet() {
         assert_eq!(Framing::TCP.sent(16 * 1024), 16 * 1024 + 56 + 12 * 66);
+        assert_eq!(Framing::TCP.sent(64 * 1024), 64 * 1024 + 34 + 4 * 22 + 46 * 66);
         assert_eq!(Framing::TCP.sent(1), 1 + 56 + 66);
         assert_eq!(Framing::QUIC.sent(1414), 1494);
         assert_eq!(Framing::QUIC.received(1_414_000), 1_494_000);
