@@ -25,8 +25,10 @@ const HELLO_WITHIN: Duration = Duration::from_secs(10);
 const SEND_WITHIN: Duration = Duration::from_secs(30);
 /// Groups read from disk in one go, so that as many are read as are written. Both together are what the machine hands out.
 const BATCH: usize = MAX_SERVED.div_ceil(2);
-/// Room for a frame with a group.
-const FRAME_ROOM: usize = GROUP_BYTES + 64;
+/// Where the payload begins in the buffer from which a frame is written, which is behind the head of every group. A group that was received
+/// lies some 30 bytes behind the start of a page, and many processors copy at a twentieth of their speed to an address that lies, within
+/// its page, 1 to 31 bytes behind that of the source.
+const PAYLOAD_AT: usize = 128;
 /// Frames of a consumer are short: one read brings many.
 const READ_BUFFER: usize = 4 << 10;
 
@@ -106,7 +108,7 @@ async fn speak(
     trees: &Trees,
     reporter: &Reporter,
 ) -> Result<(), String> {
-    let mut writing = Frames { writing, frame: Vec::with_capacity(FRAME_ROOM) };
+    let mut writing = Frames { writing, frame: Vec::with_capacity(PAYLOAD_AT + GROUP_BYTES) };
     let mut reading = None;
     loop {
         // The next batch is read from disk while this one is written.
@@ -197,12 +199,15 @@ struct Frames<W> {
 
 impl<W: AsyncWrite + Unpin> Frames<W> {
     async fn send(&mut self, answer: &Answer, leaves: &[u8], bytes: &[u8]) -> Result<(), String> {
+        let mut head = Vec::with_capacity(PAYLOAD_AT);
+        wire::put_head(&mut head, answer, leaves.len() + bytes.len()).map_err(|error| error.to_string())?;
+        let begin = PAYLOAD_AT.saturating_sub(head.len());
         self.frame.clear();
-        wire::put_head(&mut self.frame, answer, leaves.len() + bytes.len())
-            .map_err(|error| error.to_string())?;
+        self.frame.resize(begin, 0);
+        self.frame.extend_from_slice(&head);
         self.frame.extend_from_slice(leaves);
         self.frame.extend_from_slice(bytes);
-        in_time(self.writing.write_all(&self.frame)).await
+        in_time(self.writing.write_all(&self.frame[begin..])).await
     }
 
     async fn flush(&mut self) -> Result<(), String> {
