@@ -2,7 +2,7 @@
 //!
 //! Two token buckets, one a direction, stand under every stream of every connection, TCP and QUIC: control, gossip, the
 //! DHT, chunks and trajectories alike. They count bytes as they appear on the wire, by an estimate of what the layers
-//! below add ([`framing`]). Streams take turns of about two milliseconds' worth of bytes, so that a request is not
+//! below add ([`framing`]). Streams take turns of about six milliseconds' worth of bytes, so that a request is not
 //! stuck behind bulk data. Without a cap, a stream costs one atomic addition more.
 //!
 //! A cap on what is received works through back-pressure: what is not read stays in the windows of the connections,
