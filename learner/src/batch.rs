@@ -1,9 +1,7 @@
-//! From ragged token sequences to padded tensors.
+//! From ragged token sequences to what a policy scores.
 //!
 //! A sequence of P prompt and R response tokens gives P + R - 1 positions: position t holds token t and predicts
-//! token t + 1. Everything per position (logits, log-probabilities, mask) is aligned to that, so the response's
-//! log-probabilities stand at positions P - 1 .. P + R - 1. Rows are padded on the right; under causal attention the
-//! padding cannot reach what counts.
+//! token t + 1, so the response's log-probabilities stand at positions P - 1 .. P + R - 1.
 
 mod error;
 mod split;
@@ -11,9 +9,7 @@ mod split;
 use candle_core::{Device, Tensor};
 
 pub use error::BatchError;
-pub use split::{MicroBatch, split_by_tokens};
-
-use crate::objective::ObjectiveInput;
+pub use split::micro_batches;
 
 /// Most tokens of one sequence, prompt and response together.
 pub const MAX_SEQUENCE_TOKENS: usize = 131_072;
@@ -21,7 +17,7 @@ pub const MAX_SEQUENCE_TOKENS: usize = 131_072;
 pub const MAX_SEQUENCES: usize = 65_536;
 /// Most positions, padding included, of one padded batch.
 pub const MAX_PADDED_TOKENS: usize = 1 << 26;
-/// Token id that fills the padding. Any valid id would do: the mask keeps it out of every figure.
+/// Token id that fills the padding. Any valid id would do: no position that counts can see it.
 pub const PADDING_ID: u32 = 0;
 
 /// One prompt with one response, as it is trained on.
@@ -31,12 +27,8 @@ pub struct Sequence {
     pub prompt: Vec<u32>,
     /// Response token ids; may be empty when the prompt has at least two tokens.
     pub response: Vec<u32>,
-    /// log-probability that the sampling policy gave each response token; as long as `response`.
-    pub behaviour_logp: Vec<f32>,
     /// The prompt's tag: sequences with the same tag form a group.
     pub group: usize,
-    /// Advantage of the response.
-    pub advantage: f64,
 }
 
 impl Sequence {
@@ -54,36 +46,20 @@ impl Sequence {
         if self.prompt.is_empty() || tokens < 2 {
             return Err(BatchError::NothingToPredict { row });
         }
-        if self.response.len() != self.behaviour_logp.len() {
-            return Err(BatchError::Misaligned {
-                row,
-                response: self.response.len(),
-                logp: self.behaviour_logp.len(),
-            });
-        }
         Ok(())
     }
 }
 
-/// `N` sequences padded to `T` positions, the longest of them.
+/// `N` sequences padded to `T` positions, the longest of them. Rows are padded on the right; under causal attention the
+/// padding cannot reach what counts.
 #[derive(Debug, Clone)]
 pub struct PaddedBatch {
     /// Token at each position, `[N, T]` u32.
     pub ids: Tensor,
     /// Token that each position predicts, `[N, T]` u32.
     pub targets: Tensor,
-    /// One where the predicted token belongs to the response, `[N, T]` u8.
-    pub mask: Tensor,
-    /// The sampling policy's log-probability of the predicted token, `[N, T]` f32, zero outside the response.
-    pub behaviour_logp: Tensor,
-    /// Advantage of each sequence, `[N]` f32.
-    pub advantages: Tensor,
-    /// Group of each sequence.
-    pub groups: Vec<usize>,
-    /// Positions of each sequence that are not padding.
-    pub lengths: Vec<usize>,
-    /// Response tokens of the whole batch.
-    pub response_tokens: usize,
+    /// Where in the flattened `[N · T]` positions each sequence's response is predicted.
+    pub responses: Vec<std::ops::Range<usize>>,
 }
 
 impl PaddedBatch {
@@ -98,55 +74,27 @@ impl PaddedBatch {
         for (row, sequence) in sequences.iter().enumerate() {
             sequence.validate(row)?;
         }
-        let lengths: Vec<usize> = sequences.iter().map(|s| s.positions()).collect();
-        let width = lengths.iter().copied().max().ok_or(BatchError::Empty)?;
+        let width = sequences.iter().map(|s| s.positions()).max().ok_or(BatchError::Empty)?;
         let shape = (sequences.len(), width);
         let padded = sequences.len() * width;
         if padded > MAX_PADDED_TOKENS {
             return Err(BatchError::TooLarge { padded });
         }
-
         let (mut ids, mut targets) = (vec![PADDING_ID; padded], vec![PADDING_ID; padded]);
-        let (mut mask, mut behaviour) = (vec![0u8; padded], vec![0f32; padded]);
+        let mut responses = Vec::with_capacity(sequences.len());
         for (row, sequence) in sequences.iter().enumerate() {
             let at = row * width;
+            let end = at + sequence.positions();
             let tokens = || sequence.prompt.iter().chain(&sequence.response);
-            fill(&mut ids[at..at + lengths[row]], tokens());
-            fill(&mut targets[at..at + lengths[row]], tokens().skip(1));
-            let first = at + sequence.prompt.len() - 1;
-            mask[first..first + sequence.response.len()].fill(1);
-            behaviour[first..first + sequence.response.len()].copy_from_slice(&sequence.behaviour_logp);
+            fill(&mut ids[at..end], tokens());
+            fill(&mut targets[at..end], tokens().skip(1));
+            responses.push(end - sequence.response.len()..end);
         }
-        let advantages: Vec<f32> = sequences.iter().map(|s| s.advantage as f32).collect();
         Ok(Self {
             ids: Tensor::from_vec(ids, shape, device)?,
             targets: Tensor::from_vec(targets, shape, device)?,
-            mask: Tensor::from_vec(mask, shape, device)?,
-            behaviour_logp: Tensor::from_vec(behaviour, shape, device)?,
-            advantages: Tensor::from_vec(advantages, sequences.len(), device)?,
-            groups: sequences.iter().map(|s| s.group).collect(),
-            lengths,
-            response_tokens: sequences.iter().map(|s| s.response.len()).sum(),
+            responses,
         })
-    }
-
-    /// What an objective needs, given the policy's log-probabilities of [`PaddedBatch::targets`], all `[N, T]`.
-    #[must_use]
-    pub fn objective_input(
-        &self,
-        logp: Tensor,
-        proximal_logp: Option<Tensor>,
-        entropy: Option<Tensor>,
-    ) -> ObjectiveInput {
-        ObjectiveInput {
-            logp,
-            behaviour_logp: self.behaviour_logp.clone(),
-            proximal_logp,
-            mask: self.mask.clone(),
-            advantages: self.advantages.clone(),
-            groups: self.groups.clone(),
-            entropy,
-        }
     }
 }
 

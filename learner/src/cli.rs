@@ -32,6 +32,7 @@ Examples:
                                             only make the supervised starting policy
   echo-learner publish run.toml --policy qwen3 --nodes 8 --json
                                             how long a policy takes to reach a fleet
+  echo-learner objectives gepo              the parts of an objective, as a run file may change them
   echo-learner identity runs/addition       the key that belongs into a signed peer list
 
 A run file, all that is needed for a first run:
@@ -92,6 +93,13 @@ pub enum Command {
         /// What is published, and when.
         #[command(flatten)]
         plan: Plan,
+    },
+    /// Show the objectives that a run file may name, or the parts of one of them.
+    ///
+    /// The parts are printed as a run file writes them: any of them may be changed under [train.objective].
+    Objectives {
+        /// The objective whose parts to print.
+        name: Option<String>,
     },
     /// Show a run's public key and peer id; the key is created if the directory has none.
     Identity {

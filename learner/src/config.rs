@@ -2,7 +2,7 @@
 
 use crate::batch::MAX_SEQUENCES;
 use crate::buffer::MAX_BATCH_GROUPS;
-use crate::objective::{ObjectiveError, Preset};
+use crate::objective::{Choice, ObjectiveError};
 use crate::publisher::MAX_KEEP_VERSIONS;
 use crate::schedule::{Schedule, ScheduleError};
 use echo_policy::config::TinySizes;
@@ -129,7 +129,7 @@ pub struct StalenessSection {
 #[serde(deny_unknown_fields, default)]
 pub struct TrainSection {
     /// The objective and its settings.
-    pub objective: Preset,
+    pub objective: Choice,
     /// Work orders (prompts) in a batch: R = this × G trajectories.
     pub groups_per_update: usize,
     /// The learning rate.
@@ -227,7 +227,7 @@ impl Default for StalenessSection {
 impl Default for TrainSection {
     fn default() -> Self {
         Self {
-            objective: Preset::default(),
+            objective: Choice::default(),
             groups_per_update: 16,
             schedule: Schedule::constant(1e-6, 10),
             weight_decay: 0.0,
@@ -343,7 +343,7 @@ impl RunConfig {
             return Err(ConfigError::Model);
         }
         self.staleness()?;
-        self.train.objective.validate()?;
+        self.train.objective.objective.validate()?;
         self.train.schedule.validate()?;
         let above_zero = |field, found: u64| {
             let rule = "it has to be at least 1";

@@ -160,20 +160,20 @@ fn trainer(founded: &Founded) -> anyhow::Result<(Trainer, Option<PolicyVersion>)
     let (model, train) = (&founded.workload.model, &founded.config.train);
     let (newest, damaged) = checkpoint::newest(&founded.dir.checkpoints(), &Device::Cpu)?;
     damaged.iter().for_each(|error| tracing::warn!(%error, "passed over a checkpoint"));
-    match newest {
+    let start = || Weights::load_dir(&founded.dir.start(), model);
+    let (trainer, resumed) = match newest {
         Some(found) => {
             tracing::info!("resuming from the checkpoint of {}", found.version);
-            Ok((Trainer::resume(model, &found, train)?, Some(found.version)))
+            (Trainer::resume(model, &found, train)?, Some(found.version))
         }
-        None if damaged.is_empty() => {
-            let weights = Weights::load_dir(&founded.dir.start(), model)?;
-            Ok((Trainer::new(model, &weights, train)?, None))
-        }
+        None if damaged.is_empty() => (Trainer::new(model, &start()?, train)?, None),
         None => bail!(
             "no checkpoint in {} is whole: restore one from a backup",
             founded.dir.checkpoints().display()
         ),
-    }
+    };
+    let anchored = train.objective.objective.needs_reference();
+    Ok((if anchored { trainer.with_reference(&start()?)? } else { trainer }, resumed))
 }
 
 /// The learner's end of all broadcasts.

@@ -253,6 +253,7 @@ fn row(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateReport) -> 
         loss: report.loss,
         grad_norm: step.gradient_norm,
         learning_rate: step.learning_rate,
+        clip_shares: [stats.clip_share_low(), stats.clip_share_high()],
         clip_share: stats.clip_share(),
         weight: WeightRow {
             mean: stats.weight_mean(),
@@ -261,6 +262,8 @@ fn row(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateReport) -> 
             ess: stats.ess(),
         },
         kl: stats.kl_k3(),
+        kl_reference: stats.kl_reference(),
+        echo_clips: stats.echo_clips(),
         entropy: stats.entropy().unwrap_or_default(),
         response_tokens: trajectories().map(|t| t.response.len()).sum::<usize>() as f64 / responses,
         degenerate_groups: batch.iter().filter(same).count() as f64 / batch.len().max(1) as f64,

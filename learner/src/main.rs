@@ -4,6 +4,7 @@ use anyhow::Context;
 use clap::Parser;
 use echo_learner::cli::{Cli, Command};
 use echo_learner::config::RunConfig;
+use echo_learner::objective::{Choice, Preset};
 use echo_learner::run_dir::RunDir;
 use echo_learner::{daemon, prepare, rehearsal};
 use echo_protocol::keyfile;
@@ -35,6 +36,7 @@ fn main() -> anyhow::Result<()> {
         Command::Warmup { config, output } => {
             daemon::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
         }
+        Command::Objectives { name } => objectives(name.as_deref()),
         Command::Identity { dir } => identity(&dir),
         Command::Publish { config, plan } => publish(&RunConfig::load(&config)?, &plan),
     }
@@ -55,6 +57,17 @@ fn report_warmup(update: u64, loss: f64) {
     if update.is_multiple_of(50) {
         tracing::info!("warm-up update {update} · loss {loss:.3}");
     }
+}
+
+fn objectives(name: Option<&str>) -> anyhow::Result<()> {
+    let Some(name) = name else {
+        Preset::ALL.iter().for_each(|preset| println!("{}", preset.name()));
+        return Ok(());
+    };
+    let preset = Preset::named(name)
+        .with_context(|| format!("no objective is called {name:?}: `echo-learner objectives` lists them"))?;
+    print!("{}", Choice::from(preset).expansion());
+    Ok(())
 }
 
 fn identity(dir: &Path) -> anyhow::Result<()> {

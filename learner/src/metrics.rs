@@ -28,12 +28,21 @@ pub struct UpdateRow {
     pub grad_norm: f64,
     /// Learning rate.
     pub learning_rate: f64,
-    /// Share of tokens or responses whose gradient the clip removed.
+    /// Share of tokens or responses that the clip cut: below one, and above.
+    #[serde(default)]
+    pub clip_shares: [f64; 2],
+    /// Share of tokens or responses that the clip cut, on either side.
     pub clip_share: f64,
     /// Importance weights: mean, largest, variance, and effective sample size as a share.
     pub weight: WeightRow,
     /// k3 estimate of KL(behaviour, current), nats per token.
     pub kl: f64,
+    /// k3 estimate of KL(current, reference), nats per token, when the objective has a reference.
+    #[serde(default)]
+    pub kl_reference: Option<f64>,
+    /// Groups that gave an EchoClip, and its mean length in tokens.
+    #[serde(default)]
+    pub echo_clips: (u64, f64),
     /// Mean entropy of the policy, nats per token.
     pub entropy: f64,
     /// Mean response length in tokens.

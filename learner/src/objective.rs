@@ -1,91 +1,133 @@
 //! Objectives: what an update minimises, as a function of per-token log-probabilities.
 //!
-//! An objective is put together from parts, one file each: an advantage rule ([`advantage`]), an importance
-//! weight ([`weight`]), a gradient term ([`clip`]) and an aggregation ([`aggregate`]). [`gepo`] and
-//! [`decoupled_ppo`] are two such compositions. Adding an objective means adding a part or a composition and a
-//! line in [`preset`]; the trainer only knows the [`Objective`] trait.
+//! An objective is put together from parts (RLAX §4, eq. 3), one file each:
+//!
+//! loss = -Σ_i Σ_t a_i c_{i,t} ( J(r_{i,t}, A_i) - β KL_{i,t} + η H_{i,t} ) + λ EchoClip
+//!
+//! | | part | gradient |
+//! |---|---|---|
+//! | a | [`Aggregation`]: the weight of a token | none |
+//! | c | [`Correction`]: for what another policy sampled | none |
+//! | r | [`Ratio`]: of the policy to another, by token, response or group | yes |
+//! | A | [`Advantage`] | none |
+//! | J | [`Surrogate`]: what becomes of ratio and advantage | yes |
+//! | KL | [`Kl`]: distance from another policy | yes |
+//! | EchoClip | [`EchoClip`] | yes |
+//!
+//! [`Preset`] names well-known compositions. Adding an objective means adding a part, or a line to the presets: the trainer
+//! only gives log-probabilities and takes back their gradients.
+//!
+//! An objective sees no tensors. A batch is planned once ([`Objective::plan`]): that fixes all that is constant in θ, such as
+//! weights of tokens, group expectations and masks. Any part of it is then evaluated ([`Plan::evaluate`]), in f64, from the
+//! log-probabilities of its tokens; the parts add up to the batch, however it is split. Derivatives are written out by
+//! hand, and compared with finite differences and with what other implementations compute.
 //!
 //! Conventions that every part keeps:
 //!
-//! - `N` responses, `T` positions. Only positions where the mask is non-zero count; whatever stands elsewhere
-//!   (even NaN) reaches neither loss nor gradient.
-//! - Every log-ratio is clamped to ±[`weight::LOG_RATIO_LIMIT`] before it is exponentiated, so weights are finite
-//!   for any finite input; beyond the limit the gradient is zero.
-//! - A response without a trained token adds nothing to a loss, yet still counts in a mean over responses.
-//! - Losses are to be minimised.
+//! - Only tokens that are trained on appear; a response without any adds nothing, yet still counts in a mean over responses.
+//! - Every log-ratio is clamped to ± [`LOG_RATIO_LIMIT`] before it is exponentiated, so weights are finite for any finite
+//!   input; beyond the limit the gradient is zero.
+//! - Losses are to be minimised. Equal inputs give equal bits.
 
-pub mod advantage;
-pub mod aggregate;
-mod checked;
-pub mod clip;
-pub mod decoupled_ppo;
+mod advantage;
+mod aggregation;
+mod choice;
+mod correction;
+mod echo_clip;
 mod error;
-pub mod gepo;
+mod kl;
 mod off;
-pub mod preset;
-pub mod stats;
+mod plan;
+mod preset;
+mod ratio;
+mod stats;
+mod surrogate;
 pub mod vectors;
-pub mod weight;
 
-use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
 
-pub use advantage::AdvantageRule;
-pub use aggregate::Aggregation;
-pub use clip::Clip;
-pub use decoupled_ppo::DecoupledPpo;
+pub use advantage::{Advantage, Baseline, Outcome, Overlong, STD_FLOOR, Scale, gae};
+pub use aggregation::Aggregation;
+pub use choice::Choice;
+pub use correction::{Bound, Correction, Level};
+pub use echo_clip::{EchoClip, step_ends};
 pub use error::ObjectiveError;
-pub use gepo::Gepo;
+pub use kl::{Anchor, Estimator, Kl};
+pub use plan::{Evaluation, Known, Plan, Scored};
 pub use preset::Preset;
+pub use ratio::{Against, LOG_RATIO_LIMIT, Ratio, SEQUENCE_LOG_RATIO_LIMIT};
 pub use stats::ObjectiveStats;
+pub use surrogate::Surrogate;
 
-/// One (micro-)batch as an objective sees it. All tensors share one device.
-#[derive(Debug, Clone)]
-pub struct ObjectiveInput {
-    /// log π_θ of the taken tokens, `[N, T]`, f32 or f64; the only tensor that is differentiated.
-    pub logp: Tensor,
-    /// log-probabilities reported by the policy that sampled the tokens, `[N, T]`, finite where masked in.
-    pub behaviour_logp: Tensor,
-    /// log-probabilities under the weights at the start of the step, `[N, T]`, for objectives that need them.
-    pub proximal_logp: Option<Tensor>,
-    /// Non-zero for tokens that are trained on, `[N, T]`, any dtype.
-    pub mask: Tensor,
-    /// Advantage of each response, `[N]`, finite.
-    pub advantages: Tensor,
-    /// The group (prompt) of each response, `N` entries. Members need not be adjacent.
-    pub groups: Vec<usize>,
-    /// Entropy in nats of the policy's distribution at each position, `[N, T]`; only reported, never trained on.
-    pub entropy: Option<Tensor>,
+/// An objective: its parts. `None` is written as `false` in a run file.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Objective {
+    /// The weight of a token in the loss.
+    pub aggregation: Aggregation,
+    /// How rewards become advantages.
+    pub advantage: Advantage,
+    /// The differentiated ratio.
+    pub ratio: Ratio,
+    /// What becomes of ratio and advantage.
+    pub surrogate: Surrogate,
+    /// Weights without a gradient for what another policy sampled.
+    #[serde(with = "off")]
+    pub correction: Option<Correction>,
+    /// A penalty on the distance from another policy.
+    #[serde(with = "off")]
+    pub kl: Option<Kl>,
+    /// η: what a nat of entropy is worth, per token; zero or above.
+    pub entropy_bonus: f64,
+    /// The auxiliary target from what a group got right.
+    #[serde(with = "off")]
+    pub echo_clip: Option<EchoClip>,
 }
 
-/// What an objective returns.
-#[derive(Debug, Clone)]
-pub struct ObjectiveOutput {
-    /// Scalar (rank 0) to be minimised, in the dtype of [`ObjectiveInput::logp`] and on its device.
-    pub loss: Tensor,
-    /// Figures for the metrics, computed in f64 on the host.
-    pub stats: ObjectiveStats,
-}
-
-/// A loss over log-probabilities. Implementations are deterministic: equal inputs give bit-identical results.
-pub trait Objective: Send + Sync {
-    /// The name in run files and metrics, in snake case.
-    fn name(&self) -> &'static str;
-
-    /// The mean the loss ends in, which says how the losses of micro-batches add up to the loss of the batch.
-    fn aggregation(&self) -> Aggregation;
-
-    /// How rewards become the advantages that this objective expects.
-    fn advantage_rule(&self) -> AdvantageRule;
-
-    /// Whether [`ObjectiveInput::proximal_logp`] must be present.
-    fn needs_proximal(&self) -> bool;
-
-    /// The loss and its figures.
+impl Objective {
+    /// Checks the settings, so that a run is refused at its start rather than at its first update.
     ///
     /// # Errors
-    /// [`ObjectiveError`] when shapes or dtypes disagree, a needed tensor is missing, or a value that counts is
-    /// not finite.
-    fn loss(&self, input: &ObjectiveInput) -> Result<ObjectiveOutput, ObjectiveError>;
+    /// [`ObjectiveError::Setting`] names the setting and its domain.
+    pub fn validate(&self) -> Result<(), ObjectiveError> {
+        self.advantage.validate()?;
+        self.ratio.validate()?;
+        self.surrogate.validate()?;
+        self.correction.map_or(Ok(()), |part| part.validate())?;
+        self.kl.map_or(Ok(()), |part| part.validate())?;
+        self.echo_clip.map_or(Ok(()), |part| part.validate())?;
+        error::finite_from_zero("entropy_bonus", self.entropy_bonus)
+    }
+
+    /// Whether anything is measured against the policy at the start of the step ([`Known::proximal`]).
+    #[must_use]
+    pub fn needs_proximal(&self) -> bool {
+        self.ratio.is_proximal() || self.correction.is_some()
+    }
+
+    /// Whether anything is measured against the run's first policy ([`Known::reference`]).
+    #[must_use]
+    pub fn needs_reference(&self) -> bool {
+        self.kl.is_some_and(|kl| kl.anchor == Anchor::Reference)
+    }
+
+    /// Whether [`Known::proximal`] must be computed before the batch is planned: something depends on all of it.
+    #[must_use]
+    pub fn plans_with_proximal(&self) -> bool {
+        self.correction.is_some_and(|correction| correction.spans_the_batch())
+    }
+
+    /// Whether entropies enter the loss ([`Scored::entropy`]).
+    #[must_use]
+    pub fn needs_entropy(&self) -> bool {
+        self.entropy_bonus > 0.0 || self.echo_clip.is_some()
+    }
+
+    /// Whether the responses of a group must be evaluated together.
+    #[must_use]
+    pub fn needs_whole_groups(&self) -> bool {
+        self.echo_clip.is_some()
+    }
 }
 
 #[cfg(test)]

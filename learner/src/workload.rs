@@ -9,7 +9,9 @@ use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
 use echo_sandbox::assignment::Assignment;
 use echo_sandbox::mix::TaskMix;
 use echo_sandbox::task::{Response, TaskError, Verdict};
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// A run's charter, opened and ready to derive work from.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub struct Workload {
     /// The tasks.
     pub mix: TaskMix,
     end: u32,
+    /// Tokens whose text contains a newline, once somebody asked.
+    newlines: OnceLock<BTreeSet<u32>>,
 }
 
 /// A charter that cannot be worked on.
@@ -74,7 +78,7 @@ impl Workload {
         if prompt + response > positions {
             return Err(WorkloadError::TooLong { prompt, response, positions });
         }
-        Ok(Self { run, charter, model, tokenizer, mix, end })
+        Ok(Self { run, charter, model, tokenizer, mix, end, newlines: OnceLock::new() })
     }
 
     /// The order with this number.
@@ -111,6 +115,13 @@ impl Workload {
         let answer = tokens.strip_suffix(&[self.end]).unwrap_or(tokens);
         let text = self.tokenizer.decode(answer, false).unwrap_or_default();
         self.assignment(order).reward(&Response { text: &text, finished })
+    }
+
+    /// Whether the token's text contains a newline.
+    pub fn has_newline(&self, id: u32) -> bool {
+        let contains = |id: &u32| self.tokenizer.decode(&[*id], false).is_ok_and(|text| text.contains('\n'));
+        let all = || (0..self.model.vocab_size as u32).filter(contains).collect();
+        self.newlines.get_or_init(all).contains(&id)
     }
 
     /// The token that ends a response.

@@ -36,28 +36,6 @@ pub enum BatchError {
         /// Index of the sequence.
         row: usize,
     },
-    /// Response and log-probabilities differ in length.
-    #[error("sequence {row} has {response} response tokens and {logp} behaviour log-probabilities: drop it")]
-    Misaligned {
-        /// Index of the sequence.
-        row: usize,
-        /// Response tokens.
-        response: usize,
-        /// Log-probabilities.
-        logp: usize,
-    },
-    /// A group that no micro-batch can hold whole.
-    #[error(
-        "group {group} needs {padded} padded positions, a micro-batch may have {budget}: raise the budget to it"
-    )]
-    GroupTooLarge {
-        /// The group's tag.
-        group: usize,
-        /// Positions it needs, padding included.
-        padded: usize,
-        /// The budget.
-        budget: usize,
-    },
     /// The tensor library refused an operation.
     #[error("tensor operation failed while building a batch: {0}")]
     Tensor(#[from] candle_core::Error),

@@ -3,46 +3,55 @@
 use thiserror::Error;
 
 /// Why a loss could not be computed.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, PartialEq)]
 pub enum ObjectiveError {
-    /// A tensor does not have the shape that `logp` implies.
+    /// A list does not have one entry a trained token.
     #[error(
-        "objective input `{what}` has shape {found:?}, expected {expected:?}: build all inputs from one batch"
+        "objective input `{what}` has {found} entries in response {row}, expected {expected}: build all from one batch"
     )]
-    Shape {
-        /// Field of the input.
+    Lengths {
+        /// The list.
         what: &'static str,
-        /// Shape found.
-        found: Vec<usize>,
-        /// Shape expected.
-        expected: Vec<usize>,
+        /// Index of the response.
+        row: usize,
+        /// Entries found.
+        found: usize,
+        /// Entries expected.
+        expected: usize,
     },
-    /// The log-probabilities are neither f32 nor f64.
-    #[error("objective input `logp` is {found}: cast log-probabilities to f32 (or f64) before the objective")]
-    Dtype {
-        /// Dtype found.
-        found: &'static str,
+    /// A list that the objective needs is missing.
+    #[error("the objective needs `{what}`, and response {row} has none")]
+    Missing {
+        /// The list.
+        what: &'static str,
+        /// Index of the response.
+        row: usize,
     },
-    /// The batch has no response or no position.
-    #[error("objective input is empty (shape {found:?}): form a batch before asking for its loss")]
-    Empty {
-        /// Shape of `logp`.
-        found: Vec<usize>,
+    /// A response that the plan does not know.
+    #[error("response {row} is none of the batch's {responses}")]
+    Unknown {
+        /// Index asked for.
+        row: usize,
+        /// Responses of the batch.
+        responses: usize,
     },
-    /// The objective needs proximal log-probabilities and got none.
+    /// A group was evaluated in parts, but the objective compares its responses with each other.
     #[error(
-        "objective `{objective}` needs `proximal_logp`: recompute it with the weights at the start of the step"
+        "group {group} was scored in parts: echo_clip compares all of its successful responses, keep it whole"
     )]
-    MissingProximal {
-        /// Name of the objective.
-        objective: &'static str,
+    SplitGroup {
+        /// The group's tag.
+        group: usize,
     },
+    /// The batch has no response.
+    #[error("the batch is empty: form a batch before asking for its loss")]
+    Empty,
     /// A value that counts is NaN or infinite.
     #[error("objective input `{what}` is not finite in response {row}: drop its group, or skip the update")]
     NonFinite {
-        /// Field of the input.
+        /// The list.
         what: &'static str,
-        /// Row of the first such value.
+        /// Index of the response.
         row: usize,
     },
     /// A setting is outside its domain.
@@ -55,15 +64,20 @@ pub enum ObjectiveError {
         /// What is allowed.
         domain: &'static str,
     },
-    /// A list of rewards and a list of groups differ in length.
-    #[error("{rewards} rewards for {groups} group tags: give one group tag to each reward")]
-    Lengths {
-        /// Number of rewards.
-        rewards: usize,
-        /// Number of group tags.
-        groups: usize,
-    },
-    /// The tensor library refused an operation.
-    #[error("tensor operation failed while computing an objective: {0}")]
-    Tensor(#[from] candle_core::Error),
+}
+
+/// Refuses a setting that is not above zero and finite.
+pub(super) fn finite_above_zero(setting: &'static str, value: f64) -> Result<(), ObjectiveError> {
+    if value > 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    Err(ObjectiveError::Setting { setting, value, domain: "above 0 and finite" })
+}
+
+/// Refuses a setting that is negative or not finite.
+pub(super) fn finite_from_zero(setting: &'static str, value: f64) -> Result<(), ObjectiveError> {
+    if value >= 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    Err(ObjectiveError::Setting { setting, value, domain: "0 or above, and finite" })
 }

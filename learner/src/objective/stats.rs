@@ -1,81 +1,84 @@
 //! Figures about a batch, kept as sums so that those of micro-batches can be merged.
 
-use super::ObjectiveError;
-use super::checked::{Checked, host};
-use super::weight::host_exp_clamped;
+use super::plan::Known;
+use super::ratio::exp_clamped;
+use super::surrogate::Side;
 
-/// One importance weight as an objective used it.
-pub(super) struct WeightTerm {
-    /// The factor before the advantage, before clipping.
-    pub(super) weight: f64,
-    /// Whether the clip removed this term's gradient.
-    pub(super) clipped: bool,
-}
-
-/// Figures of one batch. A "term" is what carries one weight: a response in GEPO, a token in decoupled PPO.
+/// Figures of one batch. A "term" is what carries one weight: a response in GEPO and GSPO, a token in the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ObjectiveStats {
     terms: u64,
     tokens: u64,
-    clipped: u64,
+    clipped_low: u64,
+    clipped_high: u64,
     weight_sum: f64,
     weight_square_sum: f64,
     weight_max: f64,
     k1_sum: f64,
     k3_sum: f64,
+    reference_k3_sum: Option<f64>,
     entropy_sum: Option<f64>,
+    echo_clips: u64,
+    echo_tokens: u64,
 }
 
 impl ObjectiveStats {
-    pub(super) fn new(
-        checked: &Checked<'_>,
-        weights: impl Iterator<Item = WeightTerm>,
-    ) -> Result<Self, ObjectiveError> {
-        let mut stats = Self { tokens: checked.tokens() as u64, ..Self::default() };
-        for WeightTerm { weight, clipped } in weights {
-            stats.terms += 1;
-            stats.clipped += u64::from(clipped);
-            stats.weight_sum += weight;
-            stats.weight_square_sum += weight * weight;
-            stats.weight_max = stats.weight_max.max(weight);
-        }
-        for (_, at) in checked.trained_tokens() {
-            let log_ratio = checked.logp[at] - checked.behaviour[at];
-            stats.k1_sum -= log_ratio;
-            stats.k3_sum += host_exp_clamped(log_ratio) - 1.0 - log_ratio;
-        }
-        if let Some(entropy) = &checked.input.entropy {
-            if entropy.dims() != checked.input.logp.dims() {
-                return Err(ObjectiveError::Shape {
-                    what: "entropy",
-                    found: entropy.dims().to_vec(),
-                    expected: checked.input.logp.dims().to_vec(),
-                });
-            }
-            let values = host(entropy)?;
-            stats.entropy_sum = Some(checked.trained_tokens().map(|(_, at)| values[at]).sum());
-        }
-        Ok(stats)
+    /// One importance weight before its clip, and where the clip cut.
+    pub(super) fn add_term(&mut self, weight: f64, clipped: Option<Side>) {
+        self.terms += 1;
+        self.clipped_low += u64::from(clipped == Some(Side::Low));
+        self.clipped_high += u64::from(clipped == Some(Side::High));
+        self.weight_sum += weight;
+        self.weight_square_sum += weight * weight;
+        self.weight_max = self.weight_max.max(weight);
+    }
+
+    /// Distances and entropies of one response.
+    pub(super) fn add_tokens(&mut self, known: &Known, logp: &[f64], entropy: &[f64]) {
+        // k3 of KL(a ‖ b) from tokens of a: b/a - 1 - log(b/a).
+        let k3 = |a: &[f64], b: &[f64]| -> f64 {
+            a.iter().zip(b).map(|(a, b)| exp_clamped(b - a).0 - 1.0 - (b - a)).sum()
+        };
+        let of_response = Self {
+            tokens: logp.len() as u64,
+            k1_sum: known.behaviour.iter().zip(logp).map(|(q, p)| q - p).sum(),
+            k3_sum: k3(&known.behaviour, logp),
+            reference_k3_sum: known.reference.as_deref().map(|reference| k3(logp, reference)),
+            entropy_sum: (entropy.len() == logp.len()).then(|| entropy.iter().sum()),
+            ..Self::default()
+        };
+        self.merge(&of_response);
+    }
+
+    /// One EchoClip of so many tokens.
+    pub(super) fn add_echo(&mut self, tokens: usize) {
+        self.echo_clips += 1;
+        self.echo_tokens += tokens as u64;
     }
 
     /// Adds the figures of another part of the same batch.
     pub fn merge(&mut self, other: &Self) {
-        let had_tokens = self.tokens > 0;
-        self.entropy_sum = match (self.entropy_sum, other.entropy_sum) {
+        // Known for a part only, a mean over all tokens would be wrong.
+        let (mine, others) = (self.tokens > 0, other.tokens > 0);
+        let both = |a: Option<f64>, b: Option<f64>| match (a, b) {
             (Some(a), Some(b)) => Some(a + b),
-            (None, b) if !had_tokens => b,
-            (a, None) if other.tokens == 0 => a,
-            // Known for a part only: a mean over all tokens would be wrong.
+            (None, b) if !mine => b,
+            (a, None) if !others => a,
             _ => None,
         };
+        self.entropy_sum = both(self.entropy_sum, other.entropy_sum);
+        self.reference_k3_sum = both(self.reference_k3_sum, other.reference_k3_sum);
         self.terms += other.terms;
         self.tokens += other.tokens;
-        self.clipped += other.clipped;
+        self.clipped_low += other.clipped_low;
+        self.clipped_high += other.clipped_high;
         self.weight_sum += other.weight_sum;
         self.weight_square_sum += other.weight_square_sum;
         self.weight_max = self.weight_max.max(other.weight_max);
         self.k1_sum += other.k1_sum;
         self.k3_sum += other.k3_sum;
+        self.echo_clips += other.echo_clips;
+        self.echo_tokens += other.echo_tokens;
     }
 
     /// Trained tokens.
@@ -84,10 +87,22 @@ impl ObjectiveStats {
         self.tokens
     }
 
-    /// Share of terms whose gradient the clip removed, 0 to 1.
+    /// Share of terms that the clip cut, 0 to 1.
     #[must_use]
     pub fn clip_share(&self) -> f64 {
-        ratio(self.clipped as f64, self.terms)
+        self.clip_share_low() + self.clip_share_high()
+    }
+
+    /// Share of terms that the clip cut below one.
+    #[must_use]
+    pub fn clip_share_low(&self) -> f64 {
+        ratio(self.clipped_low as f64, self.terms)
+    }
+
+    /// Share of terms that the clip cut above one.
+    #[must_use]
+    pub fn clip_share_high(&self) -> f64 {
+        ratio(self.clipped_high as f64, self.terms)
     }
 
     /// Mean importance weight before clipping.
@@ -128,6 +143,18 @@ impl ObjectiveStats {
     #[must_use]
     pub fn kl_k3(&self) -> f64 {
         ratio(self.k3_sum, self.tokens)
+    }
+
+    /// k3 estimate in nats a token of KL(current ‖ reference), when the responses had reference log-probabilities.
+    #[must_use]
+    pub fn kl_reference(&self) -> Option<f64> {
+        self.reference_k3_sum.map(|sum| ratio(sum, self.tokens))
+    }
+
+    /// EchoClips, and their mean length in tokens.
+    #[must_use]
+    pub fn echo_clips(&self) -> (u64, f64) {
+        (self.echo_clips, ratio(self.echo_tokens as f64, self.echo_clips))
     }
 
     /// Mean entropy in nats a token, when the input carried entropies.

@@ -1,8 +1,8 @@
 //! Checks objectives against recorded losses and gradients (one JSON object a line).
 //!
-//! A line carries `objective`, `params`, `groups`, `mask`, `logp`, `behav_logp`, `prox_logp`, `advantages`, and what
-//! a reference implementation made of them: `loss` and `grad_logp`. Objectives that do not exist here are counted
-//! as skipped.
+//! A line carries `objective`, `params`, `groups`, `mask`, `logp`, `behav_logp`, `prox_logp`, `ref_logp`, `advantages`, and
+//! what a reference implementation made of them: `loss` and `grad_logp`. Objectives that do not exist here are counted as
+//! skipped.
 
 mod case;
 
@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use candle_core::DType;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -36,7 +35,7 @@ pub const MAX_FAILURES_DESCRIBED: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// As in training; passes at a relative error of 1e-5.
+    /// As in training, where a policy gives log-probabilities in f32; passes at a relative error of 1e-5.
     F32,
     /// As most references were computed; passes at a relative error of 1e-10, and at
     /// [`SINGLE_REFERENCE_TOLERANCE`] where the reference rounds to f32 on its way.
@@ -54,10 +53,11 @@ impl Precision {
         }
     }
 
-    fn dtype(self) -> DType {
+    /// A value as a policy in this arithmetic would give it.
+    fn round(self, value: f64) -> f64 {
         match self {
-            Self::F32 => DType::F32,
-            Self::F64 => DType::F64,
+            Self::F32 => f64::from(value as f32),
+            Self::F64 => value,
         }
     }
 }
@@ -134,7 +134,7 @@ pub fn check_file(path: &Path, precision: Precision) -> Result<VectorReport, Vec
         }
         let malformed = |reason| VectorError::Malformed { path: path.to_owned(), line, reason };
         let case: Case = serde_json::from_str(&text).map_err(|e| malformed(e.to_string()))?;
-        case.shape().map_err(malformed)?;
+        case.check().map_err(malformed)?;
         report.add(line, &case, precision);
     }
     Ok(report)
@@ -143,11 +143,11 @@ pub fn check_file(path: &Path, precision: Precision) -> Result<VectorReport, Vec
 impl VectorReport {
     fn add(&mut self, line: usize, case: &Case, precision: Precision) {
         self.cases += 1;
-        let Some(preset) = case.preset() else {
+        let Some(objective) = case.objective() else {
             self.skipped += 1;
             return;
         };
-        let failure = match case.errors(&preset, precision) {
+        let failure = match case.errors(&objective, precision) {
             Ok((loss, grad)) => {
                 let error = loss.max(grad);
                 self.worst = self.worst.max(error);

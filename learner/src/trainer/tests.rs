@@ -116,7 +116,6 @@ fn micro_batches_add_up_to_the_batch() {
         Trainer::new(&workload.model, &weights, &train).unwrap().update(&workload, &batch).unwrap()
     };
     let (whole, split, narrow) = (report(1 << 14), report(100), report(1));
-    // A budget below one group is raised to one group.
     assert!((whole.loss - narrow.loss).abs() < 1e-6);
     assert!((whole.loss - split.loss).abs() < 1e-6);
     assert!((whole.step.gradient_norm / split.step.gradient_norm - 1.0).abs() < 1e-5);
@@ -143,4 +142,30 @@ fn a_damaged_checkpoint_is_passed_over() {
     checkpoint::write(dir.path(), PolicyVersion(8), trainer.decoder(), trainer.optimizer()).unwrap();
     let (found, damaged) = checkpoint::newest(dir.path(), &Device::Cpu).unwrap();
     assert_eq!((found.unwrap().version, damaged.len()), (PolicyVersion(8), 0));
+}
+
+#[test]
+fn echo_clip_and_a_reference_go_through_an_update() {
+    let (workload, weights) = testing::workload();
+    let mut batch = groups(&workload, &weights, 0..3);
+    batch.iter_mut().for_each(|stored| stored.correct[0] = true);
+    let text = "kl = { estimator = 'k3', beta = 0.1, anchor = 'reference', cap = 10 }\necho_clip = { lambda = 0.01 }";
+    let train = TrainSection { objective: toml::from_str(text).unwrap(), ..section() };
+    let trainer = Trainer::new(&workload.model, &weights, &train).unwrap();
+    let mut trainer = trainer.with_reference(&weights).unwrap();
+    let first = trainer.update(&workload, &batch).unwrap();
+    assert_eq!(first.stats.echo_clips().0, 3);
+    assert!(first.stats.kl_reference().unwrap().abs() < 1e-9, "the policy is still its reference");
+    let second = trainer.update(&workload, &batch).unwrap();
+    assert!(second.stats.kl_reference().unwrap() > 1e-6, "{:?}", second.stats);
+}
+
+#[test]
+fn what_needs_the_whole_batch_scores_it_first() {
+    let (workload, weights) = testing::workload();
+    let batch = groups(&workload, &weights, 0..3);
+    let text = "name = 'decoupled_ppo'\n[correction.bound]\nkind = 'second_moment'\nthreshold = 0.04";
+    let train = TrainSection { objective: toml::from_str(text).unwrap(), ..section() };
+    let report = Trainer::new(&workload.model, &weights, &train).unwrap().update(&workload, &batch).unwrap();
+    assert!(report.step.gradient_norm > 0.0 && report.loss.is_finite());
 }

@@ -1,44 +1,55 @@
 //! One recorded case: its input, and what the reference made of it.
 
-use candle_core::{Device, Tensor, Var};
 use serde::Deserialize;
 
 use super::{GRADIENT_ROUNDING, LOSS_FLOOR, Precision};
-use crate::objective::checked::host;
-use crate::objective::{Clip, DecoupledPpo, Gepo, ObjectiveError, ObjectiveInput, Preset};
+use crate::objective::{
+    Aggregation, Anchor, Bound, Correction, Estimator, Evaluation, Kl, Known, Level, Objective,
+    ObjectiveError, Preset, Scored, Surrogate,
+};
+
+/// verl bounds its k3 estimate by this.
+const KL_CAP: f64 = 10.0;
+/// verl adds this to the length by which it divides a response's sum.
+const LENGTH_GUARD: f64 = 1e-8;
 
 #[derive(Deserialize)]
 struct Params {
     clip_low: Option<f64>,
     clip_high: Option<f64>,
+    dual_clip: Option<f64>,
     clip: Option<bool>,
     behav_weight_cap: Option<f64>,
     cppo_kl_beta: Option<f64>,
+    max_len: Option<usize>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Case {
     pub(super) objective: String,
+    source: Option<String>,
     params: Params,
     groups: Vec<usize>,
     mask: Vec<Vec<f64>>,
     logp: Vec<Vec<f64>>,
     behav_logp: Vec<Vec<f64>>,
     prox_logp: Option<Vec<Vec<f64>>>,
+    ref_logp: Option<Vec<Vec<f64>>>,
     advantages: Vec<f64>,
     loss: f64,
     grad_logp: Vec<Vec<f64>>,
 }
 
 impl Case {
-    /// `(N, T)`, once all parts are known to have it.
-    pub(super) fn shape(&self) -> Result<(usize, usize), String> {
+    /// That all parts have the same `N` rows and `T` columns.
+    pub(super) fn check(&self) -> Result<(), String> {
         let (rows, cols) = (self.logp.len(), self.logp.first().map_or(0, Vec::len));
         let matrices = [
             ("mask", Some(&self.mask)),
             ("logp", Some(&self.logp)),
             ("behav_logp", Some(&self.behav_logp)),
             ("prox_logp", self.prox_logp.as_ref()),
+            ("ref_logp", self.ref_logp.as_ref()),
             ("grad_logp", Some(&self.grad_logp)),
         ];
         for (name, matrix) in matrices {
@@ -49,51 +60,101 @@ impl Case {
         if self.groups.len() != rows || self.advantages.len() != rows {
             return Err(format!("`groups` or `advantages` does not have {rows} entries"));
         }
-        Ok((rows, cols))
+        Ok(())
     }
 
-    pub(super) fn preset(&self) -> Option<Preset> {
-        let bounds = self.params.clip_low.zip(self.params.clip_high).map(|(low, high)| Clip { low, high });
-        match self.objective.as_str() {
-            "gepo" | "gepo_cppo_kl" => Some(Preset::Gepo(Gepo {
-                clip: bounds.filter(|_| self.params.clip.unwrap_or(true)),
-                cppo_kl_beta: self.params.cppo_kl_beta.unwrap_or(0.0),
-            })),
-            "decoupled_ppo" => Some(Preset::DecoupledPpo(DecoupledPpo {
-                clip: bounds?,
-                behaviour_weight_cap: self.params.behav_weight_cap,
-            })),
-            _ => None,
+    /// The objective that the case names: a preset, or one of the other names of the format.
+    pub(super) fn objective(&self) -> Option<Objective> {
+        let params = &self.params;
+        let estimator = |estimator| {
+            let kl = Kl { estimator, beta: 1.0, anchor: Anchor::Reference, cap: None };
+            let surrogate = Surrogate::None {};
+            Objective {
+                surrogate,
+                aggregation: Aggregation::PerToken {},
+                kl: Some(kl),
+                ..Preset::Grpo.objective()
+            }
+        };
+        let mut objective = match self.objective.as_str() {
+            "grpo_dual_clip" => Preset::Dapo.objective(),
+            "gepo_cppo_kl" => Preset::Gepo.objective(),
+            "kl_k1" => estimator(Estimator::K1),
+            "kl_k2" => estimator(Estimator::K2),
+            "kl_k3" => estimator(Estimator::K3),
+            name => Preset::named(name)?.objective(),
+        };
+        if let Some(Kl { estimator: Estimator::K3, cap, .. }) = &mut objective.kl {
+            *cap = Some(KL_CAP);
         }
+        if params.clip == Some(false) {
+            objective.surrogate = Surrogate::Ratio {};
+        }
+        match &mut objective.surrogate {
+            Surrogate::PpoClip { low, high, dual } => {
+                (*low, *high) = (params.clip_low.unwrap_or(*low), params.clip_high.unwrap_or(*high));
+                *dual = params.dual_clip;
+            }
+            Surrogate::Cispo { low, high } => {
+                (*low, *high) = (params.clip_low.unwrap_or(*low), params.clip_high.unwrap_or(*high));
+            }
+            _ => {}
+        }
+        if objective.correction.is_some() {
+            let bound = params.behav_weight_cap.map_or(Bound::Unbounded {}, |cap| Bound::Truncate { cap });
+            objective.correction = Some(Correction { level: Level::Token, bound });
+        }
+        if let Some(beta) = params.cppo_kl_beta.filter(|beta| *beta > 0.0) {
+            objective.kl = Some(Kl { estimator: Estimator::K3, beta, anchor: Anchor::Behaviour, cap: None });
+        }
+        Some(objective)
     }
 
     /// Relative errors of the loss and of the gradient.
-    pub(super) fn errors(&self, preset: &Preset, precision: Precision) -> Result<(f64, f64), ObjectiveError> {
-        let shape = (self.logp.len(), self.logp.first().map_or(0, Vec::len));
-        let tensor = |rows: &[Vec<f64>]| -> Result<Tensor, ObjectiveError> {
-            Ok(Tensor::from_vec(rows.concat(), shape, &Device::Cpu)?.to_dtype(precision.dtype())?)
-        };
-        let logp = Var::from_tensor(&tensor(&self.logp)?)?;
-        let input = ObjectiveInput {
-            logp: logp.as_tensor().clone(),
-            behaviour_logp: tensor(&self.behav_logp)?,
-            proximal_logp: self.prox_logp.as_deref().map(tensor).transpose()?,
-            mask: tensor(&self.mask)?,
-            advantages: Tensor::new(self.advantages.as_slice(), &Device::Cpu)?.to_dtype(precision.dtype())?,
-            groups: self.groups.clone(),
-            entropy: None,
-        };
-        let loss = preset.objective().loss(&input)?.loss;
-        let gradients = loss.backward()?;
-        let found = match gradients.get(&logp) {
-            Some(gradient) => host(gradient)?,
-            None => vec![0.0; shape.0 * shape.1],
-        };
-        let wanted = self.grad_logp.concat();
+    pub(super) fn errors(
+        &self,
+        objective: &Objective,
+        precision: Precision,
+    ) -> Result<(f64, f64), ObjectiveError> {
+        let known = (0..self.groups.len()).map(|row| Known {
+            group: self.groups[row],
+            behaviour: self.trained(row, &self.behav_logp, precision),
+            proximal: self.prox_logp.as_ref().map(|logp| self.trained(row, logp, precision)),
+            reference: self.ref_logp.as_ref().map(|logp| self.trained(row, logp, precision)),
+            advantage: vec![precision.round(self.advantages[row])],
+            ..Known::default()
+        });
+        let plan = objective.plan(known.collect(), self.params.max_len.unwrap_or(0))?;
+        let logp: Vec<Vec<f64>> =
+            (0..self.groups.len()).map(|row| self.trained(row, &self.logp, precision)).collect();
+        let (mut loss, mut found) = (0.0, Vec::new());
+        for (response, logp) in logp.iter().enumerate() {
+            let Evaluation { loss: part, d_logp, .. } =
+                plan.evaluate(&[Scored { response, logp, entropy: &[] }])?;
+            let scale = self.scale(logp.len());
+            loss += scale * part;
+            found.extend(d_logp.into_iter().flatten().map(|d| precision.round(scale * d)));
+        }
+        let wanted: Vec<f64> = (0..self.groups.len())
+            .flat_map(|row| self.trained(row, &self.grad_logp, Precision::F64))
+            .collect();
         let magnitude = wanted.iter().fold(f64::MIN_POSITIVE, |top, g| top.max(g.abs()));
         let gradient = found.iter().zip(&wanted).map(|(f, w)| (f - w).abs()).fold(0.0, worse);
-        let loss = worse(0.0, (host(&loss)?[0] - self.loss).abs()) / self.loss.abs().max(LOSS_FLOOR);
+        let loss = worse(0.0, (precision.round(loss) - self.loss).abs()) / self.loss.abs().max(LOSS_FLOOR);
         Ok((loss, (gradient - GRADIENT_ROUNDING).max(0.0) / magnitude))
+    }
+
+    /// What the reference makes of a response beside what the formula says.
+    fn scale(&self, tokens: usize) -> f64 {
+        let verl = self.source.as_deref().is_some_and(|source| source.starts_with("verl"));
+        let by_length = ["grpo", "gspo", "gmpo", "sapo"].contains(&self.objective.as_str());
+        if verl && by_length { tokens as f64 / (tokens as f64 + LENGTH_GUARD) } else { 1.0 }
+    }
+
+    /// The entries of a row that the mask lets through.
+    fn trained(&self, row: usize, matrix: &[Vec<f64>], precision: Precision) -> Vec<f64> {
+        let entries = matrix[row].iter().zip(&self.mask[row]).filter(|(_, mask)| **mask != 0.0);
+        entries.map(|(value, _)| precision.round(*value)).collect()
     }
 }
 
