@@ -18,7 +18,7 @@ fn position_t_predicts_token_t_plus_one() {
 #[test]
 fn an_empty_response_is_a_row_without_a_trained_position() {
     let batch = PaddedBatch::new(&[&sequence(&[1, 2], &[], 0)], &Device::Cpu).unwrap();
-    assert_eq!(batch.responses, [1..1]);
+    assert!(batch.responses.iter().all(|range| *range == (1..1)));
 }
 
 #[test]
