@@ -1,32 +1,57 @@
-//! The training forward: a decoder whose parameters are candle variables.
+//! The training pass: a decoder whose parameters are candle variables.
 //!
-//! Several of candle's own fused operations return no gradient and say nothing; only operations with a gradient are
-//! used here, and the tests compare every parameter's gradient with finite differences.
+//! A pass has two halves, so that any loss can be worked out on the host between them: [`Decoder::score_for_training`]
+//! gives log-probs and entropies of a pack, and [`Scored::backward`] takes the loss's derivatives with respect to those
+//! and adds to the [`Gradients`] of the parameters.
+//!
+//! The decoder is described once, in `places`, and implemented twice. `cpu` has kernels and a backward written by hand,
+//! which reuse their buffers and add gradients in place. `autograd`, for every other device, is composed of candle's
+//! differentiable operations, a layer at a time. Tests hold one to the other, and both to finite differences.
 
-mod layer;
-mod ops;
+mod autograd;
+mod batch;
+mod cpu;
+mod gradients;
+mod places;
+mod scored;
 
-pub(crate) use ops::{on_cpu, read, slice};
+pub use gradients::{Gradient, Gradients};
+pub use scored::{Activations, Scored, Scores};
 
-use std::collections::BTreeMap;
-
-use candle_core::{DType as CandleType, Device, Tensor, Var};
+use candle_core::{DType as CandleType, Device, Var};
 
 use crate::config::ModelConfig;
 use crate::error::{DecoderError, WeightsError};
-use crate::math;
+use crate::packed::{Packed, Target};
 use crate::weights::{DType, RawTensor, Weights, expected_tensors};
-use layer::{Layer, Rotary};
+use batch::Batch;
+use places::Places;
+
+/// Most logits that [`Decoder::logits`] gives at once.
+pub const MAX_LOGITS: usize = 1 << 28;
 
 /// A decoder with trainable f32 parameters.
 pub struct Decoder {
     config: ModelConfig,
     device: Device,
     vars: Vec<(String, Var)>,
-    embedding: Tensor,
-    layers: Vec<Layer>,
-    norm: Tensor,
-    head: Tensor,
+    places: Places,
+    engine: Engine,
+    /// Buffers of the last pass on the CPU, for the next one.
+    shelf: cpu::Shelf,
+}
+
+/// Which implementation a decoder runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Engine {
+    Cpu,
+    Autograd,
+}
+
+/// What a pass holds between its halves.
+enum Kept<'a> {
+    Cpu(cpu::Kept<'a>),
+    Autograd(autograd::Kept),
 }
 
 impl Decoder {
@@ -71,17 +96,10 @@ impl Decoder {
         if let Some((name, _)) = vars.get(expected.len()) {
             return Err(WeightsError::Unexpected { name: name.clone() }.into());
         }
-        let by_name: BTreeMap<&str, &Tensor> =
-            vars.iter().map(|(name, var)| (name.as_str(), var.as_tensor())).collect();
-        let get = |name: &str| by_name.get(name).map(|tensor| (*tensor).clone());
-        let need = |name: &str| get(name).ok_or_else(|| WeightsError::Missing { name: name.to_owned() });
-        let embedding = need("model.embed_tokens.weight")?;
-        let head = if config.tie_word_embeddings { embedding.clone() } else { need("lm_head.weight")? };
-        let layers = (0..config.num_hidden_layers)
-            .map(|index| Layer::new(config, &format!("model.layers.{index}"), &get, &need))
-            .collect::<Result<_, WeightsError>>()?;
-        let norm = need("model.norm.weight")?;
-        Ok(Self { config: config.clone(), device: device.clone(), embedding, layers, norm, head, vars })
+        let places = Places::new(config, &expected)?;
+        let engine = if device.is_cpu() { Engine::Cpu } else { Engine::Autograd };
+        let (config, device) = (config.clone(), device.clone());
+        Ok(Self { config, device, vars, places, engine, shelf: cpu::Shelf::default() })
     }
 
     /// The configuration.
@@ -116,49 +134,65 @@ impl Decoder {
         })
     }
 
-    /// Hidden states `[N, T, H]` after the final norm, for token ids `[N, T]` (u32).
-    ///
-    /// Shorter sequences are padded on the right with any valid id: attention is causal, so what stands in the padding
-    /// never reaches a real token. The states at padded positions are meaningless and must be masked by the loss.
+    /// Scores `targets`: tokens that follow rows of the pack. Only the rows asked for pass the head, and nothing is kept.
     ///
     /// # Errors
-    /// When T exceeds the model's positions, an id is outside of the vocabulary, or the device runs out of memory.
-    pub fn forward(&self, ids: &Tensor) -> Result<Tensor, DecoderError> {
-        let (sequences, length) = ids.dims2()?;
-        if length > self.config.max_position_embeddings {
-            let limit = self.config.max_position_embeddings;
-            return Err(DecoderError::TooLong { found: length, limit });
-        }
-        let rotary = self.rotary(sequences, length)?;
-        let mut x = self.embedding.index_select(&ids.flatten_all()?.contiguous()?, 0)?;
-        for layer in &self.layers {
-            x = layer.forward(&self.config, &x, &rotary)?;
-        }
-        let x = ops::rms_norm(&x, &self.norm, self.config.rms_norm_eps)?;
-        Ok(x.reshape((sequences, length, self.config.hidden_size))?)
+    /// When a sequence is longer than the model's positions, an id or target is outside of the vocabulary, the targets'
+    /// rows do not ascend, or the device runs out of memory.
+    pub fn score(&self, packed: &Packed, targets: &[Target]) -> Result<Scores, DecoderError> {
+        let batch = self.batch(packed, targets)?;
+        Ok(match self.engine {
+            Engine::Cpu => cpu::score(self, &batch, targets)?,
+            Engine::Autograd => autograd::score(self, &batch, targets)?,
+        })
     }
 
-    /// Logits `[.., V]` of hidden states `[.., H]`.
+    /// Scores as [`Decoder::score`] does, bit for bit, and keeps what the way back needs.
     ///
     /// # Errors
-    /// When the last dimension is not H, or the device runs out of memory.
-    pub fn logits(&self, hidden: &Tensor) -> Result<Tensor, DecoderError> {
-        let mut dims = hidden.dims().to_vec();
-        let flat = hidden.reshape(((), self.config.hidden_size))?.matmul(&self.head.t()?)?;
-        if let Some(last) = dims.last_mut() {
-            *last = self.config.vocab_size;
-        }
-        Ok(flat.reshape(dims)?)
+    /// As [`Decoder::score`].
+    pub fn score_for_training(
+        &self,
+        packed: &Packed,
+        targets: &[Target],
+        activations: Activations,
+    ) -> Result<Scored<'_>, DecoderError> {
+        let batch = self.batch(packed, targets)?;
+        let (scores, kept) = match self.engine {
+            Engine::Cpu => {
+                let (scores, kept) = cpu::score_for_training(self, &batch, targets, activations)?;
+                (scores, Kept::Cpu(kept))
+            }
+            Engine::Autograd => {
+                let (scores, kept) = autograd::score_for_training(self, &batch, targets, activations)?;
+                (scores, Kept::Autograd(kept))
+            }
+        };
+        Ok(Scored { decoder: self, batch, targets: targets.to_vec(), scores, kept })
     }
 
-    fn rotary(&self, sequences: usize, length: usize) -> Result<Rotary, DecoderError> {
-        let inv_freq = self.config.inv_freq();
-        let half = inv_freq.len();
-        let (mut cos, mut sin) = (vec![0.0; length * half], vec![0.0; length * half]);
-        for (position, (cos, sin)) in cos.chunks_mut(half).zip(sin.chunks_mut(half)).enumerate() {
-            math::rope_row(position, &inv_freq, cos, sin);
+    /// Logits of some rows of the pack, `[rows, vocabulary]`: for comparisons with other implementations. A loss should
+    /// be made of [`Decoder::score`], which never holds the logits of many rows.
+    ///
+    /// # Errors
+    /// As [`Decoder::score`], or when more than [`MAX_LOGITS`] are asked for.
+    pub fn logits(&self, packed: &Packed, rows: &[usize]) -> Result<Vec<f32>, DecoderError> {
+        let found = rows.len().saturating_mul(self.config.vocab_size);
+        if found > MAX_LOGITS {
+            return Err(DecoderError::TooManyLogits { found, limit: MAX_LOGITS });
         }
-        Ok(Rotary::new(sequences, length, cos, sin, &self.device)?)
+        let targets: Vec<Target> = rows.iter().map(|row| Target { row: *row, token: 0 }).collect();
+        let batch = self.batch(packed, &targets)?;
+        match self.engine {
+            Engine::Cpu => cpu::logits(self, &batch, rows),
+            Engine::Autograd => autograd::logits(self, &batch, rows),
+        }
+    }
+
+    fn batch(&self, packed: &Packed, targets: &[Target]) -> Result<Batch, DecoderError> {
+        let batch = Batch::new(&self.config, packed)?;
+        batch.check_targets(&self.config, targets)?;
+        Ok(batch)
     }
 }
 

@@ -131,19 +131,116 @@ pub enum WeightsError {
     Candle(#[from] candle_core::Error),
 }
 
-/// A failure of the training forward.
+/// Sequences that cannot be packed.
+#[derive(Debug, thiserror::Error)]
+pub enum PackedError {
+    /// There is no sequence.
+    #[error("no sequence to pack; give at least one")]
+    Empty,
+    /// A sequence without tokens.
+    #[error("sequence {sequence} is empty; leave it out")]
+    EmptySequence {
+        /// Its index.
+        sequence: usize,
+    },
+    /// The lengths are not those of the ids.
+    #[error("the lengths add up to {sum}, there are {ids} ids; give the length of every sequence")]
+    Lengths {
+        /// Sum of the lengths, or the largest number there is.
+        sum: usize,
+        /// Number of ids.
+        ids: usize,
+    },
+    /// Too many sequences.
+    #[error("{found} sequences in one pack, the limit is {limit}; make several packs")]
+    TooManySequences {
+        /// How many.
+        found: usize,
+        /// [`crate::packed::MAX_PACKED_SEQUENCES`].
+        limit: usize,
+    },
+    /// Too many tokens.
+    #[error("{found} tokens in one pack, the limit is {limit}; make several packs")]
+    TooManyTokens {
+        /// How many.
+        found: usize,
+        /// [`crate::packed::MAX_PACKED_TOKENS`].
+        limit: usize,
+    },
+}
+
+/// A failure of the training pass.
 #[derive(Debug, thiserror::Error)]
 pub enum DecoderError {
     /// The parameters given are not those of the configuration.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// The input is longer than the model's positions.
-    #[error("sequences of {found} tokens; the model has {limit} positions: shorten the batch")]
+    /// A sequence is longer than the model's positions.
+    #[error("a sequence of {found} tokens; the model has {limit} positions: shorten it")]
     TooLong {
-        /// Tokens per sequence.
+        /// Tokens of the sequence.
         found: usize,
         /// `max_position_embeddings`.
         limit: usize,
+    },
+    /// A token id, in a sequence or as a target, outside of the vocabulary.
+    #[error(
+        "token {token} at row {row} is outside of the vocabulary of {vocab}; the tokenizer and the model do not belong together"
+    )]
+    Token {
+        /// The id.
+        token: u32,
+        /// Row of the pack.
+        row: usize,
+        /// Size of the vocabulary.
+        vocab: usize,
+    },
+    /// The rows of the targets are not rows of the pack in ascending order.
+    #[error(
+        "target {index} is of row {row}, in a pack of {rows} rows; give each row once, in ascending order"
+    )]
+    TargetRow {
+        /// Index of the target.
+        index: usize,
+        /// Its row.
+        row: usize,
+        /// Rows of the pack.
+        rows: usize,
+    },
+    /// More logits asked for at once than anyone should hold.
+    #[error("{found} logits at once, the limit is {limit}; ask for fewer rows")]
+    TooManyLogits {
+        /// Rows times vocabulary.
+        found: usize,
+        /// [`crate::decoder::MAX_LOGITS`].
+        limit: usize,
+    },
+    /// The derivatives given are not one per scored token.
+    #[error("{found} values of `{what}`, {expected} tokens were scored; give one for each")]
+    Derivatives {
+        /// Which derivatives.
+        what: &'static str,
+        /// How many were given.
+        found: usize,
+        /// Number of targets.
+        expected: usize,
+    },
+    /// The gradients to add to are not those of this decoder's parameters.
+    #[error(
+        "the gradients belong to another model or device; make them with Gradients::zeros of this decoder"
+    )]
+    ForeignGradients,
+    /// The graph did not reach a parameter.
+    #[error("parameter `{name}` got no gradient: an operation without a backward pass severed the graph")]
+    MissingGradient {
+        /// Its Hugging Face name.
+        name: String,
+    },
+    /// A fused kernel was given a parameter that it cannot read in place.
+    #[error("parameter `{name}` is not contiguous f32 on the CPU; rebuild the decoder from its weights")]
+    NotHost {
+        /// Its Hugging Face name.
+        name: String,
     },
     /// candle reported an error (shape, device or memory).
     #[error("tensor operation failed: {0}")]

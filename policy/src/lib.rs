@@ -2,8 +2,8 @@
 //!
 //! One model has two forwards over the same [`weights::Weights`]:
 //!
-//! - [`decoder::Decoder`] trains: candle variables, automatic gradients, padded batches. With [`logprob`] it gives the learner
-//!   differentiable log-probs and entropies.
+//! - [`decoder::Decoder`] trains: it scores [`packed`] sequences with log-probs and entropies, and turns the derivatives
+//!   of any loss of those into gradients of its parameters.
 //! - [`engine`] generates: a [`engine::Policy`] (one immutable version of the weights, loaded on a backend) and a
 //!   [`engine::Generation`], which draws groups of responses by the rule of [`sampler`] and survives a change of policy
 //!   between two tokens.
@@ -19,6 +19,7 @@ pub mod error;
 pub mod export;
 pub mod logprob;
 mod math;
+pub mod packed;
 pub mod sampler;
 pub mod tokenizer;
 pub mod vectors;

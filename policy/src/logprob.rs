@@ -1,68 +1,112 @@
-//! Differentiable log-probabilities and entropies of next-token distributions.
+//! Log-probability and entropy of next-token distributions, from logits that may come in pieces.
+//!
+//! A piece of the vocabulary at a time is enough, so that nobody needs the logits of all tokens at once.
 
-mod fused;
+use crate::math;
 
-use candle_core::{D, DType, Result, Tensor};
-
-use crate::decoder::on_cpu;
-use crate::error::DecoderError;
-use fused::{Entropy, TokenLogProb};
-
-/// Log-probability of each target under the logits of its position.
+/// Log-probability of `target` and entropy, in nats, under the logits of one position. None when `target` is outside of
+/// the vocabulary.
 ///
-/// `logits` is `[N, T, V]`, `targets` is `[N, T]` (u32), the result `[N, T]` in f32: element (n, t) is
-/// log softmax(logits[n, t])[targets[n, t]]. For next-token log-probs, position t's target is token t + 1: see
-/// [`next_tokens`]. Stable for logits of any finite size: the maximum is subtracted first.
-///
-/// # Errors
-/// When the shapes do not fit, a target is outside of the vocabulary, or the device runs out of memory.
-pub fn token_logprobs(logits: &Tensor, targets: &Tensor) -> std::result::Result<Tensor, DecoderError> {
-    let (n, t, v) = logits.dims3()?;
-    let rows = logits.to_dtype(DType::F32)?.reshape((n * t, v))?;
-    let targets = targets.to_dtype(DType::U32)?.reshape(n * t)?;
-    let result = if on_cpu(&rows) {
-        rows.contiguous()?.apply_op1(TokenLogProb::new(targets.to_vec1()?, v)?)?
-    } else {
-        let picked = rows.gather(&targets.reshape((n * t, 1))?.contiguous()?, 1)?;
-        (picked - log_sum_exp(&rows)?)?
-    };
-    Ok(result.reshape((n, t))?)
+/// Stable for logits of any finite size: the maximum is subtracted first. A NaN among the logits makes both NaN.
+#[must_use]
+pub fn of_token(logits: &[f32], target: u32) -> Option<(f32, f32)> {
+    let logit = *logits.get(target as usize)?;
+    let distribution = math::wide(|| {
+        let mut distribution = Distribution::default();
+        distribution.absorb(logits);
+        distribution
+    });
+    Some((distribution.logprob(logit), distribution.entropy()))
 }
 
-/// Entropy in nats of the distribution at each position: logits `[N, T, V]` to `[N, T]` in f32.
-///
-/// # Errors
-/// When the shape does not fit or the device runs out of memory.
-pub fn entropy(logits: &Tensor) -> std::result::Result<Tensor, DecoderError> {
-    let (n, t, v) = logits.dims3()?;
-    let rows = logits.to_dtype(DType::F32)?.reshape((n * t, v))?;
-    let result = if on_cpu(&rows) {
-        rows.contiguous()?.apply_op1(Entropy)?
-    } else {
-        let logprobs = rows.broadcast_sub(&log_sum_exp(&rows)?)?;
-        (logprobs.exp()? * &logprobs)?.sum(D::Minus1)?.neg()?
-    };
-    Ok(result.reshape((n, t))?)
+/// What is to be known of a distribution whose logits have been seen in part or as a whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Distribution {
+    /// Largest logit so far.
+    top: f32,
+    /// Σ exp(x − top).
+    total: f64,
+    /// Σ exp(x − top) · (x − top).
+    moment: f64,
 }
 
-/// Targets for next-token log-probs: `[N, T]` ids to `[N, T]`, position t holding token t + 1. The last position, which
-/// has no successor, holds 0 and must be masked.
-///
-/// # Errors
-/// When `ids` does not have two dimensions.
-pub fn next_tokens(ids: &Tensor) -> std::result::Result<Tensor, DecoderError> {
-    let (n, t) = ids.dims2()?;
-    let last = Tensor::zeros((n, 1), ids.dtype(), ids.device())?;
-    if t <= 1 {
-        return Ok(last.narrow(1, 0, t)?);
+impl Default for Distribution {
+    fn default() -> Self {
+        Self { top: f32::NEG_INFINITY, total: 0.0, moment: 0.0 }
     }
-    Ok(Tensor::cat(&[&ids.narrow(1, 1, t - 1)?, &last], 1)?)
 }
 
-/// `[M, V]` → `[M, 1]`.
-fn log_sum_exp(rows: &Tensor) -> Result<Tensor> {
-    let top = rows.max_keepdim(D::Minus1)?.detach();
-    rows.broadcast_sub(&top)?.exp()?.sum_keepdim(D::Minus1)?.log()? + top
+impl Distribution {
+    /// Takes in the logits of more tokens.
+    #[inline(always)]
+    pub(crate) fn absorb(&mut self, logits: &[f32]) {
+        let top = self.top.max(math::max(logits));
+        if self.total > 0.0 {
+            let shift = f64::from(self.top) - f64::from(top);
+            let factor = libm::exp(shift);
+            self.moment = factor * (self.moment + shift * self.total);
+            self.total *= factor;
+        }
+        self.top = top;
+        // Blocks keep the sums accurate for large vocabularies, and vectorized.
+        for block in logits.chunks(256) {
+            let (mut totals, mut moments) = ([0.0f32; math::LANES], [0.0f32; math::LANES]);
+            for part in block.chunks(math::LANES) {
+                for ((total, moment), x) in totals.iter_mut().zip(&mut moments).zip(part) {
+                    // A token ruled out with −∞ adds nothing to the moment, rather than NaN.
+                    let shifted = (x - top).max(-87.0);
+                    let weight = math::exp(x - top);
+                    *total += weight;
+                    *moment += weight * shifted;
+                }
+            }
+            self.total += f64::from(math::sum(&totals));
+            self.moment += f64::from(math::sum(&moments));
+        }
+    }
+
+    /// log Σ exp(x): what to subtract from a logit for its log-probability.
+    pub(crate) fn normaliser(&self) -> f32 {
+        (f64::from(self.top) + libm::log(self.total)) as f32
+    }
+
+    /// Log-probability of the token with this logit.
+    pub(crate) fn logprob(&self, logit: f32) -> f32 {
+        (f64::from(logit) - f64::from(self.top) - libm::log(self.total)) as f32
+    }
+
+    /// −Σ p log p.
+    pub(crate) fn entropy(&self) -> f32 {
+        (libm::log(self.total) - self.moment / self.total) as f32
+    }
+}
+
+/// The gradient of one position's scores with respect to its logits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slope {
+    /// From [`Distribution::normaliser`].
+    pub(crate) normaliser: f32,
+    /// From [`Distribution::entropy`].
+    pub(crate) entropy: f32,
+    /// d loss / d log-probability of the target.
+    pub(crate) d_logp: f32,
+    /// d loss / d entropy.
+    pub(crate) d_entropy: f32,
+}
+
+impl Slope {
+    /// Turns logits into d loss / d logit, for tokens other than the target; the target's has `d_logp` added to it.
+    ///
+    /// With ℓ = log p: dℓₜ/dxᵢ = [i = t] − pᵢ and dH/dxᵢ = −pᵢ (ℓᵢ + H).
+    #[inline(always)]
+    pub(crate) fn apply(&self, logits: &mut [f32]) {
+        for x in logits {
+            let logprob = (*x - self.normaliser).max(-87.0);
+            // Of the difference itself, in which a NaN stays one.
+            let probability = math::exp(*x - self.normaliser);
+            *x = -probability * (self.d_logp + self.d_entropy * (logprob + self.entropy));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 use candle_core::{Device, Tensor};
 
 use super::*;
-use crate::logprob;
 
 /// A small model of each family, with every optional part that the family can have.
 pub(crate) fn families() -> Vec<(ModelConfig, Weights)> {
@@ -40,93 +39,239 @@ pub(crate) fn families() -> Vec<(ModelConfig, Weights)> {
     .collect()
 }
 
-fn ids() -> Tensor {
-    Tensor::new(&[[1u32, 5, 2, 9, 12, 3], [7, 7, 0, 4, 11, 8]], &Device::Cpu).unwrap()
+fn decoder(config: &ModelConfig, weights: &Weights) -> Decoder {
+    Decoder::trainable(config, weights, &Device::Cpu).unwrap()
 }
 
-/// A loss in which every log-prob and entropy has its own weight.
-fn loss(decoder: &Decoder) -> Tensor {
-    let ids = ids();
-    let logits = decoder.logits(&decoder.forward(&ids).unwrap()).unwrap();
-    let logprobs = logprob::token_logprobs(&logits, &logprob::next_tokens(&ids).unwrap()).unwrap();
-    let entropies = logprob::entropy(&logits).unwrap();
-    let weights: Vec<f32> = (0..12).map(|i| (i as f32 * 0.9).cos()).collect();
-    let weights = Tensor::from_vec(weights, (2, 6), &Device::Cpu).unwrap();
-    let total = ((logprobs * &weights).unwrap() + (entropies * weights.sqr().unwrap()).unwrap()).unwrap();
-    total.sum_all().unwrap()
+/// The same decoder in both implementations.
+fn engines(config: &ModelConfig, weights: &Weights) -> [Decoder; 2] {
+    [Engine::Cpu, Engine::Autograd].map(|engine| Decoder { engine, ..decoder(config, weights) })
 }
 
-/// candle drops gradients of some operations without a word: this is the test that would notice.
+fn sequences() -> [&'static [u32]; 4] {
+    [&[1, 5, 2, 9, 12, 3], &[7, 7, 0, 4], &[6], &[11, 8, 3, 10]]
+}
+
+/// Every next token, and the last row of each sequence too.
+fn pack() -> (Packed, Vec<Target>) {
+    let packed = Packed::of(&sequences()).unwrap();
+    let targets = (0..packed.ids().len()).map(|row| Target { row, token: (row as u32 * 5 + 1) % 13 });
+    let targets = targets.collect();
+    (packed, targets)
+}
+
+/// Derivatives of a loss in which every score has its own weight.
+fn slopes(count: usize) -> (Vec<f32>, Vec<f32>) {
+    let weight = |i: usize| (i as f32 * 0.9).cos();
+    ((0..count).map(weight).collect(), (0..count).map(|i| weight(i).powi(2)).collect())
+}
+
+fn loss(decoder: &Decoder) -> f64 {
+    let (packed, targets) = pack();
+    let scores = decoder.score(&packed, &targets).unwrap();
+    let (d_logp, d_entropy) = slopes(targets.len());
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    dot(&scores.logp, &d_logp) + dot(&scores.entropy, &d_entropy)
+}
+
+fn gradients(decoder: &Decoder, activations: Activations) -> Vec<Vec<f32>> {
+    let (packed, targets) = pack();
+    let mut gradients = Gradients::zeros(decoder).unwrap();
+    let (d_logp, d_entropy) = slopes(targets.len());
+    let scored = decoder.score_for_training(&packed, &targets, activations).unwrap();
+    assert_eq!(*scored.scores(), decoder.score(&packed, &targets).unwrap());
+    scored.backward(&d_logp, Some(&d_entropy), &mut gradients).unwrap();
+    values(&gradients)
+}
+
+fn values(gradients: &Gradients) -> Vec<Vec<f32>> {
+    let host = |gradient: &Gradient| match gradient {
+        Gradient::Host(values) => values.clone(),
+        Gradient::Device(_) => unreachable!("the tests run on the CPU"),
+    };
+    gradients.buffers().iter().map(host).collect()
+}
+
+fn assert_close(a: &[f32], b: &[f32], tolerance: f32, what: &str) {
+    assert_eq!(a.len(), b.len(), "{what}");
+    for (a, b) in a.iter().zip(b) {
+        assert!((a - b).abs() <= tolerance * (1.0 + b.abs()), "{what}: {a} {b}");
+    }
+}
+
+/// A gradient that is missing or wrong ruins a training run without a word: this is the test that would notice.
 #[test]
 fn every_gradient_agrees_with_finite_differences() {
     for (config, weights) in families() {
-        let decoder = Decoder::trainable(&config, &weights, &Device::Cpu).unwrap();
-        let grads = loss(&decoder).backward().unwrap();
-        for (name, var) in decoder.vars() {
-            let gradient: Vec<f32> = grads.get(var).expect(name).flatten_all().unwrap().to_vec1().unwrap();
-            let norm = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
-            assert!(norm > 1e-4, "{name}: gradient norm {norm}");
-            // Along the gradient itself and along a fixed direction that has nothing to do with it.
-            let along = gradient.iter().map(|g| g / norm as f32).collect::<Vec<f32>>();
-            let length = (gradient.len() as f32).sqrt();
-            let across = (0..gradient.len()).map(|i| (i as f32 * 2.3 + 1.0).sin() / length).collect();
-            for direction in [along, across] {
-                let exact: f64 =
-                    gradient.iter().zip(&direction).map(|(g, d)| f64::from(*g) * f64::from(*d)).sum();
-                let start = var.as_tensor().copy().unwrap();
-                let direction = Tensor::from_vec(direction, var.shape(), &Device::Cpu).unwrap();
-                let at = |step: f64| {
-                    var.set(&(&start + (&direction * step).unwrap()).unwrap()).unwrap();
-                    f64::from(loss(&decoder).to_scalar::<f32>().unwrap())
-                };
-                // Five points: the error is of fourth order, so that a large step may drown f32's noise.
-                let h = 0.02;
-                let measured = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
-                var.set(&start).unwrap();
-                let error = (measured - exact).abs();
-                let family = config.family;
-                assert!(
-                    error < 0.01 * exact.abs() + 0.003 * norm + 1e-3,
-                    "{family:?} {name}: {measured} {exact}"
-                );
+        for decoder in engines(&config, &weights) {
+            let gradients = gradients(&decoder, Activations::Recompute);
+            for ((name, var), gradient) in decoder.vars().iter().zip(gradients) {
+                check_gradient(&decoder, name, var, &gradient);
+            }
+        }
+    }
+}
+
+fn check_gradient(decoder: &Decoder, name: &str, var: &Var, gradient: &[f32]) {
+    let norm = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+    assert!(norm > 1e-4, "{name}: gradient norm {norm}");
+    // Along the gradient itself and along a fixed direction that has nothing to do with it.
+    let along = gradient.iter().map(|g| g / norm as f32).collect::<Vec<f32>>();
+    let length = (gradient.len() as f32).sqrt();
+    let across = (0..gradient.len()).map(|i| (i as f32 * 2.3 + 1.0).sin() / length).collect();
+    for direction in [along, across] {
+        let exact: f64 = gradient.iter().zip(&direction).map(|(g, d)| f64::from(*g) * f64::from(*d)).sum();
+        let start = var.as_tensor().copy().unwrap();
+        let direction = Tensor::from_vec(direction, var.shape(), &Device::Cpu).unwrap();
+        let at = |step: f64| {
+            var.set(&(&start + (&direction * step).unwrap()).unwrap()).unwrap();
+            loss(decoder)
+        };
+        // Five points: the error is of fourth order, so that a large step may drown f32's noise.
+        let h = 0.02;
+        let measured = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
+        var.set(&start).unwrap();
+        let error = (measured - exact).abs();
+        let (engine, family) = (decoder.engine, decoder.config.family);
+        assert!(
+            error < 0.01 * exact.abs() + 0.003 * norm + 1e-3,
+            "{engine:?} {family:?} {name}: {measured} {exact}"
+        );
+    }
+}
+
+#[test]
+fn both_implementations_give_the_same_numbers() {
+    for (config, weights) in families() {
+        let [cpu, autograd] = engines(&config, &weights);
+        let (packed, targets) = pack();
+        let scores = [&cpu, &autograd].map(|decoder| decoder.score(&packed, &targets).unwrap());
+        assert_close(&scores[0].logp, &scores[1].logp, 1e-5, "log-probs");
+        assert_close(&scores[0].entropy, &scores[1].entropy, 1e-5, "entropies");
+        let rows = [0, 4, 9];
+        let logits = [&cpu, &autograd].map(|decoder| decoder.logits(&packed, &rows).unwrap());
+        assert_close(&logits[0], &logits[1], 1e-5, "logits");
+        let found = [&cpu, &autograd].map(|decoder| gradients(decoder, Activations::Keep));
+        for (((name, _), a), b) in cpu.vars().iter().zip(&found[0]).zip(&found[1]) {
+            assert_close(a, b, 2e-5, name);
+        }
+    }
+}
+
+#[test]
+fn kept_and_recomputed_activations_give_the_same_bits() {
+    for (config, weights) in families() {
+        for decoder in engines(&config, &weights) {
+            let kept = gradients(&decoder, Activations::Keep);
+            assert_eq!(kept, gradients(&decoder, Activations::Recompute));
+            // Buffers of the pass before are used again.
+            assert_eq!(kept, gradients(&decoder, Activations::Keep));
+        }
+    }
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    // Wide enough that products and kernels are shared out.
+    let sizes = crate::config::TinySizes {
+        vocab: 3000,
+        hidden: 128,
+        layers: 2,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 32,
+        intermediate: 320,
+        positions: 400,
+    };
+    let config = ModelConfig::tiny_qwen3(sizes).unwrap();
+    let decoder = decoder(&config, &Weights::random(&config, 3));
+    let ids: Vec<u32> = (0..700).map(|i| i * 7919 % 3000).collect();
+    let packed = Packed::new(ids, &[300, 1, 399]).unwrap();
+    let targets = packed.next_tokens();
+    let (d_logp, d_entropy) = slopes(targets.len());
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let scored = decoder.score_for_training(&packed, &targets, Activations::Keep).unwrap();
+            let scores = scored.scores().clone();
+            let mut gradients = Gradients::zeros(&decoder).unwrap();
+            scored.backward(&d_logp, Some(&d_entropy), &mut gradients).unwrap();
+            (scores, values(&gradients))
+        })
+    };
+    let one = run(1);
+    assert!(one.0.logp.iter().all(|logp| logp.is_finite()));
+    for threads in [2, 3] {
+        assert!(run(threads) == one, "{threads} threads");
+    }
+}
+
+#[test]
+fn packed_sequences_are_what_each_is_alone() {
+    for (config, weights) in families() {
+        for decoder in engines(&config, &weights) {
+            let packed = Packed::of(&sequences()).unwrap();
+            let together = decoder.score(&packed, &packed.next_tokens()).unwrap();
+            let mut alone = Scores::default();
+            for sequence in sequences() {
+                let packed = Packed::of(&[sequence]).unwrap();
+                let scores = decoder.score(&packed, &packed.next_tokens()).unwrap();
+                alone.logp.extend(scores.logp);
+                alone.entropy.extend(scores.entropy);
+            }
+            assert_close(&together.logp, &alone.logp, 1e-5, "log-probs");
+            assert_close(&together.entropy, &alone.entropy, 1e-5, "entropies");
+        }
+    }
+}
+
+#[test]
+fn scoring_a_part_is_scoring_all_with_derivatives_of_zero() {
+    for (config, weights) in families() {
+        for decoder in engines(&config, &weights) {
+            let (packed, all) = pack();
+            let wanted = [2usize, 3, 8, 14];
+            let part: Vec<Target> = wanted.iter().map(|row| all[*row]).collect();
+            let run = |targets: &[Target]| {
+                let scored = decoder.score_for_training(&packed, targets, Activations::Keep).unwrap();
+                let scores = scored.scores().clone();
+                let weight = |target: &Target| f32::from(u8::from(wanted.contains(&target.row)));
+                let weights: Vec<f32> = targets.iter().map(weight).collect();
+                let mut gradients = Gradients::zeros(&decoder).unwrap();
+                scored.backward(&weights, None, &mut gradients).unwrap();
+                (scores, values(&gradients))
+            };
+            let (some, all) = (run(&part), run(&all));
+            let picked: Vec<f32> = wanted.iter().map(|row| all.0.logp[*row]).collect();
+            assert_close(&some.0.logp, &picked, 1e-6, "log-probs");
+            for (a, b) in some.1.iter().zip(&all.1) {
+                assert_close(a, b, 1e-5, "gradients");
             }
         }
     }
 }
 
 #[test]
-fn right_padding_does_not_reach_real_tokens() {
-    for (config, weights) in families() {
-        let decoder = Decoder::trainable(&config, &weights, &Device::Cpu).unwrap();
-        let hidden = |row: [u32; 4]| {
-            let ids = Tensor::new(&[row], &Device::Cpu).unwrap();
-            decoder.forward(&ids).unwrap().narrow(1, 0, 2).unwrap().get(0).unwrap().to_vec2::<f32>().unwrap()
-        };
-        assert_eq!(hidden([3, 4, 0, 0]), hidden([3, 4, 9, 1]));
-    }
-}
-
-#[test]
-fn long_sequences_take_the_composed_attention_and_agree() {
-    let (mut config, _) = families().remove(0);
-    config.max_position_embeddings = 512;
-    let decoder = Decoder::trainable(&config, &Weights::random(&config, 4), &Device::Cpu).unwrap();
-    let tokens: Vec<u32> = (0..300).map(|i| i * 7 % 13).collect();
-    let run = |length: usize| {
-        let ids = Tensor::from_slice(&tokens[..length], (1, length), &Device::Cpu).unwrap();
-        decoder
-            .forward(&ids)
-            .unwrap()
-            .narrow(1, 0, 200)
-            .unwrap()
-            .flatten_all()
-            .unwrap()
-            .to_vec1::<f32>()
-            .unwrap()
+fn gradients_add_up_and_are_scaled() {
+    let (config, weights) = families().remove(0);
+    let decoder = decoder(&config, &weights);
+    let (packed, targets) = pack();
+    let (d_logp, _) = slopes(targets.len());
+    let mut gradients = Gradients::zeros(&decoder).unwrap();
+    let pass = |gradients: &mut Gradients| {
+        let scored = decoder.score_for_training(&packed, &targets, Activations::Recompute).unwrap();
+        scored.backward(&d_logp, None, gradients).unwrap();
     };
-    for (fused, composed) in run(200).iter().zip(run(300)) {
-        assert!((fused - composed).abs() < 1e-4, "{fused} {composed}");
+    pass(&mut gradients);
+    let once = values(&gradients);
+    pass(&mut gradients);
+    gradients.scale(0.5).unwrap();
+    for (a, b) in values(&gradients).iter().zip(&once) {
+        assert_close(a, b, 1e-6, "half of twice");
     }
+    gradients.zero().unwrap();
+    pass(&mut gradients);
+    assert_eq!(values(&gradients), once);
 }
 
 #[test]
@@ -144,9 +289,29 @@ fn misuse_is_an_error() {
     let (other, _) = families.remove(2);
     let (config, weights) = families.remove(0);
     assert!(Decoder::trainable(&other, &weights, &Device::Cpu).is_err());
-    let decoder = Decoder::trainable(&config, &weights, &Device::Cpu).unwrap();
-    let long = Tensor::zeros((1, 65), CandleType::U32, &Device::Cpu).unwrap();
-    assert!(matches!(decoder.forward(&long), Err(DecoderError::TooLong { .. })));
-    let unknown = Tensor::new(&[[99u32]], &Device::Cpu).unwrap();
-    assert!(decoder.forward(&unknown).is_err());
+    let decoder = decoder(&config, &weights);
+    let score = |ids: &[u32], targets: &[(usize, u32)]| {
+        let targets: Vec<Target> =
+            targets.iter().map(|(row, token)| Target { row: *row, token: *token }).collect();
+        decoder.score(&Packed::of(&[ids]).unwrap(), &targets).map(|scores| scores.logp.len())
+    };
+    assert_eq!(score(&[1, 2], &[]).unwrap(), 0);
+    assert!(matches!(score(&[0; 65], &[]), Err(DecoderError::TooLong { found: 65, limit: 64 })));
+    assert!(matches!(score(&[1, 99], &[]), Err(DecoderError::Token { row: 1, token: 99, .. })));
+    assert!(matches!(score(&[1, 2], &[(0, 13)]), Err(DecoderError::Token { token: 13, .. })));
+    assert!(matches!(score(&[1, 2], &[(2, 1)]), Err(DecoderError::TargetRow { row: 2, .. })));
+    assert!(matches!(score(&[1, 2], &[(1, 1), (0, 1)]), Err(DecoderError::TargetRow { index: 1, .. })));
+    assert!(matches!(score(&[1, 2], &[(1, 1), (1, 1)]), Err(DecoderError::TargetRow { index: 1, .. })));
+
+    let packed = Packed::of(&[[1u32, 2, 3]]).unwrap();
+    let scored = || decoder.score_for_training(&packed, &packed.next_tokens(), Activations::Keep).unwrap();
+    let mut gradients = Gradients::zeros(&decoder).unwrap();
+    let short = scored().backward(&[1.0], None, &mut gradients);
+    assert!(matches!(short, Err(DecoderError::Derivatives { what: "d_logp", found: 1, expected: 2 })));
+    let long = scored().backward(&[1.0; 2], Some(&[1.0; 3]), &mut gradients);
+    assert!(matches!(long, Err(DecoderError::Derivatives { what: "d_entropy", .. })));
+    let (config, weights) = families.remove(0);
+    let mut foreign = Gradients::zeros(&self::decoder(&config, &weights)).unwrap();
+    let foreign = scored().backward(&[1.0; 2], None, &mut foreign);
+    assert!(matches!(foreign, Err(DecoderError::ForeignGradients)));
 }

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use candle_core::{Device, Tensor};
+use candle_core::Device;
 
 use super::*;
 use crate::decoder::{Decoder, tests::families};
 use crate::error::EngineError;
-use crate::logprob;
+use crate::packed::Packed;
 use crate::sampler::SamplingParams;
 use crate::weights::Weights;
 
@@ -40,11 +40,8 @@ fn generated_logprobs_are_those_of_the_training_forward() {
             assert_eq!(completions.len(), request.samples as usize);
             for completion in completions {
                 let ids = [request.prompt.as_slice(), &completion.tokens].concat();
-                let input = Tensor::new(ids.as_slice(), &Device::Cpu).unwrap().unsqueeze(0).unwrap();
-                let logits = decoder.logits(&decoder.forward(&input).unwrap()).unwrap();
-                let targets = logprob::next_tokens(&input).unwrap();
-                let logprobs = logprob::token_logprobs(&logits, &targets).unwrap();
-                let logprobs: Vec<f32> = logprobs.squeeze(0).unwrap().to_vec1().unwrap();
+                let packed = Packed::of(&[ids]).unwrap();
+                let logprobs = decoder.score(&packed, &packed.next_tokens()).unwrap().logp;
                 for (mine, theirs) in completion.logprobs.iter().zip(&logprobs[request.prompt.len() - 1..]) {
                     assert!((mine - theirs).abs() < 1e-4, "{:?}: {mine} {theirs}", config.family);
                 }

@@ -8,15 +8,16 @@ mod expected;
 
 use std::path::Path;
 
-use candle_core::{Device, Tensor};
+use candle_core::Device;
 
 use super::VectorReport;
 use crate::config::ModelConfig;
-use crate::decoder::Decoder;
+use crate::decoder::{Activations, Decoder, Gradients, Scores};
 use crate::engine::backend::MAX_CALL_TOKENS;
 use crate::engine::{Backend, CpuBackend, Feed, Want};
 use crate::error::VectorError;
 use crate::logprob;
+use crate::packed::{Packed, Target};
 use crate::weights::Weights;
 use expected::{Case, Expected, Nll};
 
@@ -74,7 +75,7 @@ fn check_model(dir: &Path, name: &str, report: &mut VectorReport) -> Result<(), 
             Ok(found) => compare(report, &label("training forward"), case, &found),
             Err(failure) => report.fail(format!("{}: {failure}", label("training forward"))),
         }
-        match generation_outputs(&decoder, &engine, &case.ids) {
+        match generation_outputs(&engine, &case.ids) {
             Ok(found) => compare(report, &label("generation engine"), case, &found),
             Err(failure) => report.fail(format!("{}: {failure}", label("generation engine"))),
         }
@@ -88,35 +89,41 @@ struct Outputs {
     entropies: Vec<f32>,
 }
 
-/// Log-probs and entropies of logits `[1, T, V]`.
-fn outputs(ids: &[u32], logits: &Tensor) -> Result<Outputs, Failure> {
-    let ids = Tensor::new(ids, logits.device())?.unsqueeze(0)?;
-    let length = ids.dims2()?.1;
-    let mut logprobs =
-        logprob::token_logprobs(logits, &logprob::next_tokens(&ids)?)?.squeeze(0)?.to_vec1()?;
-    // The last position has no successor.
-    logprobs.pop();
-    let entropies = logprob::entropy(logits)?.squeeze(0)?.to_vec1()?;
-    let last_logits = logits.squeeze(0)?.get(length - 1)?.to_vec1()?;
-    Ok(Outputs { last_logits, logprobs, entropies })
+/// Every next token of `ids`, and any token after the last one for the entropy there.
+fn targets(packed: &Packed) -> Vec<Target> {
+    let mut targets = packed.next_tokens();
+    targets.push(Target { row: packed.ids().len() - 1, token: 0 });
+    targets
 }
 
 fn training_outputs(decoder: &Decoder, ids: &[u32]) -> Result<Outputs, Failure> {
-    let input = Tensor::new(ids, decoder.device())?.unsqueeze(0)?;
-    outputs(ids, &decoder.logits(&decoder.forward(&input)?)?)
+    let packed = Packed::of(&[ids])?;
+    let Scores { mut logp, entropy } = decoder.score(&packed, &targets(&packed))?;
+    // The last position has no successor.
+    logp.pop();
+    let last_logits = decoder.logits(&packed, &[ids.len() - 1])?;
+    Ok(Outputs { last_logits, logprobs: logp, entropies: entropy })
 }
 
 /// The first half in one call and the rest token by token, so that prefill, decoding and the cache all take part.
-fn generation_outputs(decoder: &Decoder, engine: &CpuBackend, ids: &[u32]) -> Result<Outputs, Failure> {
+fn generation_outputs(engine: &CpuBackend, ids: &[u32]) -> Result<Outputs, Failure> {
     let mut cache = engine.new_cache();
     let (prompt, rest) = ids.split_at(ids.len().div_ceil(2));
-    let mut values: Vec<f32> = Vec::new();
+    let targets = targets(&Packed::of(&[ids])?);
+    let (mut logprobs, mut entropies, mut last_logits) = (Vec::new(), Vec::new(), Vec::new());
+    let mut targets = targets.iter();
     for tokens in prompt.chunks(MAX_CALL_TOKENS).chain(rest.chunks(1)) {
         let logits = engine.forward(&mut [Feed { tokens, cache: &mut cache }], Want::All)?;
-        values.extend(logits.rows().flatten());
+        for (row, target) in logits.rows().zip(&mut targets) {
+            let (logp, entropy) =
+                logprob::of_token(row, target.token).ok_or("a token outside of the vocabulary")?;
+            logprobs.push(logp);
+            entropies.push(entropy);
+            last_logits = row.to_vec();
+        }
     }
-    let shape = (1, ids.len(), decoder.config().vocab_size);
-    outputs(ids, &Tensor::from_vec(values, shape, decoder.device())?)
+    logprobs.pop();
+    Ok(Outputs { last_logits, logprobs, entropies })
 }
 
 fn compare(report: &mut VectorReport, label: &str, case: &Case, found: &Outputs) {
@@ -143,25 +150,20 @@ fn check_gradients(
     if nll.ids.len() < 2 {
         return Err("nll: fewer than two ids".into());
     }
-    let ids = Tensor::new(nll.ids.as_slice(), decoder.device())?.unsqueeze(0)?;
-    let logits = decoder.logits(&decoder.forward(&ids)?)?;
-    let logprobs = logprob::token_logprobs(&logits, &logprob::next_tokens(&ids)?)?;
-    let loss = logprobs.narrow(1, 0, nll.ids.len() - 1)?.mean_all()?.neg()?;
-    let difference = (f64::from(loss.to_scalar::<f32>()?) - nll.loss).abs();
-    report.measure(difference, VALUE_TOLERANCE, || format!("{name}, nll loss"));
-    let gradients = loss.backward()?;
-    for (parameter, var) in decoder.vars() {
+    let packed = Packed::of(&[&nll.ids])?;
+    let targets = packed.next_tokens();
+    let scored = decoder.score_for_training(&packed, &targets, Activations::Recompute)?;
+    let count = targets.len() as f64;
+    let loss = -scored.scores().logp.iter().map(|logp| f64::from(*logp)).sum::<f64>() / count;
+    report.measure((loss - nll.loss).abs(), VALUE_TOLERANCE, || format!("{name}, nll loss"));
+    let mut gradients = Gradients::zeros(decoder)?;
+    scored.backward(&vec![(-1.0 / count) as f32; targets.len()], None, &mut gradients)?;
+    for ((parameter, _), gradient) in decoder.vars().iter().zip(gradients.buffers()) {
         let Some(expected) = nll.grad_norms.get(parameter) else {
             report.fail(format!("{name}, gradient of {parameter}: expected.json has no norm for it"));
             continue;
         };
-        let Some(gradient) = gradients.get(var) else {
-            report.fail(format!("{name}, gradient of {parameter}: there is none"));
-            continue;
-        };
-        let values = gradient.flatten_all()?.to_vec1::<f32>()?;
-        let norm = values.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();
-        let relative = (norm - expected).abs() / expected.abs().max(GRADIENT_FLOOR);
+        let relative = (gradient.norm()? - expected).abs() / expected.abs().max(GRADIENT_FLOOR);
         report.measure(relative, GRADIENT_TOLERANCE, || format!("{name}, gradient norm of {parameter}"));
     }
     for parameter in nll.grad_norms.keys() {

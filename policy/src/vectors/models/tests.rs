@@ -12,20 +12,21 @@ fn write_model(dir: &Path, index: usize) {
     let decoder = Decoder::trainable(&config, &weights, &Device::Cpu).unwrap();
     let ids = [1u32, 4, 2, 8, 5];
     let case = training_outputs(&decoder, &ids).unwrap();
-    let input = Tensor::new(&[ids], &Device::Cpu).unwrap();
-    let logits = decoder.logits(&decoder.forward(&input).unwrap()).unwrap();
-    let logprobs = logprob::token_logprobs(&logits, &logprob::next_tokens(&input).unwrap()).unwrap();
-    let loss = logprobs.narrow(1, 0, 4).unwrap().mean_all().unwrap().neg().unwrap();
-    let grads = loss.backward().unwrap();
-    let norm = |var: &candle_core::Var| {
-        let squares = grads.get(var).unwrap().sqr().unwrap().sum_all().unwrap();
-        f64::from(squares.to_scalar::<f32>().unwrap()).sqrt()
-    };
-    let norms: std::collections::BTreeMap<_, _> =
-        decoder.vars().iter().map(|(name, var)| (name.clone(), norm(var))).collect();
+    let packed = Packed::of(&[ids]).unwrap();
+    let targets = packed.next_tokens();
+    let scored = decoder.score_for_training(&packed, &targets, Activations::Keep).unwrap();
+    let loss = -scored.scores().logp.iter().sum::<f32>() / 4.0;
+    let mut gradients = Gradients::zeros(&decoder).unwrap();
+    scored.backward(&[-0.25; 4], None, &mut gradients).unwrap();
+    let norms: std::collections::BTreeMap<_, _> = decoder
+        .vars()
+        .iter()
+        .zip(gradients.buffers())
+        .map(|((name, _), gradient)| (name.clone(), gradient.norm().unwrap()))
+        .collect();
     let expected = serde_json::json!({
         "cases": [{ "ids": ids, "last_logits": case.last_logits, "token_logprobs": case.logprobs, "entropies": case.entropies }],
-        "nll": { "ids": ids, "loss": loss.to_scalar::<f32>().unwrap(), "grad_norms": norms },
+        "nll": { "ids": ids, "loss": loss, "grad_norms": norms },
     });
     fs::write(dir.join("expected.json"), expected.to_string()).unwrap();
 }

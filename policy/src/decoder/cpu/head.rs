@@ -1,0 +1,199 @@
+//! Final norm, output projection and scores, a tile of logits at a time.
+//!
+//! The logits of a tile are computed for the scores, thrown away, and computed again on the way back: memory depends neither
+//! on the number of targets nor on the vocabulary.
+
+use rayon::prelude::*;
+
+use super::product::{Onto, Threads, View, product};
+use super::workspace::fit;
+use super::{rms_norm, task_rows};
+use crate::decoder::Decoder;
+use crate::decoder::scored::{Scores, Slopes};
+use crate::logprob::{Distribution, Slope};
+use crate::math;
+use crate::packed::Target;
+
+/// Targets in a tile.
+const TILE_ROWS: usize = 512;
+/// Tokens of the vocabulary in a tile.
+const TILE_COLUMNS: usize = 2048;
+
+/// Buffers of a tile.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// Residual streams of the targets' rows, and normalised.
+    x: Vec<f32>,
+    normed: Vec<f32>,
+    d_normed: Vec<f32>,
+    logits: Vec<f32>,
+}
+
+/// The head with its values.
+pub(super) struct Head<'a> {
+    norm: &'a [f32],
+    /// `[vocabulary, hidden]`
+    weight: &'a [f32],
+    norm_place: usize,
+    weight_place: usize,
+    eps: f32,
+    tile_rows: usize,
+    tile_columns: usize,
+}
+
+impl<'a> Head<'a> {
+    pub(super) fn new(decoder: &Decoder, weights: &[&'a [f32]]) -> Self {
+        let (norm_place, weight_place) = (decoder.places.norm, decoder.places.head);
+        let (norm, weight) = (weights[norm_place], weights[weight_place]);
+        let eps = decoder.config.rms_norm_eps as f32;
+        let (tile_rows, tile_columns) = (TILE_ROWS, TILE_COLUMNS);
+        Self { norm, weight, norm_place, weight_place, eps, tile_rows, tile_columns }
+    }
+
+    fn hidden(&self) -> usize {
+        self.norm.len()
+    }
+
+    fn vocab(&self) -> usize {
+        self.weight.len() / self.hidden()
+    }
+
+    /// Starts and rows of the weight's tiles.
+    fn tiles(&self) -> impl Iterator<Item = (usize, View<'a>)> {
+        let (hidden, columns) = (self.hidden(), self.tile_columns);
+        let tiles = self.weight.chunks(columns * hidden).enumerate();
+        tiles.map(move |(index, tile)| (index * columns, View::new(tile, tile.len() / hidden, hidden)))
+    }
+
+    /// Logits of some rows of the residual stream `x`.
+    pub(super) fn logits(&self, x: &[f32], rows: &[usize]) -> Vec<f32> {
+        let mut scratch = Scratch::default();
+        self.gather(x, rows.iter().copied(), &mut scratch);
+        let mut logits = vec![0.0; rows.len() * self.vocab()];
+        let normed = View::new(&scratch.normed, rows.len(), self.hidden());
+        let weight = View::new(self.weight, self.vocab(), self.hidden());
+        product(normed, weight.t(), &mut logits, Onto::Replace, Threads::All);
+        logits
+    }
+
+    /// Scores of the targets, and the normalisers of their logits.
+    pub(super) fn score(&self, x: &[f32], targets: &[Target], scratch: &mut Scratch) -> (Scores, Vec<f32>) {
+        let mut scores = Scores::default();
+        let mut normalisers = Vec::with_capacity(targets.len());
+        for targets in targets.chunks(self.tile_rows) {
+            self.gather(x, targets.iter().map(|target| target.row), scratch);
+            let normed = View::new(&scratch.normed, targets.len(), self.hidden());
+            let mut seen = vec![(Distribution::default(), 0.0f32); targets.len()];
+            for (start, weight) in self.tiles() {
+                fit(&mut scratch.logits, targets.len() * weight.rows());
+                product(normed, weight.t(), &mut scratch.logits, Onto::Replace, Threads::All);
+                absorb(&scratch.logits, weight.rows(), start, targets, &mut seen);
+            }
+            for (distribution, logit) in seen {
+                scores.logp.push(distribution.logprob(logit));
+                scores.entropy.push(distribution.entropy());
+                normalisers.push(distribution.normaliser());
+            }
+        }
+        (scores, normalisers)
+    }
+
+    /// Adds the gradients of norm and weight, and that of the residual stream to `d`.
+    pub(super) fn backward(
+        &self,
+        x: &[f32],
+        normalisers: &[f32],
+        slopes: Slopes<'_>,
+        d: &mut [f32],
+        gradients: &mut [&mut [f32]],
+        scratch: &mut Scratch,
+    ) {
+        let hidden = self.hidden();
+        for (chunk, targets) in slopes.targets.chunks(self.tile_rows).enumerate() {
+            let first = chunk * self.tile_rows;
+            let slope = |index: usize| Slope {
+                normaliser: normalisers[first + index],
+                entropy: slopes.scores.entropy[first + index],
+                d_logp: slopes.d_logp[first + index],
+                d_entropy: slopes.d_entropy(first + index),
+            };
+            let slopes: Vec<Slope> = (0..targets.len()).map(slope).collect();
+            self.gather(x, targets.iter().map(|target| target.row), scratch);
+            let Scratch { x, normed, d_normed, logits } = scratch;
+            fit(d_normed, targets.len() * hidden);
+            let normed = View::new(normed, targets.len(), hidden);
+            for (start, weight) in self.tiles() {
+                let columns = weight.rows();
+                fit(logits, targets.len() * columns);
+                product(normed, weight.t(), logits, Onto::Replace, Threads::All);
+                descend(logits, columns, start, targets, &slopes);
+                let d_logits = View::new(logits, targets.len(), columns);
+                let onto = if start == 0 { Onto::Replace } else { Onto::Add };
+                product(d_logits, weight, d_normed, onto, Threads::All);
+                let d_weight = &mut gradients[self.weight_place][start * hidden..(start + columns) * hidden];
+                product(d_logits.t(), normed, d_weight, Onto::Add, Threads::All);
+            }
+            let d_norm = &mut *gradients[self.norm_place];
+            let rows = x.chunks_exact(hidden).zip(d_normed.chunks_exact_mut(hidden)).zip(targets);
+            for ((x, d_normed), target) in rows {
+                math::wide(|| rms_norm::row_backward(x, self.norm, self.eps, d_normed, d_norm));
+                math::axpy(&mut d[target.row * hidden..(target.row + 1) * hidden], 1.0, d_normed);
+            }
+        }
+    }
+
+    /// Copies rows of the residual stream out, and normalises them.
+    fn gather(&self, x: &[f32], rows: impl ExactSizeIterator<Item = usize>, scratch: &mut Scratch) {
+        let hidden = self.hidden();
+        fit(&mut scratch.x, rows.len() * hidden);
+        fit(&mut scratch.normed, rows.len() * hidden);
+        for (copy, row) in scratch.x.chunks_exact_mut(hidden).zip(rows) {
+            copy.copy_from_slice(&x[row * hidden..(row + 1) * hidden]);
+        }
+        rms_norm::forward(&scratch.x, self.norm, self.eps, &mut scratch.normed);
+    }
+}
+
+/// Takes a tile of logits, of `columns` tokens from `start`, into what is known of each target.
+fn absorb(
+    logits: &[f32],
+    columns: usize,
+    start: usize,
+    targets: &[Target],
+    seen: &mut [(Distribution, f32)],
+) {
+    let task = task_rows(columns);
+    let tasks =
+        logits.par_chunks(task * columns).zip(targets.par_chunks(task)).zip(seen.par_chunks_mut(task));
+    tasks.for_each(|((logits, targets), seen)| {
+        for ((logits, target), (distribution, logit)) in logits.chunks_exact(columns).zip(targets).zip(seen) {
+            math::wide(|| distribution.absorb(logits));
+            if let Some(found) = column(target, start, columns) {
+                *logit = logits[found];
+            }
+        }
+    });
+}
+
+/// Turns a tile of logits into their gradients.
+fn descend(logits: &mut [f32], columns: usize, start: usize, targets: &[Target], slopes: &[Slope]) {
+    let task = task_rows(columns);
+    let tasks =
+        logits.par_chunks_mut(task * columns).zip(targets.par_chunks(task)).zip(slopes.par_chunks(task));
+    tasks.for_each(|((logits, targets), slopes)| {
+        for ((logits, target), slope) in logits.chunks_exact_mut(columns).zip(targets).zip(slopes) {
+            math::wide(|| slope.apply(logits));
+            if let Some(found) = column(target, start, columns) {
+                logits[found] += slope.d_logp;
+            }
+        }
+    });
+}
+
+/// Where a target's token stands in a tile, if it does.
+fn column(target: &Target, start: usize, columns: usize) -> Option<usize> {
+    (target.token as usize).checked_sub(start).filter(|column| *column < columns)
+}
+
+#[cfg(test)]
+mod tests;

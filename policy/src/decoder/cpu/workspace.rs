@@ -1,0 +1,68 @@
+//! Buffers that passes hand on to each other: mapping fresh pages would cost a part of every step.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
+
+use super::head;
+use super::layer::{Scratch, Trace};
+
+/// Everything that a pass writes to, except its results. Contents are unspecified between passes.
+#[derive(Default)]
+pub(super) struct Workspace {
+    /// Residual streams `[rows, hidden]`.
+    pub(super) residuals: Vec<Vec<f32>>,
+    pub(super) traces: Vec<Trace>,
+    pub(super) scratch: Scratch,
+    pub(super) head: head::Scratch,
+    /// Gradient of the residual stream.
+    pub(super) d_residual: Vec<f32>,
+}
+
+/// Where a decoder keeps one workspace between passes; it stays as large as its last pass needed it.
+#[derive(Default)]
+pub(in crate::decoder) struct Shelf(Mutex<Option<Box<Workspace>>>);
+
+impl Shelf {
+    /// The workspace, or a new one while another pass has it.
+    pub(super) fn lease(&self) -> Lease<'_> {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Lease { shelf: self, workspace: found.unwrap_or_default() }
+    }
+}
+
+/// A workspace that goes back to its shelf.
+pub(super) struct Lease<'a> {
+    shelf: &'a Shelf,
+    workspace: Box<Workspace>,
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let workspace = std::mem::take(&mut self.workspace);
+        *self.shelf.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(workspace);
+    }
+}
+
+impl Deref for Lease<'_> {
+    type Target = Workspace;
+
+    fn deref(&self) -> &Workspace {
+        &self.workspace
+    }
+}
+
+impl DerefMut for Lease<'_> {
+    fn deref_mut(&mut self) -> &mut Workspace {
+        &mut self.workspace
+    }
+}
+
+/// Gives a buffer `length` elements of unspecified value.
+pub(super) fn fit(buffer: &mut Vec<f32>, length: usize) {
+    if buffer.capacity() < length {
+        // Not `resize`, which would copy what nobody wants, and reserve more than is needed.
+        *buffer = vec![0.0; length];
+    } else {
+        buffer.resize(length, 0.0);
+    }
+}
