@@ -6,6 +6,7 @@ use crate::objective::{Choice, ObjectiveError};
 use crate::publisher::MAX_KEEP_VERSIONS;
 use crate::schedule::{Schedule, ScheduleError};
 use echo_policy::config::TinySizes;
+use echo_policy::decoder::Activations;
 use echo_protocol::charter::{Sampling, TaskSpec};
 use echo_protocol::manifest::TensorType;
 use echo_protocol::rate::BytesPerSec;
@@ -138,9 +139,11 @@ pub struct TrainSection {
     pub weight_decay: f64,
     /// Largest global gradient norm.
     pub max_grad_norm: f64,
-    /// Tokens (padding included) in one forward pass; batches are split at group borders to stay below. Parts run on as many threads
-    /// as there are cores.
+    /// Tokens in one forward pass, at most; a batch is split to stay below. Memory grows with this, and with the longest
+    /// sequence where that is longer.
     pub micro_batch_tokens: usize,
+    /// What is held in memory between forward and backward: `keep`, or `recompute` for less memory and a third more computing.
+    pub activations: Activations,
 }
 
 /// `[warmup]`: supervised updates on the tasks' own solutions.
@@ -233,6 +236,7 @@ impl Default for TrainSection {
             weight_decay: 0.0,
             max_grad_norm: 1.0,
             micro_batch_tokens: 16 << 10,
+            activations: Activations::Keep,
         }
     }
 }

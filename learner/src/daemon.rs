@@ -15,7 +15,7 @@ use crate::run_dir::RunDir;
 use crate::service::{Shared, serve};
 use crate::store::{SledStore, Store};
 use crate::summary::Summary;
-use crate::trainer::{BACKWARD_STACK, Trainer};
+use crate::trainer::Trainer;
 use anyhow::{Context, bail};
 use candle_core::Device;
 use echo_policy::weights::Weights;
@@ -93,7 +93,7 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
         stop,
         started,
     };
-    let thread = std::thread::Builder::new().name("learning".into()).stack_size(BACKWARD_STACK);
+    let thread = std::thread::Builder::new().name("learning".into());
     let learning = thread.spawn(move || learn(learning, &dir))?;
     let mut learning = tokio::task::spawn_blocking(move || learning.join());
     let ended = tokio::select! {

@@ -1,6 +1,6 @@
 //! AdamW over f32 master weights, with decoupled weight decay, bias correction and clipping of the global norm.
 //!
-//! With g the accumulated gradient, s = min(1, c / ‖g‖) the clip over all parameters together, η_t the scheduled rate
+//! With g the gradient, s = min(1, c / ‖g‖) the clip over all parameters together, η_t the scheduled rate
 //! and t the number of applied updates including this one:
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //! p ← (1 - η_t λ) p - η_t · (m / (1-β₁ᵗ)) / (√(v / (1-β₂ᵗ)) + ε)
 //! ```
 //!
-//! λ is zero for parameters that [`decays`] exempts. On the CPU each parameter is updated in place in one pass; other
-//! devices use tensor operations. Equal inputs give bit-identical weights and moments.
+//! λ is zero for parameters that [`decays`] exempts. On the CPU each parameter is updated in place in one pass, on all cores; other
+//! devices use tensor operations. Equal inputs give bit-identical weights and moments, whatever the number of threads.
 
 mod config;
 mod error;
@@ -19,8 +19,8 @@ mod state;
 
 use std::collections::BTreeSet;
 
-use candle_core::backprop::GradStore;
 use candle_core::{Device, Var};
+use echo_policy::decoder::Gradient;
 
 use crate::schedule::Schedule;
 pub use config::AdamWConfig;
@@ -32,7 +32,7 @@ pub use state::{FIRST_MOMENT_PREFIX, SECOND_MOMENT_PREFIX, STEP_NAME};
 /// A gradient norm above this is treated like one that is not finite: its square would overflow f32 moments.
 pub const MAX_GRADIENT_NORM: f64 = 1e18;
 
-/// What became of the accumulated gradient.
+/// What became of a gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepOutcome {
     /// The weights were updated.
@@ -47,7 +47,7 @@ pub enum StepOutcome {
 pub struct StepReport {
     /// What happened.
     pub outcome: StepOutcome,
-    /// Global L2 norm of the accumulated gradient before clipping; may be infinite or NaN when skipped.
+    /// Global L2 norm of the gradient before clipping; may be infinite or NaN when skipped.
     pub gradient_norm: f64,
     /// Factor the gradient was clipped by; 1 when it was not.
     pub clip_scale: f64,
@@ -64,8 +64,6 @@ pub struct AdamW {
     schedule: Schedule,
     slots: Vec<Slot>,
     updates: u64,
-    /// Whether a gradient was accumulated since the last step.
-    pending: bool,
 }
 
 /// Whether weight decay applies: to matrices and embeddings, not to biases, norms or any other vector.
@@ -111,7 +109,7 @@ impl AdamW {
                 Slot::new(name, var, fused)
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { config, schedule, slots, updates: 0, pending: false })
+        Ok(Self { config, schedule, slots, updates: 0 })
     }
 
     /// Updates applied so far.
@@ -125,33 +123,19 @@ impl AdamW {
         self.slots.iter().map(Slot::named_var)
     }
 
-    /// Adds the gradients of one backward pass, in f32. Over several micro-batches the caller scales each loss by its
-    /// share of the batch, so that the sum is the gradient of the batch.
+    /// Updates the weights with a gradient: one buffer per parameter, in their order.
     ///
     /// # Errors
-    /// [`OptimizerError::MissingGradient`] when a parameter got none, which means that an operation without a
-    /// backward pass severed the graph; nothing is added then.
-    pub fn accumulate(&mut self, gradients: &GradStore) -> Result<(), OptimizerError> {
-        let found = self.slots.iter().map(|slot| slot.gradient(gradients)).collect::<Result<Vec<_>, _>>()?;
-        for (slot, gradient) in self.slots.iter_mut().zip(&found) {
-            slot.accumulate(gradient, self.pending)?;
-        }
-        self.pending = true;
-        Ok(())
-    }
-
-    /// Updates the weights with the accumulated gradient, and forgets it.
-    ///
-    /// # Errors
-    /// [`OptimizerError::NothingAccumulated`] without a gradient. A gradient that is not finite is no error: see
-    /// [`StepOutcome::Skipped`].
-    pub fn step(&mut self) -> Result<StepReport, OptimizerError> {
-        if !std::mem::take(&mut self.pending) {
-            return Err(OptimizerError::NothingAccumulated);
+    /// [`OptimizerError::Gradient`] when a buffer does not fit its parameter; nothing is changed then. A gradient that is not
+    /// finite is no error: see [`StepOutcome::Skipped`].
+    pub fn step(&mut self, gradients: &[Gradient]) -> Result<StepReport, OptimizerError> {
+        if gradients.len() != self.slots.len() {
+            let (found, expected) = (gradients.len(), self.slots.len());
+            return Err(OptimizerError::Gradients { found, expected });
         }
         let mut square = 0.0;
-        for slot in &self.slots {
-            square += slot.gradient_square_sum()?;
+        for (slot, gradient) in self.slots.iter().zip(gradients) {
+            square += slot.square_sum(gradient)?;
         }
         let gradient_norm = square.sqrt();
         let learning_rate = self.schedule.learning_rate(self.updates);
@@ -173,8 +157,8 @@ impl AdamW {
         };
         let coefficients =
             Coefficients::new(&self.config, learning_rate, clip_scale, self.updates.saturating_add(1));
-        for slot in &mut self.slots {
-            slot.update(&coefficients)?;
+        for (slot, gradient) in self.slots.iter_mut().zip(gradients) {
+            slot.update(gradient, &coefficients)?;
         }
         self.updates += 1;
         Ok(StepReport {

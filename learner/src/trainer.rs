@@ -1,24 +1,19 @@
 //! One update: from a batch of groups, or of supervised examples, to new weights.
 
-use crate::batch::{BatchError, PaddedBatch, Sequence, micro_batches};
+use crate::batch::{BatchError, Sequence, micro_batches, pack};
 use crate::buffer::StoredGroup;
 use crate::checkpoint::Checkpoint;
 use crate::config::TrainSection;
-use crate::objective::{Known, Objective, ObjectiveError, ObjectiveStats, Outcome, Plan, Scored, step_ends};
+use crate::objective::{Known, Objective, ObjectiveError, ObjectiveStats, Outcome, Scored, step_ends};
 use crate::optimizer::{AdamW, AdamWConfig, OptimizerError, StepReport};
 use crate::workload::{Workload, WorkloadError};
-use candle_core::backprop::GradStore;
-use candle_core::{Device, Tensor, Var};
+use candle_core::{Device, Var};
 use echo_policy::config::ModelConfig;
-use echo_policy::decoder::Decoder;
+use echo_policy::decoder::{Activations, Decoder, Gradients, Scores};
 use echo_policy::error::DecoderError;
-use echo_policy::logprob::{entropy, token_logprobs};
 use echo_policy::weights::{Weights, expected_tensors};
 use echo_protocol::order::Purpose;
 use echo_protocol::trajectory::Trajectory;
-
-/// Stack of a thread that goes backwards: candle recurses over the graph, so a deep model needs a deep stack.
-pub const BACKWARD_STACK: usize = 64 << 20;
 
 /// The policy being trained, with its optimizer and objective.
 pub struct Trainer {
@@ -27,7 +22,10 @@ pub struct Trainer {
     objective: Objective,
     /// The run's first policy, for objectives that are anchored to it.
     reference: Option<Decoder>,
+    /// Of the batch in work.
+    gradients: Gradients,
     micro_batch_tokens: usize,
+    activations: Activations,
 }
 
 /// Why an update cannot be made.
@@ -51,9 +49,6 @@ pub enum TrainError {
     /// A prompt cannot be derived.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// The system gave no thread.
-    #[error("no thread for a part of the batch: {0}")]
-    Thread(std::io::Error),
     /// A checkpoint of another model.
     #[error("the checkpoint lacks the parameter {0}: it belongs to another model")]
     Checkpoint(String),
@@ -95,8 +90,16 @@ impl Trainer {
             ..AdamWConfig::default()
         };
         let optimizer = AdamW::new(decoder.vars().to_vec(), config, train.schedule)?;
-        let (objective, micro_batch_tokens) = (train.objective.objective, train.micro_batch_tokens);
-        Ok(Self { decoder, optimizer, objective, reference: None, micro_batch_tokens })
+        let gradients = Gradients::zeros(&decoder)?;
+        Ok(Self {
+            decoder,
+            optimizer,
+            objective: train.objective.objective,
+            reference: None,
+            gradients,
+            micro_batch_tokens: train.micro_batch_tokens,
+            activations: train.activations,
+        })
     }
 
     /// Gives the run's first policy to an objective that is anchored to it ([`Objective::needs_reference`]); others ignore it.
@@ -125,7 +128,6 @@ impl Trainer {
     ) -> Result<UpdateReport, TrainError> {
         let sequences = sequences(workload, groups)?;
         let whole_groups = self.objective.needs_whole_groups();
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let parts = micro_batches(&sequences, self.micro_batch_tokens, 1, whole_groups)?;
         let mut known = self.known(workload, groups)?;
         if self.objective.plans_with_proximal() {
@@ -139,16 +141,20 @@ impl Trainer {
         let limit = workload.charter.sampling.max_new_tokens as usize;
         let plan = self.objective.plan(known, limit)?;
         let (mut loss, mut stats) = (0.0, ObjectiveStats::default());
-        // As many parts at once as there are cores. They are added up in their own order, so the cores change no bit of the result.
-        for wave in parts.chunks(threads) {
-            for result in self.differentiate(&plan, &sequences, wave) {
-                let part = result?;
-                loss += part.loss;
-                stats.merge(&part.stats);
-                self.optimizer.accumulate(&part.gradients)?;
-            }
+        self.gradients.zero()?;
+        for part in &parts {
+            self.pass(&sequences, part, |scores| {
+                let rows = part.iter().zip(scores);
+                let scored: Vec<Scored<'_>> = rows
+                    .map(|(&response, row)| Scored { response, logp: &row.logp, entropy: &row.entropy })
+                    .collect();
+                let evaluation = plan.evaluate(&scored)?;
+                loss += evaluation.loss;
+                stats.merge(&evaluation.stats);
+                Ok((evaluation.d_logp, evaluation.d_entropy))
+            })?;
         }
-        Ok(UpdateReport { loss, stats, step: self.optimizer.step()? })
+        Ok(UpdateReport { loss, stats, step: self.optimizer.step(self.gradients.buffers())? })
     }
 
     /// What is known of a batch's responses before the policy scores them, in the order of [`sequences`].
@@ -171,63 +177,56 @@ impl Trainer {
         Ok(known)
     }
 
-    /// Loss and gradients of each part, each on a thread of its own.
-    fn differentiate(
-        &self,
-        plan: &Plan,
-        sequences: &[Sequence],
-        parts: &[Vec<usize>],
-    ) -> Vec<Result<PartReport, TrainError>> {
-        let work = |part: &Vec<usize>| differentiate(&self.decoder, plan, sequences, part);
-        let [first, others @ ..] = parts else { return Vec::new() };
-        std::thread::scope(|scope| {
-            let spawn = |part| {
-                std::thread::Builder::new().stack_size(BACKWARD_STACK).spawn_scoped(scope, move || work(part))
-            };
-            let running: Vec<_> = others.iter().map(spawn).collect();
-            let mut results = vec![work(first)];
-            results.extend(running.into_iter().map(|started| match started.map(|thread| thread.join()) {
-                Ok(Ok(result)) => result,
-                Ok(Err(panic)) => std::panic::resume_unwind(panic),
-                Err(error) => Err(TrainError::Thread(error)),
-            }));
-            results
-        })
-    }
-
     /// One supervised update: mean negative log-likelihood of the response tokens. Returns the loss.
     pub fn imitate(&mut self, examples: &[Sequence]) -> Result<f64, TrainError> {
-        let all: Vec<usize> = (0..examples.len()).collect();
-        let forward = Forward::new(&self.decoder, examples, &all)?;
-        let tokens = forward.logp.iter().map(Vec::len).sum::<usize>().max(1) as f64;
-        let loss = -forward.logp.iter().flatten().sum::<f64>() / tokens;
-        let d_logp: Vec<Vec<f64>> = forward.logp.iter().map(|row| vec![-1.0 / tokens; row.len()]).collect();
-        self.optimizer.accumulate(&forward.backward(&d_logp, &[])?)?;
-        self.optimizer.step()?;
+        let tokens = examples.iter().map(|example| example.response.len()).sum::<usize>().max(1) as f64;
+        let mut loss = 0.0;
+        self.gradients.zero()?;
+        for part in micro_batches(examples, self.micro_batch_tokens, 1, false)? {
+            self.pass(examples, &part, |scores| {
+                loss -= scores.iter().flat_map(|row| &row.logp).sum::<f64>() / tokens;
+                let slopes = scores.iter().map(|row| vec![-1.0 / tokens; row.logp.len()]);
+                Ok((slopes.collect(), Vec::new()))
+            })?;
+        }
+        self.optimizer.step(self.gradients.buffers())?;
         Ok(loss)
+    }
+
+    /// Scores a part of a batch, asks `loss` for its derivatives by log-probabilities and entropies (by sequence; none where the
+    /// list is empty), and adds the gradients.
+    fn pass(
+        &mut self,
+        sequences: &[Sequence],
+        part: &[usize],
+        loss: impl FnOnce(&[Row]) -> Result<(Vec<Vec<f64>>, Vec<Vec<f64>>), TrainError>,
+    ) -> Result<(), TrainError> {
+        let (packed, targets) = pack(sequences, part)?;
+        let scored = self.decoder.score_for_training(&packed, &targets, self.activations)?;
+        let (d_logp, d_entropy) = loss(&rows(scored.scores(), sequences, part))?;
+        let narrow = |lists: Vec<Vec<f64>>| lists.into_iter().flatten().map(|d| d as f32).collect::<Vec<_>>();
+        let (d_logp, d_entropy) = (narrow(d_logp), narrow(d_entropy));
+        let d_entropy = (!d_entropy.is_empty()).then_some(d_entropy.as_slice());
+        Ok(scored.backward(&d_logp, d_entropy, &mut self.gradients)?)
     }
 }
 
-/// What one part of a batch contributes.
-struct PartReport {
-    loss: f64,
-    stats: ObjectiveStats,
-    gradients: GradStore,
+/// What a policy says of one sequence's response tokens.
+struct Row {
+    logp: Vec<f64>,
+    entropy: Vec<f64>,
 }
 
-fn differentiate(
-    decoder: &Decoder,
-    plan: &Plan,
-    sequences: &[Sequence],
-    part: &[usize],
-) -> Result<PartReport, TrainError> {
-    let forward = Forward::new(decoder, sequences, part)?;
-    let rows = part.iter().zip(forward.logp.iter().zip(&forward.entropy));
-    let scored: Vec<Scored<'_>> =
-        rows.map(|(&response, (logp, entropy))| Scored { response, logp, entropy }).collect();
-    let evaluation = plan.evaluate(&scored)?;
-    let gradients = forward.backward(&evaluation.d_logp, &evaluation.d_entropy)?;
-    Ok(PartReport { loss: evaluation.loss, stats: evaluation.stats, gradients })
+/// The scores of a part, by sequence.
+fn rows(scores: &Scores, sequences: &[Sequence], part: &[usize]) -> Vec<Row> {
+    let mut at = 0;
+    let wide = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect();
+    let of_sequence = |&index: &usize| {
+        let range = at..at + sequences[index].response.len();
+        at = range.end;
+        Row { logp: wide(&scores.logp[range.clone()]), entropy: wide(&scores.entropy[range]) }
+    };
+    part.iter().map(of_sequence).collect()
 }
 
 /// log π of every sequence's response tokens, part by part.
@@ -236,59 +235,13 @@ fn scores(
     sequences: &[Sequence],
     parts: &[Vec<usize>],
 ) -> Result<Vec<Vec<f64>>, TrainError> {
-    let mut scores = vec![Vec::new(); sequences.len()];
+    let mut all = vec![Vec::new(); sequences.len()];
     for part in parts {
-        let forward = Forward::new(decoder, sequences, part)?;
-        part.iter().zip(forward.logp).for_each(|(&row, logp)| scores[row] = logp);
+        let (packed, targets) = pack(sequences, part)?;
+        let scores = decoder.score(&packed, &targets)?;
+        part.iter().zip(rows(&scores, sequences, part)).for_each(|(&index, row)| all[index] = row.logp);
     }
-    Ok(scores)
-}
-
-/// Some of a batch's sequences, scored by a policy.
-struct Forward {
-    batch: PaddedBatch,
-    log_probabilities: Tensor,
-    entropies: Tensor,
-    /// log π_θ of the response tokens of each sequence.
-    logp: Vec<Vec<f64>>,
-    /// Entropies of the distributions that they were drawn from.
-    entropy: Vec<Vec<f64>>,
-}
-
-impl Forward {
-    fn new(decoder: &Decoder, sequences: &[Sequence], part: &[usize]) -> Result<Self, TrainError> {
-        let rows: Vec<&Sequence> = part.iter().map(|&row| &sequences[row]).collect();
-        let batch = PaddedBatch::new(&rows, decoder.device())?;
-        let logits = decoder.logits(&decoder.forward(&batch.ids)?)?;
-        let (log_probabilities, entropies) =
-            (token_logprobs(&logits, &batch.targets)?.flatten_all()?, entropy(&logits)?.flatten_all()?);
-        let of_responses = |tensor: &Tensor| -> Result<Vec<Vec<f64>>, TrainError> {
-            let values = tensor.to_vec1::<f32>()?;
-            let wide = |range: &std::ops::Range<usize>| {
-                values[range.clone()].iter().map(|v| f64::from(*v)).collect()
-            };
-            Ok(batch.responses.iter().map(wide).collect())
-        };
-        let (logp, entropy) = (of_responses(&log_probabilities)?, of_responses(&entropies)?);
-        Ok(Self { batch, log_probabilities, entropies, logp, entropy })
-    }
-
-    /// Gradients of a loss whose derivatives by log-probabilities and entropies are given, by sequence.
-    fn backward(&self, d_logp: &[Vec<f64>], d_entropy: &[Vec<f64>]) -> Result<GradStore, TrainError> {
-        let mut loss = (&self.log_probabilities * self.seed(d_logp)?)?.sum_all()?;
-        if d_entropy.iter().any(|row| !row.is_empty()) {
-            loss = (loss + (&self.entropies * self.seed(d_entropy)?)?.sum_all()?)?;
-        }
-        Ok(loss.backward()?)
-    }
-
-    fn seed(&self, derivatives: &[Vec<f64>]) -> Result<Tensor, TrainError> {
-        let mut seed = vec![0f32; self.log_probabilities.elem_count()];
-        for (range, row) in self.batch.responses.iter().zip(derivatives) {
-            seed[range.clone()].iter_mut().zip(row).for_each(|(seed, d)| *seed = *d as f32);
-        }
-        Ok(Tensor::from_vec(seed, self.log_probabilities.shape(), self.log_probabilities.device())?)
-    }
+    Ok(all)
 }
 
 /// A checkpoint's weights in f32.

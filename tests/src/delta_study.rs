@@ -11,7 +11,6 @@ use crate::character_policy;
 use crate::console::{Console, Report};
 use crate::vectors::delta::{CHUNK_BYTES, Measure, PASSES};
 use anyhow::Context;
-use echo_learner::trainer::BACKWARD_STACK;
 use echo_policy::config::ModelConfig;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::delta::Width;
@@ -49,14 +48,6 @@ pub struct Study {
 /// # Errors
 /// When training fails or files cannot be written.
 pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(BACKWARD_STACK);
-        let running = thread.spawn_scoped(scope, || work(study, console))?;
-        running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-fn work(study: &Study, console: &Console) -> anyhow::Result<Report> {
     let practice = Practice::new(study.tiny)?;
     let parameters = practice.parameters();
     console.say(format!("policy of {parameters} parameters; {} supervised updates", study.warm_up));

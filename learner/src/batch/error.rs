@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-use super::{MAX_PADDED_TOKENS, MAX_SEQUENCE_TOKENS, MAX_SEQUENCES};
+use super::{MAX_SEQUENCE_TOKENS, MAX_SEQUENCES};
+use echo_policy::error::PackedError;
 
 /// Why a batch could not be built.
 #[derive(Debug, Error)]
@@ -24,19 +25,13 @@ pub enum BatchError {
         /// Its tokens.
         tokens: usize,
     },
-    /// A padded batch larger than the limit.
-    #[error("the padded batch has {padded} positions, the limit is {MAX_PADDED_TOKENS}: split it")]
-    TooLarge {
-        /// Positions, padding included.
-        padded: usize,
-    },
     /// A sequence without a prompt, or of one token.
     #[error("sequence {row} has nothing to predict: it needs a prompt token and one token more")]
     NothingToPredict {
         /// Index of the sequence.
         row: usize,
     },
-    /// The tensor library refused an operation.
-    #[error("tensor operation failed while building a batch: {0}")]
-    Tensor(#[from] candle_core::Error),
+    /// The sequences cannot be packed.
+    #[error(transparent)]
+    Packed(#[from] PackedError),
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{BatchError, MAX_SEQUENCES, Sequence};
 
-/// Splits a batch into micro-batches of at most `budget` positions (AReaL, algorithm 1), at least `min_parts` of them where
+/// Splits a batch into micro-batches of at most `budget` tokens (AReaL, algorithm 1), at least `min_parts` of them where
 /// there are as many sequences. Each part lists its sequences by index.
 ///
 /// What is longest is placed first, each into the part that it leaves with the least room. A sequence longer than the budget
@@ -32,25 +32,25 @@ pub fn micro_batches(
     }
     let mut parts: Vec<Part> = Vec::new();
     for unit in units(sequences, whole_groups) {
-        let fits = |part: &&mut Part| part.positions + unit.positions <= budget;
+        let fits = |part: &&mut Part| part.tokens + unit.tokens <= budget;
         let fullest = match parts.len() < min_parts {
             true => None,
-            false => parts.iter_mut().filter(fits).max_by_key(|part| (part.positions, Reverse(part.rows[0]))),
+            false => parts.iter_mut().filter(fits).max_by_key(|part| (part.tokens, Reverse(part.members[0]))),
         };
         match fullest {
             Some(part) => {
-                part.positions += unit.positions;
-                part.rows.extend(unit.rows);
+                part.tokens += unit.tokens;
+                part.members.extend(unit.members);
             }
             None => parts.push(unit),
         }
     }
-    Ok(parts.into_iter().map(|part| part.rows).collect())
+    Ok(parts.into_iter().map(|part| part.members).collect())
 }
 
 struct Part {
-    rows: Vec<usize>,
-    positions: usize,
+    members: Vec<usize>,
+    tokens: usize,
 }
 
 /// What stays together, longest first; equally long ones in order of appearance.
@@ -58,11 +58,11 @@ fn units(sequences: &[Sequence], whole_groups: bool) -> Vec<Part> {
     let mut units: BTreeMap<usize, Part> = BTreeMap::new();
     for (row, sequence) in sequences.iter().enumerate() {
         let key = if whole_groups { sequence.group } else { row };
-        let unit = units.entry(key).or_insert(Part { rows: Vec::new(), positions: 0 });
-        unit.rows.push(row);
-        unit.positions += sequence.positions();
+        let unit = units.entry(key).or_insert(Part { members: Vec::new(), tokens: 0 });
+        unit.members.push(row);
+        unit.tokens += sequence.rows();
     }
     let mut units: Vec<Part> = units.into_values().collect();
-    units.sort_by_key(|unit| (Reverse(unit.positions), unit.rows[0]));
+    units.sort_by_key(|unit| (Reverse(unit.tokens), unit.members[0]));
     units
 }

@@ -7,39 +7,30 @@ fn sequence(prompt: &[u32], response: &[u32], group: usize) -> Sequence {
 }
 
 #[test]
-fn position_t_predicts_token_t_plus_one() {
-    let (long, short) = (sequence(&[5, 6, 7], &[8, 9], 4), sequence(&[1], &[2], 5));
-    let batch = PaddedBatch::new(&[&long, &short], &Device::Cpu).unwrap();
-    assert_eq!(batch.ids.to_vec2::<u32>().unwrap(), [[5, 6, 7, 8], [1, 0, 0, 0]]);
-    assert_eq!(batch.targets.to_vec2::<u32>().unwrap(), [[6, 7, 8, 9], [2, 0, 0, 0]]);
-    assert_eq!(batch.responses, [2..4, 4..5]);
-}
-
-#[test]
-fn an_empty_response_is_a_row_without_a_trained_position() {
-    let batch = PaddedBatch::new(&[&sequence(&[1, 2], &[], 0)], &Device::Cpu).unwrap();
-    assert!(batch.responses.iter().all(|range| *range == (1..1)));
+fn row_t_predicts_token_t_plus_one() {
+    let sequences = [sequence(&[5, 6, 7], &[8, 9], 4), sequence(&[1], &[2], 5), sequence(&[3, 4], &[], 5)];
+    let (packed, targets) = pack(&sequences, &[0, 1, 2]).unwrap();
+    assert_eq!(packed.ids(), [5, 6, 7, 8, 1, 3]);
+    assert_eq!(packed.sequences().collect::<Vec<_>>(), [0..4, 4..5, 5..6]);
+    let targets: Vec<(usize, u32)> = targets.iter().map(|t| (t.row, t.token)).collect();
+    assert_eq!(targets, [(2, 8), (3, 9), (4, 2)], "an empty response asks for nothing");
+    assert_eq!(pack(&sequences, &[2, 1]).unwrap().0.ids(), [3, 1]);
 }
 
 #[test]
 fn refuses_malformed_and_oversized_sequences() {
-    let build = |s: &Sequence| PaddedBatch::new(&[s], &Device::Cpu).unwrap_err();
-    assert!(matches!(PaddedBatch::new(&[], &Device::Cpu), Err(BatchError::Empty)));
-    assert!(matches!(build(&sequence(&[], &[1, 2], 0)), BatchError::NothingToPredict { row: 0 }));
-    assert!(matches!(build(&sequence(&[1], &[], 0)), BatchError::NothingToPredict { row: 0 }));
+    let refused = |s: Sequence| pack(&[s], &[0]).unwrap_err();
+    assert!(matches!(pack(&[], &[]), Err(BatchError::Packed(_))));
+    assert!(matches!(refused(sequence(&[], &[1, 2], 0)), BatchError::NothingToPredict { row: 0 }));
+    assert!(matches!(refused(sequence(&[1], &[], 0)), BatchError::NothingToPredict { row: 0 }));
     let long = sequence(&vec![1; MAX_SEQUENCE_TOKENS], &[1], 0);
-    assert!(matches!(build(&long), BatchError::SequenceTooLong { .. }));
+    assert!(matches!(refused(long.clone()), BatchError::SequenceTooLong { .. }));
     assert!(matches!(micro_batches(&[long], 10, 1, false), Err(BatchError::SequenceTooLong { .. })));
-    // One long row makes every short one expensive: the limit is on what the padding allocates.
-    let (long, short) = (sequence(&vec![1; MAX_SEQUENCE_TOKENS - 1], &[1], 0), sequence(&[1], &[1], 0));
-    let mut rows = vec![&short; MAX_PADDED_TOKENS / MAX_SEQUENCE_TOKENS + 1];
-    rows.push(&long);
-    assert!(matches!(PaddedBatch::new(&rows, &Device::Cpu), Err(BatchError::TooLarge { .. })));
 }
 
-/// One sequence of each length in positions, with the group `index % groups`.
-fn batch(positions: &[usize], groups: usize) -> Vec<Sequence> {
-    positions.iter().enumerate().map(|(i, &n)| sequence(&[1], &vec![2; n], i % groups)).collect()
+/// One sequence of each length in rows, with the group `index % groups`.
+fn batch(rows: &[usize], groups: usize) -> Vec<Sequence> {
+    rows.iter().enumerate().map(|(i, &n)| sequence(&[1], &vec![2; n], i % groups)).collect()
 }
 
 #[test]

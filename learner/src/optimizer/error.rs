@@ -37,27 +37,22 @@ pub enum OptimizerError {
         /// The parameter.
         name: String,
     },
-    /// A parameter has no gradient.
-    #[error("parameter `{name}` got no gradient: an operation without a backward pass severed the graph")]
-    MissingGradient {
-        /// The parameter.
-        name: String,
-    },
     /// A gradient does not fit its parameter.
     #[error(
-        "gradient of `{name}` has shape {found:?}, its parameter {expected:?}: it belongs to another model"
+        "the gradient of `{name}` has another size or device than its parameter: it belongs to another model"
     )]
-    GradientShape {
+    Gradient {
         /// The parameter.
         name: String,
-        /// Shape of the gradient.
-        found: Vec<usize>,
-        /// Shape of the parameter.
-        expected: Vec<usize>,
     },
-    /// `step` without `accumulate`.
-    #[error("no gradient was accumulated since the last step: run a backward pass first")]
-    NothingAccumulated,
+    /// Not one gradient per parameter.
+    #[error("{found} gradients for {expected} parameters: they belong to another model")]
+    Gradients {
+        /// Gradients given.
+        found: usize,
+        /// Parameters.
+        expected: usize,
+    },
     /// An imported state does not fit.
     #[error("optimizer state `{name}` {problem}: load the checkpoint that belongs to this model")]
     State {

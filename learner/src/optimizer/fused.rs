@@ -4,7 +4,12 @@ use std::cell::RefCell;
 
 use candle_core::{CpuStorage, CudaStorage, InplaceOp1, Layout, MetalStorage};
 
+use rayon::prelude::*;
+
 use super::AdamWConfig;
+
+/// Elements that one parallel task works on.
+const TASK_ELEMENTS: usize = 1 << 16;
 
 /// The scalars of one update, worked out in f64 and rounded once.
 #[derive(Debug, Clone, Copy)]
@@ -38,18 +43,18 @@ impl Coefficients {
     }
 }
 
-/// Moments and gradient of one parameter, row-major.
+/// Moments of one parameter, row-major.
 #[derive(Debug)]
 pub(super) struct HostState {
     pub(super) first: Vec<f32>,
     pub(super) second: Vec<f32>,
-    pub(super) gradient: Vec<f32>,
 }
 
 /// The update as an in-place operation on a variable's storage.
 pub(super) struct FusedUpdate<'a> {
     // candle hands operations out by shared reference; the call below is the only user.
     pub(super) state: RefCell<&'a mut HostState>,
+    pub(super) gradient: &'a [f32],
     pub(super) coefficients: Coefficients,
     pub(super) decays: bool,
 }
@@ -63,7 +68,15 @@ impl InplaceOp1 for FusedUpdate<'_> {
         let (CpuStorage::F32(weights), Some((start, end))) = (storage, layout.contiguous_offsets()) else {
             candle_core::bail!("fused-adamw needs a contiguous f32 variable")
         };
-        update(&mut weights[start..end], &mut self.state.borrow_mut(), &self.coefficients, self.decays);
+        let (coefficients, decays) = (&self.coefficients, self.decays);
+        let mut state = self.state.borrow_mut();
+        let HostState { first, second } = &mut **state;
+        let moments = first.par_chunks_mut(TASK_ELEMENTS).zip(second.par_chunks_mut(TASK_ELEMENTS));
+        weights[start..end]
+            .par_chunks_mut(TASK_ELEMENTS)
+            .zip(self.gradient.par_chunks(TASK_ELEMENTS))
+            .zip(moments)
+            .for_each(|((w, g), (m, v))| update(w, g, m, v, coefficients, decays));
         Ok(())
     }
 
@@ -76,15 +89,22 @@ impl InplaceOp1 for FusedUpdate<'_> {
     }
 }
 
-fn update(weights: &mut [f32], state: &mut HostState, c: &Coefficients, decays: bool) {
+fn update(
+    weights: &mut [f32],
+    gradients: &[f32],
+    first: &mut [f32],
+    second: &mut [f32],
+    c: &Coefficients,
+    decays: bool,
+) {
     let gradient_scale = c.gradient_scale as f32;
     let (beta1, rest1) = (c.beta1 as f32, (1.0 - c.beta1) as f32);
     let (beta2, rest2) = (c.beta2 as f32, (1.0 - c.beta2) as f32);
     let (step_size, root_correction) = (c.step_size as f32, c.root_correction as f32);
     let epsilon = c.epsilon as f32;
     let keep = if decays { c.keep as f32 } else { 1.0 };
-    let moments = state.first.iter_mut().zip(&mut state.second);
-    for ((weight, &gradient), (first, second)) in weights.iter_mut().zip(&state.gradient).zip(moments) {
+    let moments = first.iter_mut().zip(second);
+    for ((weight, &gradient), (first, second)) in weights.iter_mut().zip(gradients).zip(moments) {
         let g = gradient * gradient_scale;
         *first = beta1 * *first + rest1 * g;
         *second = beta2 * *second + rest2 * g * g;
@@ -92,8 +112,13 @@ fn update(weights: &mut [f32], state: &mut HostState, c: &Coefficients, decays: 
     }
 }
 
-/// Σ x² in f64. Eight independent sums let the loop run in vector registers; their order is fixed.
+/// Σ x² in f64. The sums of fixed blocks are added in their order, so that the number of threads changes no bit.
 pub(super) fn square_sum(values: &[f32]) -> f64 {
+    values.par_chunks(TASK_ELEMENTS).map(block_square_sum).collect::<Vec<_>>().iter().sum()
+}
+
+/// Σ x² of one block. Eight independent sums let the loop run in vector registers; their order is fixed.
+fn block_square_sum(values: &[f32]) -> f64 {
     let mut sums = [0f64; 8];
     let (chunks, rest) = values.as_chunks::<8>();
     for chunk in chunks {

@@ -1,10 +1,10 @@
-//! One parameter with its moments and its accumulated gradient.
+//! One parameter with its moments.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use candle_core::backprop::GradStore;
-use candle_core::{DType, Device, Storage, Tensor, Var};
+use candle_core::{DType, Device, Tensor, Var};
+use echo_policy::decoder::Gradient;
 
 use super::fused::{Coefficients, FusedUpdate, HostState, square_sum};
 use super::{FIRST_MOMENT_PREFIX, OptimizerError, SECOND_MOMENT_PREFIX, decays};
@@ -22,7 +22,7 @@ enum State {
     /// Updated in place by one pass over slices.
     Fused(HostState),
     /// Updated by tensor operations on the variable's device.
-    Tensors { first: Tensor, second: Tensor, gradient: Tensor },
+    Tensors { first: Tensor, second: Tensor },
 }
 
 impl Slot {
@@ -32,13 +32,9 @@ impl Slot {
         }
         let state = if fused {
             let zeros = || vec![0f32; var.elem_count()];
-            State::Fused(HostState { first: zeros(), second: zeros(), gradient: zeros() })
+            State::Fused(HostState { first: zeros(), second: zeros() })
         } else {
-            State::Tensors {
-                first: var.zeros_like()?,
-                second: var.zeros_like()?,
-                gradient: var.zeros_like()?,
-            }
+            State::Tensors { first: var.zeros_like()?, second: var.zeros_like()? }
         };
         Ok(Self { decays: decays(&name, var.rank()), name, var, state })
     }
@@ -47,56 +43,44 @@ impl Slot {
         (&self.name, &self.var)
     }
 
-    /// This parameter's gradient, contiguous and in f32.
-    pub(super) fn gradient(&self, gradients: &GradStore) -> Result<Tensor, OptimizerError> {
-        let gradient = gradients
-            .get(&self.var)
-            .ok_or_else(|| OptimizerError::MissingGradient { name: self.name.clone() })?;
-        if gradient.dims() != self.var.dims() {
-            return Err(OptimizerError::GradientShape {
-                name: self.name.clone(),
-                found: gradient.dims().to_vec(),
-                expected: self.var.dims().to_vec(),
-            });
-        }
-        Ok(gradient.detach().to_dtype(DType::F32)?.contiguous()?)
-    }
-
-    /// Adds a gradient from [`Slot::gradient`], or replaces what is there.
-    pub(super) fn accumulate(&mut self, new: &Tensor, add: bool) -> Result<(), OptimizerError> {
-        match &mut self.state {
-            State::Fused(host) => with_slice(new, |new| {
-                if add {
-                    host.gradient.iter_mut().zip(new).for_each(|(sum, &g)| *sum += g);
-                } else {
-                    host.gradient.copy_from_slice(new);
-                }
-            })?,
-            State::Tensors { gradient, .. } => {
-                *gradient = if add { (&*gradient + new)? } else { new.clone() };
+    /// Σ g² of a gradient that fits this parameter.
+    pub(super) fn square_sum(&self, gradient: &Gradient) -> Result<f64, OptimizerError> {
+        let fits = match gradient {
+            Gradient::Host(values) => values.len() == self.var.elem_count(),
+            // The kernel over slices cannot reach another device.
+            Gradient::Device(tensor) => {
+                tensor.dims() == self.var.dims() && matches!(self.state, State::Tensors { .. })
             }
+        };
+        if !fits {
+            return Err(OptimizerError::Gradient { name: self.name.clone() });
         }
-        Ok(())
-    }
-
-    pub(super) fn gradient_square_sum(&self) -> Result<f64, OptimizerError> {
-        match &self.state {
-            State::Fused(host) => Ok(square_sum(&host.gradient)),
-            State::Tensors { gradient, .. } => {
-                Ok(gradient.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar::<f64>()?)
+        match gradient {
+            Gradient::Host(values) => Ok(square_sum(values)),
+            Gradient::Device(tensor) => {
+                Ok(tensor.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar::<f64>()?)
             }
         }
     }
 
-    pub(super) fn update(&mut self, c: &Coefficients) -> Result<(), OptimizerError> {
+    pub(super) fn update(&mut self, gradient: &Gradient, c: &Coefficients) -> Result<(), OptimizerError> {
         let decays = self.decays;
-        match &mut self.state {
-            State::Fused(host) => {
-                let update = FusedUpdate { state: RefCell::new(host), coefficients: *c, decays };
+        match (&mut self.state, gradient) {
+            (State::Fused(host), Gradient::Host(gradient)) => {
+                let update = FusedUpdate { state: RefCell::new(host), gradient, coefficients: *c, decays };
                 self.var.inplace_op1(&update)?;
             }
-            State::Tensors { first, second, gradient } => {
-                let g = (&*gradient * c.gradient_scale)?;
+            (State::Fused(_), Gradient::Device(_)) => {
+                return Err(OptimizerError::Gradient { name: self.name.clone() });
+            }
+            (State::Tensors { first, second }, gradient) => {
+                let gradient = match gradient {
+                    Gradient::Device(tensor) => tensor.clone(),
+                    Gradient::Host(values) => {
+                        Tensor::from_slice(values, self.var.shape(), self.var.device())?
+                    }
+                };
+                let g = (gradient * c.gradient_scale)?;
                 *first = ((&*first * c.beta1)? + (&g * (1.0 - c.beta1))?)?;
                 *second = ((&*second * c.beta2)? + (g.sqr()? * (1.0 - c.beta2))?)?;
                 let denominator = ((second.sqrt()? * c.root_correction)? + c.epsilon)?;
@@ -115,7 +99,7 @@ impl Slot {
                 Tensor::from_slice(&host.first, self.var.shape(), &Device::Cpu)?,
                 Tensor::from_slice(&host.second, self.var.shape(), &Device::Cpu)?,
             ),
-            State::Tensors { first, second, .. } => {
+            State::Tensors { first, second } => {
                 (first.to_device(&Device::Cpu)?, second.to_device(&Device::Cpu)?)
             }
         })
@@ -154,7 +138,7 @@ impl Slot {
                 host.first = m.flatten_all()?.to_vec1()?;
                 host.second = v.flatten_all()?.to_vec1()?;
             }
-            State::Tensors { first, second, .. } => {
+            State::Tensors { first, second } => {
                 *first = m.to_device(self.var.device())?;
                 *second = v.to_device(self.var.device())?;
             }
@@ -169,14 +153,4 @@ pub(super) fn named<'a>(
     name: &str,
 ) -> Result<&'a Tensor, OptimizerError> {
     state.get(name).ok_or_else(|| OptimizerError::State { name: name.to_owned(), problem: "is missing" })
-}
-
-/// Runs `use_it` on the values of a contiguous f32 CPU tensor without copying them.
-fn with_slice(tensor: &Tensor, use_it: impl FnOnce(&[f32])) -> Result<(), OptimizerError> {
-    let (storage, layout) = tensor.storage_and_layout();
-    let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
-        return Err(candle_core::Error::Msg("gradient is not a contiguous CPU tensor".to_owned()).into());
-    };
-    use_it(&storage.as_slice::<f32>()?[start..end]);
-    Ok(())
 }

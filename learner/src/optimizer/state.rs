@@ -16,8 +16,7 @@ pub const SECOND_MOMENT_PREFIX: &str = "optimizer.v.";
 
 impl AdamW {
     /// The state as named tensors for a checkpoint, bit-exact: `optimizer.m.NAME` and `optimizer.v.NAME` in f32 with
-    /// the parameter's shape, and `optimizer.step`, i64 of shape `[1]`. All on the CPU. Weights are not included, nor
-    /// a gradient that has not been stepped on.
+    /// the parameter's shape, and `optimizer.step`, i64 of shape `[1]`. All on the CPU. Weights are not included.
     ///
     /// # Errors
     /// [`OptimizerError::Tensor`] when a device cannot be read.
@@ -34,7 +33,7 @@ impl AdamW {
         Ok(state)
     }
 
-    /// Takes over an exported state. Pending gradients are forgotten.
+    /// Takes over an exported state.
     ///
     /// # Errors
     /// [`OptimizerError::State`] when a tensor is missing, unexpected, of another shape or dtype, or holds values no
@@ -61,7 +60,6 @@ impl AdamW {
             slot.set_moments(moments)?;
         }
         self.updates = updates;
-        self.pending = false;
         Ok(())
     }
 

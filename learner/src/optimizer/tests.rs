@@ -33,25 +33,20 @@ fn gradient_at(at: usize, update: usize) -> f32 {
     ((at * 7 + update * 3) % 11) as f32 * 0.04 - 0.2 * (update % 3) as f32
 }
 
-fn gradients(optimizer: &AdamW, of: impl Fn(usize) -> f32) -> GradStore {
-    // A loss linear in the weights has the wanted gradient.
+fn gradients(optimizer: &AdamW, of: impl Fn(usize) -> f32) -> Vec<Gradient> {
     let mut at = 0;
-    let mut loss = Tensor::zeros((), DType::F32, &Device::Cpu).unwrap();
-    for (_, var) in optimizer.parameters() {
-        let wanted: Vec<f32> = (at..at + var.elem_count()).map(&of).collect();
+    let of_parameter = |(_, var): (&str, &Var)| {
         at += var.elem_count();
-        let wanted = Tensor::from_vec(wanted, var.shape(), &Device::Cpu).unwrap();
-        loss = (loss + (var.as_tensor() * wanted).unwrap().sum_all().unwrap()).unwrap();
-    }
-    loss.backward().unwrap()
+        Gradient::Host((at - var.elem_count()..at).map(&of).collect())
+    };
+    optimizer.parameters().map(of_parameter).collect()
 }
 
 fn train(optimizer: &mut AdamW, updates: std::ops::Range<usize>) -> Vec<StepReport> {
     updates
         .map(|update| {
             let gradients = gradients(optimizer, |at| gradient_at(at, update));
-            optimizer.accumulate(&gradients).unwrap();
-            optimizer.step().unwrap()
+            optimizer.step(&gradients).unwrap()
         })
         .collect()
 }
@@ -116,24 +111,11 @@ fn first_update_by_hand() {
     let mut optimizer =
         AdamW::new(vec![("w".into(), var.clone())], config, Schedule::constant(0.1, 0)).unwrap();
     let gradients = gradients(&optimizer, |at| if at == 0 { 30.0 } else { -40.0 });
-    optimizer.accumulate(&gradients).unwrap();
-    let report = optimizer.step().unwrap();
+    let report = optimizer.step(&gradients).unwrap();
     assert_eq!((report.gradient_norm, report.clip_scale, report.updates), (50.0, 0.02, 1));
     let found = var.to_vec2::<f32>().unwrap();
     assert!((found[0][0] - (1.0 * 0.95 - 0.1)).abs() < 1e-6);
     assert!((found[0][1] - (2.0 * 0.95 + 0.1)).abs() < 1e-6);
-}
-
-#[test]
-fn gradients_of_parts_add_up() {
-    for fused in [true, false] {
-        let (mut whole, mut parts) = (build(fused), build(fused));
-        whole.accumulate(&gradients(&whole, |at| at as f32)).unwrap();
-        parts.accumulate(&gradients(&parts, |at| at as f32 * 0.25)).unwrap();
-        parts.accumulate(&gradients(&parts, |at| at as f32 * 0.75)).unwrap();
-        assert_eq!(whole.step().unwrap(), parts.step().unwrap());
-        assert_eq!(bits(&weights(&whole)), bits(&weights(&parts)));
-    }
 }
 
 #[test]
@@ -144,11 +126,10 @@ fn a_gradient_that_is_not_finite_changes_nothing() {
             train(&mut optimizer, 0..3);
             let before = (bits(&weights(&optimizer)), optimizer.updates());
             let poisoned = gradients(&optimizer, |at| if at == 4 { poison } else { 0.1 });
-            optimizer.accumulate(&poisoned).unwrap();
-            let report = optimizer.step().unwrap();
+            let report = optimizer.step(&poisoned).unwrap();
             assert_eq!(report.outcome, StepOutcome::Skipped);
             assert_eq!((bits(&weights(&optimizer)), optimizer.updates()), before);
-            // The poison does not linger in the moments or in the accumulated gradient.
+            // The poison does not linger in the moments.
             train(&mut optimizer, 3..6);
             let mut undisturbed = build(fused);
             train(&mut undisturbed, 0..6);
@@ -218,15 +199,30 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_severed_gradient_is_named_and_nothing_is_added() {
+fn gradients_of_another_model_are_refused_and_change_nothing() {
     let mut optimizer = build(true);
-    let only_first = {
-        let (_, var) = optimizer.parameters().next().unwrap();
-        var.as_tensor().sum_all().unwrap().backward().unwrap()
+    let before = bits(&weights(&optimizer));
+    let mut short = gradients(&optimizer, |_| 0.1);
+    short.pop();
+    assert!(matches!(optimizer.step(&short), Err(OptimizerError::Gradients { found: 2, expected: 3 })));
+    short.push(Gradient::Host(vec![0.1; 7]));
+    let error = optimizer.step(&short).unwrap_err();
+    assert!(error.to_string().contains("layer.bias"), "{error}");
+    assert_eq!((bits(&weights(&optimizer)), optimizer.updates()), (before, 0));
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let var = Var::zeros((300, 1000), DType::F32, &Device::Cpu).unwrap();
+        let parameters = vec![("w".to_owned(), var)];
+        let mut optimizer = AdamW::new(parameters, CONFIG, Schedule::constant(0.1, 0)).unwrap();
+        let gradients = gradients(&optimizer, |at| (at as f32 * 0.37).sin());
+        let report = pool.install(|| optimizer.step(&gradients).unwrap());
+        (report.gradient_norm.to_bits(), bits(&weights(&optimizer)))
     };
-    let error = optimizer.accumulate(&only_first).unwrap_err();
-    assert!(error.to_string().contains("layer.norm.weight"), "{error}");
-    assert!(matches!(optimizer.step(), Err(OptimizerError::NothingAccumulated)));
+    assert!(run(1) == run(3));
 }
 
 #[test]

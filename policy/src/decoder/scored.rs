@@ -4,6 +4,7 @@ use super::batch::Batch;
 use super::{Decoder, Gradients, Kept};
 use crate::error::DecoderError;
 use crate::packed::Target;
+use serde::{Deserialize, Serialize};
 
 /// What the policy gives the targets of a pack, in their order.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,7 +16,8 @@ pub struct Scores {
 }
 
 /// What is held in memory between the two halves of a training pass. Both give the same gradients, bit for bit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Activations {
     /// What every layer computed, save what is cheap to compute again.
     Keep,
