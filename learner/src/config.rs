@@ -133,7 +133,9 @@ pub struct TrainSection {
     pub objective: Choice,
     /// Work orders (prompts) in a batch: R = this × G trajectories.
     pub groups_per_update: usize,
-    /// The learning rate.
+    /// Optimizer steps of an update, each on its own share of the batch's groups (AReaL's PPO minibatches).
+    pub minibatches: usize,
+    /// The learning rate, by optimizer step.
     pub schedule: Schedule,
     /// AdamW's decoupled weight decay.
     pub weight_decay: f64,
@@ -232,6 +234,7 @@ impl Default for TrainSection {
         Self {
             objective: Choice::default(),
             groups_per_update: 16,
+            minibatches: 1,
             schedule: Schedule::constant(1e-6, 10),
             weight_decay: 0.0,
             max_grad_norm: 1.0,
@@ -355,6 +358,7 @@ impl RunConfig {
         };
         above_zero("run.updates", self.run.updates)?;
         above_zero("train.groups_per_update", self.train.groups_per_update as u64)?;
+        above_zero("train.minibatches", self.train.minibatches as u64)?;
         above_zero("train.micro_batch_tokens", self.train.micro_batch_tokens as u64)?;
         above_zero("evaluation.orders", self.evaluation.orders)?;
         let (groups, responses) = (self.train.groups_per_update, self.sampling.group_size as usize);

@@ -5,7 +5,7 @@ use crate::buffer::StoredGroup;
 use crate::checkpoint::Checkpoint;
 use crate::config::TrainSection;
 use crate::objective::{Known, Objective, ObjectiveError, ObjectiveStats, Outcome, Scored, step_ends};
-use crate::optimizer::{AdamW, AdamWConfig, OptimizerError, StepReport};
+use crate::optimizer::{AdamW, AdamWConfig, OptimizerError, StepOutcome, StepReport};
 use crate::workload::{Workload, WorkloadError};
 use candle_core::{Device, Var};
 use echo_policy::config::ModelConfig;
@@ -24,6 +24,7 @@ pub struct Trainer {
     reference: Option<Decoder>,
     /// Of the batch in work.
     gradients: Gradients,
+    minibatches: usize,
     micro_batch_tokens: usize,
     activations: Activations,
 }
@@ -57,12 +58,31 @@ pub enum TrainError {
 /// What an update did.
 #[derive(Clone, Debug)]
 pub struct UpdateReport {
-    /// The objective's loss over the batch.
+    /// The objective's loss; the mean over minibatches.
     pub loss: f64,
     /// Importance weights, KL, entropy.
     pub stats: ObjectiveStats,
-    /// Gradient norm, learning rate, and whether the step was taken.
+    /// Gradient norm, learning rate, and whether the step was taken: of the last minibatch, or the last that was skipped.
     pub step: StepReport,
+    /// Optimizer steps.
+    pub steps: u32,
+}
+
+impl UpdateReport {
+    fn add(&mut self, next: Self) {
+        self.steps += next.steps;
+        self.loss += (next.loss - self.loss) / f64::from(self.steps);
+        self.stats.merge(&next.stats);
+        if self.step.outcome == StepOutcome::Applied || next.step.outcome == StepOutcome::Skipped {
+            self.step = next.step;
+        }
+    }
+}
+
+/// The groups of each of `minibatches`, as even as can be; fewer where there are fewer groups.
+fn deal(groups: usize, minibatches: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let count = minibatches.min(groups).max(1);
+    (0..count).map(move |i| i * groups / count..(i + 1) * groups / count)
 }
 
 impl Trainer {
@@ -97,6 +117,7 @@ impl Trainer {
             objective: train.objective.objective,
             reference: None,
             gradients,
+            minibatches: train.minibatches.max(1),
             micro_batch_tokens: train.micro_batch_tokens,
             activations: train.activations,
         })
@@ -121,16 +142,19 @@ impl Trainer {
     }
 
     /// One update of the objective on a batch of groups. The same batch and state give the same weights, bit for bit.
+    ///
+    /// With several minibatches the batch's groups are dealt out to them in order, and each makes a step of its own; what is
+    /// measured against the policy at the start of the update is then scored before the first.
     pub fn update(
         &mut self,
         workload: &Workload,
         groups: &[StoredGroup],
     ) -> Result<UpdateReport, TrainError> {
         let sequences = sequences(workload, groups)?;
-        let whole_groups = self.objective.needs_whole_groups();
-        let parts = micro_batches(&sequences, self.micro_batch_tokens, 1, whole_groups)?;
         let mut known = self.known(workload, groups)?;
-        if self.objective.plans_with_proximal() {
+        let parts = micro_batches(&sequences, self.micro_batch_tokens, 1, false)?;
+        let moves_within = self.minibatches > 1 && self.objective.needs_proximal();
+        if moves_within || self.objective.plans_with_proximal() {
             let scores = scores(&self.decoder, &sequences, &parts)?;
             known.iter_mut().zip(scores).for_each(|(known, logp)| known.proximal = Some(logp));
         }
@@ -139,11 +163,32 @@ impl Trainer {
             known.iter_mut().zip(scores).for_each(|(known, logp)| known.reference = Some(logp));
         }
         let limit = workload.charter.sampling.max_new_tokens as usize;
-        let plan = self.objective.plan(known, limit)?;
+        let mut report: Option<UpdateReport> = None;
+        for groups in deal(groups.len(), self.minibatches) {
+            let first = sequences.partition_point(|sequence| sequence.group < groups.start);
+            let end = sequences.partition_point(|sequence| sequence.group < groups.end);
+            let step = self.step(&sequences[first..end], &known[first..end], limit)?;
+            match &mut report {
+                Some(report) => report.add(step),
+                None => report = Some(step),
+            }
+        }
+        report.ok_or(BatchError::Empty.into())
+    }
+
+    /// One step of the optimizer on these responses.
+    fn step(
+        &mut self,
+        sequences: &[Sequence],
+        known: &[Known],
+        limit: usize,
+    ) -> Result<UpdateReport, TrainError> {
+        let plan = self.objective.plan(known.to_vec(), limit)?;
+        let whole_groups = self.objective.needs_whole_groups();
         let (mut loss, mut stats) = (0.0, ObjectiveStats::default());
         self.gradients.zero()?;
-        for part in &parts {
-            self.pass(&sequences, part, |scores| {
+        for part in &micro_batches(sequences, self.micro_batch_tokens, 1, whole_groups)? {
+            self.pass(sequences, part, |scores| {
                 let rows = part.iter().zip(scores);
                 let scored: Vec<Scored<'_>> = rows
                     .map(|(&response, row)| Scored { response, logp: &row.logp, entropy: &row.entropy })
@@ -154,7 +199,7 @@ impl Trainer {
                 Ok((evaluation.d_logp, evaluation.d_entropy))
             })?;
         }
-        Ok(UpdateReport { loss, stats, step: self.optimizer.step(self.gradients.buffers())? })
+        Ok(UpdateReport { loss, stats, step: self.optimizer.step(self.gradients.buffers())?, steps: 1 })
     }
 
     /// What is known of a batch's responses before the policy scores them, in the order of [`sequences`].

@@ -5,10 +5,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use echo_lab::broadcast::{self, Broadcast, Mode, RottenNode, Slow, Snapshots, Span};
 use echo_lab::cargo::workspace_root;
 use echo_lab::console::{Console, Report};
-use echo_lab::delta_study::{self, Study};
+use echo_lab::delta_study;
 use echo_lab::demo::{self, Demo, Faults, UPDATES};
 use echo_lab::processes::interruptible;
 use echo_lab::simulate::{self, Simulate};
+use echo_lab::study::{self, DelayModel, Study};
 use echo_lab::{suite, vectors};
 use echo_learner::objective::vectors::Precision;
 use echo_protocol::rate::BytesPerSec;
@@ -27,6 +28,7 @@ Examples:
   cargo lab vectors tokenizer FILE --json         encodings and chats; one JSON object as the last line
   cargo lab vectors delta DIR                     deltas between the checkpoints in and below a directory
   cargo lab simulate --seeds 10000                relay machines in simulated networks with loss, crashes and liars
+  cargo lab study staleness --seeds 8 --json      what delays do to GRPO, GSPO, GEPO and others, with pictures
   cargo lab delta-study --json                    what deltas of a policy cost while it is trained by reinforcement
 
 Exit codes: 0 all passed, 1 something failed, 2 the work could not be done, 130 interrupted.";
@@ -68,6 +70,8 @@ enum Command {
     Vectors(Vectors),
     /// Run relay machines in thousands of simulated networks with faults and liars, and check their rules at every step.
     Simulate(SimulateOptions),
+    /// Try what a paper claims: courses of a tiny policy over seeds, with 95 % intervals and pictures.
+    Study(StudyOptions),
     /// Train a policy of 107 million parameters a little, and measure the deltas between its publications.
     DeltaStudy(DeltaStudyOptions),
 }
@@ -196,6 +200,75 @@ struct DeltaStudyOptions {
 }
 
 #[derive(Debug, Args)]
+struct StudyOptions {
+    /// Which study: staleness (GEPO, table 1), decoupled (AReaL, figure 5), echoclip (EchoRL, table 1).
+    #[arg(value_enum)]
+    name: StudyName,
+    /// Seeds; each has its own weights, prompts and samples.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Updates of each course, instead of the study's own number.
+    #[arg(long)]
+    updates: Option<u64>,
+    /// Learning rate of reinforcement, instead of the study's own.
+    #[arg(long)]
+    rate: Option<f64>,
+    /// Prompts of an update, instead of the study's own number.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    groups: Option<u64>,
+    /// Responses to a prompt, instead of the study's own number.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=256))]
+    group_size: Option<u32>,
+    /// How delays are drawn: always the longest, or from a distribution that stays below it in 99.5 % of all batches.
+    #[arg(long, value_enum, default_value_t = Delays::Fixed)]
+    delays: Delays,
+    /// Where the pictures go.
+    #[arg(long, value_name = "DIR", default_value = "runs/studies")]
+    out: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StudyName {
+    Staleness,
+    Decoupled,
+    Echoclip,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Delays {
+    Fixed,
+    LogNormal,
+    Weibull,
+    Exponential,
+}
+
+impl StudyOptions {
+    fn study(self) -> Study {
+        let name = match self.name {
+            StudyName::Staleness => study::Name::Staleness,
+            StudyName::Decoupled => study::Name::Decoupled,
+            StudyName::Echoclip => study::Name::EchoClip,
+        };
+        let delay_model = match self.delays {
+            Delays::Fixed => DelayModel::Fixed,
+            Delays::LogNormal => DelayModel::LogNormal,
+            Delays::Weibull => DelayModel::Weibull,
+            Delays::Exponential => DelayModel::Exponential,
+        };
+        Study {
+            name,
+            seeds: self.seeds,
+            updates: self.updates,
+            rate: self.rate,
+            groups: self.groups,
+            group_size: self.group_size,
+            delay_model,
+            out: self.out,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
 struct SimulateOptions {
     /// How many seeds; each draws another network.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
@@ -254,6 +327,7 @@ impl Command {
             Self::Simulate(SimulateOptions { seeds, first, replay }) => {
                 Ok(simulate::run(Simulate { first, seeds, replay }, console))
             }
+            Self::Study(options) => study::run(&options.study(), console),
             Self::DeltaStudy(options) => delta_study::run(&options.study(), console),
         }
     }
@@ -278,9 +352,9 @@ impl DemoOptions {
 }
 
 impl DeltaStudyOptions {
-    fn study(self) -> Study {
+    fn study(self) -> delta_study::Study {
         let Self { warm_up, publications, tiny, save } = self;
-        Study { warm_up, publications, tiny, save }
+        delta_study::Study { warm_up, publications, tiny, save }
     }
 }
 

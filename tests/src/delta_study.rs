@@ -5,20 +5,30 @@
 //! are generated under it by the engine, judged by the task, and the learner's trainer makes κ = 2 updates of the f32 master weights from
 //! them: GEPO, AdamW with fresh moments, weight decay and clipping at their defaults. Nothing about the gradients is made up.
 
-mod practice;
-
 use crate::character_policy;
 use crate::console::{Console, Report};
+use crate::practice::{Practice, Setting};
 use crate::vectors::delta::{CHUNK_BYTES, Measure, PASSES};
 use anyhow::Context;
-use echo_policy::config::ModelConfig;
+use echo_learner::buffer::StoredGroup;
+use echo_learner::config::TrainSection;
+use echo_learner::schedule::Schedule;
+use echo_learner::trainer::Trainer;
+use echo_policy::config::{ModelConfig, TinySizes};
+use echo_policy::tokenizer::CHARACTER_VOCABULARY;
 use echo_policy::weights::{DType, Weights};
+use echo_protocol::charter::TaskSpec;
 use echo_protocol::delta::Width;
-use practice::{Practice, Training};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Groups in an update, and responses in a group.
+const GROUPS: u64 = 8;
+const GROUP_SIZE: u32 = 8;
+/// Examples in a supervised update, and its learning rate.
+const EXAMPLES: u64 = 32;
+const IMITATION_RATE: f64 = 3e-4;
 /// κ: updates between two publications.
 const PERIOD: u64 = 2;
 /// The learning rate of reinforcement, and how many times smaller than the policy its deltas should be, at least.
@@ -48,17 +58,18 @@ pub struct Study {
 /// # Errors
 /// When training fails or files cannot be written.
 pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
-    let practice = Practice::new(study.tiny)?;
-    let parameters = practice.parameters();
+    let practice = Practice::new(setting(study.tiny))?;
+    let parameters = practice.model().parameter_count();
     console.say(format!("policy of {parameters} parameters; {} supervised updates", study.warm_up));
-    let warm = practice.imitate(study.warm_up, |update, loss| {
+    let warm = practice.imitate(study.warm_up, EXAMPLES, IMITATION_RATE, |update, loss, _| {
         if update % 10 == 0 {
             console.say(format!("  update {update}: loss {loss:.3}"));
         }
+        Ok(true)
     })?;
     let mut passed = true;
     let mut rows = Vec::new();
-    let mut training = practice.reinforce(&warm, RATE)?;
+    let mut training = Training::new(&practice, &warm, RATE)?;
     let mut old = training.publish()?;
     for nth in 1..=study.publications {
         let (new, row, measure) = publication(&mut training, &old, RATE, console)?;
@@ -72,14 +83,14 @@ pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
         old = new;
     }
     drop(training);
-    let mut training = practice.reinforce(&warm, DENSE_RATE)?;
+    let mut training = Training::new(&practice, &warm, DENSE_RATE)?;
     let old = training.publish()?;
     let (_, row, measure) = publication(&mut training, &old, DENSE_RATE, console)?;
     passed &= measure.ratio() >= 1.0 / MAX_OVER_FULL;
     rows.push(row);
     let json = json!({
         "parameters": parameters,
-        "gradients": practice.description(study.warm_up),
+        "gradients": description(study.warm_up),
         "period": PERIOD,
         "speed": format!("one core, the fastest of {PASSES} passes over each chunk of {CHUNK_BYTES} bytes"),
         "entropy": "order 0 of the differences of all elements; and the same given the old exponent",
@@ -90,6 +101,70 @@ pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
     });
     console.say(if passed { "all sizes are within their bounds" } else { "a size is out of its bounds" });
     Ok(Report { passed, json })
+}
+
+fn setting(tiny: bool) -> Setting {
+    let (hidden, layers, heads, head_dim) = if tiny { (128, 2, 4, 32) } else { (768, 14, 8, 128) };
+    let sizes = TinySizes {
+        vocab: CHARACTER_VOCABULARY,
+        hidden,
+        layers,
+        heads,
+        kv_heads: heads / 2,
+        head_dim,
+        intermediate: 3 * hidden,
+        positions: 64,
+    };
+    let params = [("digits".to_owned(), 1), ("terms".to_owned(), 2)].into();
+    let task = TaskSpec { name: "chain_sum".into(), weight: 1, params };
+    Setting { name: "delta study", sizes, task, group_size: GROUP_SIZE, max_new_tokens: 4, seed: 1 }
+}
+
+/// How the gradients come about, in a sentence.
+fn description(warm_up: u64) -> String {
+    format!(
+        "Qwen3 form, random weights; {warm_up} supervised AdamW updates at {IMITATION_RATE:e} on {EXAMPLES} solutions of \
+         one-digit sums each; then per update {GROUPS} groups of {GROUP_SIZE} responses that the published policy \
+         generated, judged by the task; GEPO, fresh AdamW moments, f32 master weights, published in bf16"
+    )
+}
+
+/// A trainer in the midst of reinforcement.
+struct Training<'a> {
+    practice: &'a Practice,
+    trainer: Trainer,
+    /// The next work order.
+    next: u64,
+}
+
+impl<'a> Training<'a> {
+    /// Begins reinforcement of `weights`.
+    fn new(practice: &'a Practice, weights: &Weights, rate: f64) -> anyhow::Result<Self> {
+        let train = TrainSection { schedule: Schedule::constant(rate, 0), ..TrainSection::default() };
+        Ok(Self { practice, trainer: practice.trainer(weights, &train)?, next: 0 })
+    }
+
+    /// The policy as it is published.
+    fn publish(&self) -> anyhow::Result<Weights> {
+        Ok(self.trainer.decoder().to_weights(PUBLISHED)?)
+    }
+
+    /// One update from rollouts of the newest publication. Returns what there was to learn from.
+    fn update(&mut self, published: &Weights) -> anyhow::Result<Value> {
+        let groups = self.practice.rollouts(&self.practice.policy(0, published)?, self.next, GROUPS)?;
+        self.next += GROUPS;
+        let rewards = |group: &StoredGroup| -> Vec<f32> {
+            group.group.trajectories.iter().map(|trajectory| trajectory.reward).collect()
+        };
+        let mean = groups.iter().flat_map(rewards).sum::<f32>() / (GROUPS as f32 * GROUP_SIZE as f32);
+        let differing = |group: &&StoredGroup| rewards(group).windows(2).any(|pair| pair[0] != pair[1]);
+        let report = self.trainer.update(self.practice.workload(), &groups)?;
+        Ok(json!({
+            "reward": mean,
+            "groups_of_different_rewards": groups.iter().filter(differing).count(),
+            "gradient_norm": report.step.gradient_norm,
+        }))
+    }
 }
 
 /// κ updates and what the publication after them costs.

@@ -2,7 +2,7 @@
 //!
 //! - [`network`] starts a local network of real processes; [`processes`] keeps them on a leash, [`binaries`] finds them;
 //! - [`vectors`] compares Echo's numbers with reference data that others made;
-//! - [`delta_study`] measures what the deltas of a policy cost while it is trained;
+//! - [`study`] tries what the papers claim with a tiny policy; [`delta_study`] measures what the deltas of a policy cost while it is trained;
 //! - [`suite`] runs every test of the workspace, [`setup`] prepares a fresh machine for it;
 //! - [`liar`] takes part in a run as a node that lies, [`small_run`] is a network for tests to put it in;
 //! - [`broadcast`] measures how a snapshot spreads, on hosts that [`netns`] makes up; [`simulate`] runs relay machines in simulated networks;
@@ -23,9 +23,11 @@ pub mod live;
 pub mod netns;
 pub mod network;
 pub mod plot;
+mod practice;
 pub mod processes;
 pub mod setup;
 pub mod simulate;
 pub mod small_run;
+pub mod study;
 pub mod suite;
 pub mod vectors;

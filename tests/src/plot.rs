@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Width and height of the picture, in pixels.
 pub const SIZE: (u32, u32) = (960, 540);
 
-const FONT: &str = "sans-serif";
+pub(crate) const FONT: &str = "sans-serif";
 const RAW: RGBColor = RGBColor(174, 199, 232);
 const SMOOTHED: RGBColor = RGBColor(31, 119, 180);
 const ACCURACY: RGBColor = RGBColor(214, 96, 22);
@@ -64,10 +64,14 @@ pub fn reward_curve(metrics: &Path, picture: &Path, title: &str) -> Result<(), P
         .map_err(|error| PlotError::Draw { path: picture.to_owned(), reason: error.to_string() })
 }
 
-fn draw(curves: &Curves, picture: &Path, title: &str) -> Result<(), Box<dyn std::error::Error>> {
-    // Bytes that come with the program: machines without fonts get a labelled picture too.
+/// Makes [`FONT`] known: bytes that come with the program, so that machines without fonts get a labelled picture too.
+pub(crate) fn register_font() -> Result<(), &'static str> {
     plotters::style::register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)
-        .map_err(|_| "the built-in font cannot be read")?;
+        .map_err(|_| "the built-in font cannot be read")
+}
+
+fn draw(curves: &Curves, picture: &Path, title: &str) -> Result<(), Box<dyn std::error::Error>> {
+    register_font()?;
     let points = |curve: &BTreeMap<u64, f64>| curve.iter().map(|(&x, &y)| (x as f64, y)).collect::<Vec<_>>();
     let (rewards, accuracies) = (points(&curves.rewards), points(&curves.accuracies));
     let window = window_for(rewards.len());

@@ -169,3 +169,22 @@ fn what_needs_the_whole_batch_scores_it_first() {
     let report = Trainer::new(&workload.model, &weights, &train).unwrap().update(&workload, &batch).unwrap();
     assert!(report.step.gradient_norm > 0.0 && report.loss.is_finite());
 }
+
+#[test]
+fn minibatches_step_one_after_the_other_around_the_policy_before_them() {
+    let (workload, weights) = testing::workload();
+    let batch = groups(&workload, &weights, 0..5);
+    let objective = toml::from_str("name = 'decoupled_ppo'").unwrap();
+    let trainer = |minibatches| {
+        let train = TrainSection { objective, minibatches, ..section() };
+        Trainer::new(&workload.model, &weights, &train).unwrap()
+    };
+    let mut trainer_of_three = trainer(3);
+    let report = trainer_of_three.update(&workload, &batch).unwrap();
+    assert_eq!((report.steps, trainer_of_three.optimizer().updates()), (3, 3));
+    let mut whole = trainer(1);
+    let together = whole.update(&workload, &batch).unwrap();
+    assert_eq!((together.steps, together.stats.tokens()), (1, report.stats.tokens()));
+    assert_eq!(deal(5, 3).collect::<Vec<_>>(), [0..1, 1..3, 3..5]);
+    assert_eq!(deal(2, 8).collect::<Vec<_>>(), [0..1, 1..2], "no minibatch is empty");
+}

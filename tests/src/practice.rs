@@ -1,0 +1,166 @@
+//! A policy in training without a network: imitation, rollouts, updates, accuracy.
+
+use anyhow::Context;
+use echo_learner::buffer::StoredGroup;
+use echo_learner::config::TrainSection;
+use echo_learner::evaluation::evaluate;
+use echo_learner::schedule::Schedule;
+use echo_learner::trainer::{Trainer, example};
+use echo_learner::workload::Workload;
+use echo_policy::config::{ModelConfig, TinySizes};
+use echo_policy::engine::{Completion, Generation, Policy};
+use echo_policy::weights::{DType, Weights};
+use echo_protocol::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
+use echo_protocol::identity::NodeKey;
+use echo_protocol::lease::LeaseId;
+use echo_protocol::manifest::TensorType;
+use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
+use echo_protocol::signed::Signed;
+use echo_protocol::staleness::Staleness;
+use echo_protocol::time::UnixMillis;
+use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
+use echo_protocol::version::PolicyVersion;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What is practised.
+pub(crate) struct Setting {
+    /// Name of the run.
+    pub(crate) name: &'static str,
+    /// The model: Qwen3 form, characters as tokens.
+    pub(crate) sizes: TinySizes,
+    /// The task.
+    pub(crate) task: TaskSpec,
+    /// Responses to a prompt.
+    pub(crate) group_size: u32,
+    /// Longest response, its end included.
+    pub(crate) max_new_tokens: u32,
+    /// Decides weights, prompts and samples.
+    pub(crate) seed: u64,
+}
+
+/// The model and what it is trained on.
+pub(crate) struct Practice {
+    key: NodeKey,
+    workload: Workload,
+    weights: Weights,
+}
+
+impl Practice {
+    pub(crate) fn new(setting: Setting) -> anyhow::Result<Self> {
+        let model = ModelConfig::tiny_qwen3(setting.sizes)?;
+        let key = NodeKey::from_secret([1; 32]);
+        let charter = Charter {
+            name: setting.name.into(),
+            learner: key.public(),
+            // The run's id, and with it every prompt, follows from the charter.
+            created: UnixMillis(setting.seed),
+            model: model.to_json(DType::F32),
+            tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
+            tasks: vec![setting.task],
+            group_size: setting.group_size,
+            sampling: Sampling {
+                temperature: 1.0,
+                top_p: 1.0,
+                top_k: 0,
+                max_new_tokens: setting.max_new_tokens,
+            },
+            staleness: Staleness::new(3, None)?,
+            snapshot_type: TensorType::Bf16,
+            chunk_bytes: 1 << 20,
+        };
+        let run = RunId::of(&Signed::sign(&charter, &key)?);
+        let weights = Weights::random(&model, setting.seed);
+        Ok(Self { key, workload: Workload::open(run, charter, Path::new(""))?, weights })
+    }
+
+    pub(crate) fn model(&self) -> &ModelConfig {
+        &self.workload.model
+    }
+
+    pub(crate) fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    /// The policy after so many supervised updates of `examples` solutions each; `progress` hears of each and its loss, and says
+    /// whether to go on.
+    pub(crate) fn imitate(
+        &self,
+        updates: u64,
+        examples: u64,
+        rate: f64,
+        mut progress: impl FnMut(u64, f64, &Trainer) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<Weights> {
+        let train = TrainSection { schedule: Schedule::constant(rate, 0), ..TrainSection::default() };
+        let mut trainer = self.trainer(&self.weights, &train)?;
+        for update in 0..updates {
+            let counters = update * examples..(update + 1) * examples;
+            let batch = counters.map(|counter| example(&self.workload, counter));
+            let loss = trainer.imitate(&batch.collect::<Result<Vec<_>, _>>()?)?;
+            if !progress(update + 1, loss, &trainer)? {
+                break;
+            }
+        }
+        Ok(trainer.decoder().to_weights(DType::F32)?)
+    }
+
+    /// A trainer that begins with `weights`, which are its reference too.
+    pub(crate) fn trainer(&self, weights: &Weights, train: &TrainSection) -> anyhow::Result<Trainer> {
+        Ok(Trainer::new(&self.workload.model, weights, train)?.with_reference(weights)?)
+    }
+
+    /// A policy as a node installs it.
+    pub(crate) fn policy(&self, version: u64, weights: &Weights) -> anyhow::Result<Arc<Policy>> {
+        Ok(Arc::new(Policy::load(version, &self.workload.model, weights)?))
+    }
+
+    /// Share of held-out orders that a policy answers right, sampled as in training.
+    pub(crate) fn accuracy(&self, weights: &Weights, orders: u64) -> anyhow::Result<f64> {
+        Ok(evaluate(&self.workload, PolicyVersion(0), weights, orders)?.held_out_accuracy)
+    }
+
+    /// Groups as the admission hands them to the buffer: generated under `policy`, judged.
+    pub(crate) fn rollouts(
+        &self,
+        policy: &Arc<Policy>,
+        first: u64,
+        groups: u64,
+    ) -> anyhow::Result<Vec<StoredGroup>> {
+        let workload = &self.workload;
+        let orders: Vec<_> = (first..first + groups).map(|at| workload.order(Purpose::Train, at)).collect();
+        let requests = orders.iter().map(|order| workload.request(order, workload.charter.group_size));
+        let responses = Generation::start(policy.clone(), requests.collect::<Result<_, _>>()?)?.run()?;
+        let groups = (first..).zip(orders.iter().zip(responses));
+        groups.map(|(counter, (order, responses))| self.group(counter, order, responses)).collect()
+    }
+
+    fn group(
+        &self,
+        counter: u64,
+        order: &WorkOrder,
+        responses: Vec<Completion>,
+    ) -> anyhow::Result<StoredGroup> {
+        let (mut trajectories, mut correct) = (Vec::new(), Vec::new());
+        for response in responses {
+            let verdict = self.workload.judge(order, &response.tokens, response.stopped);
+            let verdict = verdict.with_context(|| format!("judging order {counter}"))?;
+            correct.push(verdict.correct);
+            trajectories.push(Trajectory {
+                response: response.tokens,
+                logprobs: response.logprobs,
+                versions: spans(response.versions.into_iter().map(PolicyVersion)),
+                reward: verdict.reward,
+                stopped: response.stopped,
+                omega: Default::default(),
+            });
+        }
+        let group = TrajectoryGroup {
+            run: self.workload.run,
+            lease: LeaseId(0),
+            counter: OrderCounter(counter),
+            node: self.key.public(),
+            trajectories,
+        };
+        Ok(StoredGroup { arrival: counter, group, correct })
+    }
+}

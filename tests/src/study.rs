@@ -1,0 +1,109 @@
+//! Studies: what the papers claim, tried with a tiny policy and the real algorithms.
+//!
+//! A study trains one policy for each seed by imitation, then goes on from it with every *arm*: an objective and a delay between
+//! sampling and training, in updates. Rollouts come from the engine that nodes use, updates from the learner's trainer; there is no
+//! network, so that delays are exact and a seed gives the same course every time. Every claim is reported whichever way it falls.
+
+mod arm;
+mod crew;
+mod delay;
+mod picture;
+mod plans;
+mod report;
+mod statistics;
+
+pub use delay::{Delay, DelayModel};
+pub use plans::Name;
+
+use crate::console::{Console, Report};
+use crate::practice::Practice;
+use anyhow::Context;
+use arm::{Arm, Course};
+use echo_policy::weights::Weights;
+use plans::Plan;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What is studied.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// Which study.
+    pub name: Name,
+    /// Seeds: weights, prompts and samples of the courses.
+    pub seeds: u64,
+    /// Updates of each course; left out, the study's own number.
+    pub updates: Option<u64>,
+    /// Learning rate of reinforcement; left out, the study's own.
+    pub rate: Option<f64>,
+    /// Prompts of an update, and responses to each; left out, the study's own.
+    pub groups: Option<u64>,
+    /// Responses to a prompt.
+    pub group_size: Option<u32>,
+    /// Where the delays of delayed arms come from.
+    pub delay_model: DelayModel,
+    /// Where the pictures go.
+    pub out: PathBuf,
+}
+
+/// Runs every course of the study, and says what became of its claims. Passes when every claim holds.
+///
+/// # Errors
+/// When training fails, or a picture cannot be written.
+pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
+    let since = Instant::now();
+    let mut plan = plans::plan(study.name, study.delay_model);
+    plan.updates = study.updates.unwrap_or(plan.updates);
+    plan.rate = study.rate.unwrap_or(plan.rate);
+    plan.groups = study.groups.unwrap_or(plan.groups);
+    plan.group_size = study.group_size.unwrap_or(plan.group_size);
+    std::fs::create_dir_all(&study.out).with_context(|| format!("cannot make {}", study.out.display()))?;
+    console.say(format!(
+        "study {}: {} arms × {} seeds, {} updates each; {}",
+        study.name,
+        plan.arms.len(),
+        study.seeds,
+        plan.updates,
+        plan.description()
+    ));
+    let seeds: Vec<u64> = (0..study.seeds).collect();
+    let starts = crew::share(&seeds, |&seed| start(&plan, seed))?;
+    for (seed, (_, _, accuracy)) in starts.iter().enumerate() {
+        console.say(format!("  seed {seed} starts at {accuracy:.3}"));
+    }
+    let jobs: Vec<(usize, usize)> =
+        (0..plan.arms.len()).flat_map(|arm| (0..starts.len()).map(move |seed| (arm, seed))).collect();
+    let courses = crew::share(&jobs, |&(arm, seed)| {
+        let (practice, weights, _) = &starts[seed];
+        let course = arm::course(practice, weights, &plan.arms[arm], &plan, seed as u64)?;
+        let Arm { algo, delay, .. } = &plan.arms[arm];
+        console.say(format!(
+            "  {algo}, {delay}, seed {seed}: last {:.3}, best {:.3}",
+            course.last(),
+            course.best()
+        ));
+        Ok(course)
+    })?;
+    let courses: Vec<&[Course]> = courses.chunks(starts.len()).collect();
+    picture::draw(&plan, &courses, study)?;
+    report::report(&plan, &courses, study, since.elapsed(), console)
+}
+
+/// The policy that all arms of a seed begin with, and its accuracy.
+fn start(plan: &Plan, seed: u64) -> anyhow::Result<(Practice, Weights, f64)> {
+    let practice = Practice::new(plan.setting(seed))?;
+    let mut accuracy = 0.0;
+    let weights = practice.imitate(
+        plan.imitation.updates,
+        plan.imitation.examples,
+        plan.imitation.rate,
+        |update, _, trainer| {
+            if !update.is_multiple_of(plan.imitation.look_every) {
+                return Ok(true);
+            }
+            accuracy = practice
+                .accuracy(&trainer.decoder().to_weights(echo_policy::weights::DType::F32)?, plan.orders)?;
+            Ok(accuracy < plan.imitation.until_accuracy)
+        },
+    )?;
+    Ok((practice, weights, accuracy))
+}

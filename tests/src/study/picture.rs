@@ -1,0 +1,80 @@
+//! Courses as a picture: the mean over seeds of each arm, with its 95 % interval as a band.
+
+use super::Study;
+use super::arm::Course;
+use super::plans::Plan;
+use super::statistics::Mean;
+use crate::plot::{FONT, SIZE, register_font};
+use anyhow::anyhow;
+use plotters::prelude::*;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Draws one picture for each delay of the study: `NAME-delay-D.png` in its directory.
+pub(super) fn draw(plan: &Plan, courses: &[&[Course]], study: &Study) -> anyhow::Result<()> {
+    let delays: BTreeSet<u64> = plan.arms.iter().map(|arm| arm.delay.updates).collect();
+    for delay in delays {
+        let arms: Vec<(&str, &[Course])> = plan
+            .arms
+            .iter()
+            .zip(courses)
+            .filter(|(arm, _)| arm.delay.updates == delay)
+            .map(|(arm, courses)| (arm.algo.as_str(), *courses))
+            .collect();
+        let path = study.out.join(format!("{}-delay-{delay}.png", plan.name));
+        let title = format!("{}: held-out accuracy, {delay} updates of delay", plan.name);
+        picture(&path, &title, plan.updates, &arms)
+            .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn picture(
+    path: &Path,
+    title: &str,
+    updates: u64,
+    arms: &[(&str, &[Course])],
+) -> Result<(), Box<dyn std::error::Error>> {
+    register_font()?;
+    let root = BitMapBackend::new(path, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(title, (FONT, 26))
+        .margin(16)
+        .x_label_area_size(44)
+        .y_label_area_size(56)
+        .build_cartesian_2d(0f64..updates as f64, 0f64..1f64)?;
+    chart.configure_mesh().x_desc("updates").y_desc("accuracy").label_style((FONT, 16)).draw()?;
+    for (index, (algo, courses)) in arms.iter().enumerate() {
+        let colour = Palette99::pick(index).to_rgba();
+        let points = points(courses);
+        let upper = points.iter().map(|(x, mean)| (*x, mean.mean + mean.ci95.min(1.0)));
+        let lower = points.iter().rev().map(|(x, mean)| (*x, mean.mean - mean.ci95.min(1.0)));
+        let band: Vec<(f64, f64)> = upper.chain(lower).map(|(x, y)| (x, y.clamp(0.0, 1.0))).collect();
+        chart.draw_series(std::iter::once(Polygon::new(band, colour.mix(0.15))))?;
+        let line = LineSeries::new(points.iter().map(|(x, mean)| (*x, mean.mean)), colour.stroke_width(2));
+        chart
+            .draw_series(line)?
+            .label(*algo)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .label_font((FONT, 16))
+        .draw()?;
+    root.present()?;
+    Ok(())
+}
+
+/// The mean accuracy over seeds at each evaluation.
+fn points(courses: &[Course]) -> Vec<(f64, Mean)> {
+    let evaluations = courses.iter().map(|course| course.accuracy.len()).min().unwrap_or(0);
+    let at = |index: usize| {
+        let values: Vec<f64> = courses.iter().map(|course| course.accuracy[index].1).collect();
+        (courses[0].accuracy[index].0 as f64, Mean::of(&values))
+    };
+    (0..evaluations).map(at).collect()
+}

@@ -1,0 +1,167 @@
+//! What each study runs, and what it claims.
+
+use super::arm::Arm;
+use super::delay::{Delay, DelayModel};
+use crate::practice::Setting;
+use echo_learner::objective::{EchoClip, Objective, Preset, Surrogate};
+use echo_policy::config::TinySizes;
+use echo_policy::tokenizer::CHARACTER_VOCABULARY;
+use echo_protocol::charter::TaskSpec;
+use std::fmt;
+
+/// The studies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// GRPO and its relatives without delay and with delays of up to 64 updates (GEPO, table 1).
+    Staleness,
+    /// PPO around the sampling policy and around the recent one, by staleness (AReaL, figure 5).
+    Decoupled,
+    /// GRPO and DAPO with and without EchoClip on a task that saturates (EchoRL, table 1).
+    EchoClip,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Staleness => "staleness",
+            Self::Decoupled => "decoupled",
+            Self::EchoClip => "echoclip",
+        })
+    }
+}
+
+/// The supervised start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Imitation {
+    pub(super) updates: u64,
+    pub(super) examples: u64,
+    pub(super) rate: f64,
+    pub(super) look_every: u64,
+    pub(super) until_accuracy: f64,
+}
+
+/// A study in numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) name: Name,
+    pub(super) arms: Vec<Arm>,
+    /// Updates of a course, groups of an update, responses of a group.
+    pub(super) updates: u64,
+    pub(super) groups: u64,
+    pub(super) group_size: u32,
+    /// Optimizer steps of an update.
+    pub(super) minibatches: usize,
+    /// Learning rate, after so many updates of warm-up.
+    pub(super) rate: f64,
+    pub(super) warmup: u64,
+    /// Held-out orders of an evaluation, and updates between two.
+    pub(super) orders: u64,
+    pub(super) evaluate_every: u64,
+    /// Digits and terms of the sums.
+    pub(super) digits: u64,
+    pub(super) terms: u64,
+    pub(super) imitation: Imitation,
+}
+
+/// The longest delay of the staleness study.
+const LONGEST: u64 = 64;
+
+pub(super) fn plan(name: Name, model: DelayModel) -> Plan {
+    let delayed = |updates| Delay { model, updates };
+    let arm = |algo: &str, objective, delay| Arm { algo: algo.into(), objective, delay: delayed(delay) };
+    let base = Plan {
+        name,
+        arms: Vec::new(),
+        updates: 256,
+        groups: 8,
+        group_size: 8,
+        minibatches: 1,
+        rate: 3e-4,
+        warmup: 10,
+        orders: 256,
+        evaluate_every: 16,
+        digits: 1,
+        terms: 2,
+        imitation: Imitation { updates: 600, examples: 32, rate: 2e-3, look_every: 10, until_accuracy: 0.3 },
+    };
+    match name {
+        Name::Staleness => {
+            let algorithms = [
+                ("grpo", Preset::Grpo.objective()),
+                ("gspo", wide_gspo()),
+                ("gepo", Preset::Gepo.objective()),
+                ("decoupled_ppo", Preset::DecoupledPpo.objective()),
+                ("dr_grpo", Preset::DrGrpo.objective()),
+                ("bnpo", Preset::Bnpo.objective()),
+            ];
+            let arms = [0, LONGEST]
+                .iter()
+                .flat_map(|delay| algorithms.map(|(algo, objective)| arm(algo, objective, *delay)))
+                .collect();
+            Plan { arms, ..base }
+        }
+        Name::Decoupled => {
+            let naive = Objective { correction: None, ..Preset::Bnpo.objective() };
+            let arms = [0, 1, 4, 8, 16]
+                .iter()
+                .flat_map(|eta| {
+                    [
+                        arm("naive_ppo", naive, *eta),
+                        arm("decoupled_ppo", Preset::DecoupledPpo.objective(), *eta),
+                    ]
+                })
+                .collect();
+            Plan { arms, minibatches: 4, updates: 128, ..base }
+        }
+        Name::EchoClip => {
+            let echo =
+                |preset: Preset| Objective { echo_clip: Some(EchoClip::default()), ..preset.objective() };
+            let arms = vec![
+                arm("grpo", Preset::Grpo.objective(), 0),
+                arm("grpo_echo", echo(Preset::Grpo), 0),
+                arm("dapo", Preset::Dapo.objective(), 0),
+                arm("dapo_echo", echo(Preset::Dapo), 0),
+            ];
+            Plan { arms, ..base }
+        }
+    }
+}
+
+/// GSPO with the clip that GEPO's authors give to every method they compare; its own is a thousand times narrower.
+fn wide_gspo() -> Objective {
+    Objective {
+        surrogate: Surrogate::PpoClip { low: 0.2, high: 0.2, dual: None },
+        ..Preset::Gspo.objective()
+    }
+}
+
+impl Plan {
+    /// What a seed practises.
+    pub(super) fn setting(&self, seed: u64) -> Setting {
+        let sizes = TinySizes {
+            vocab: CHARACTER_VOCABULARY,
+            hidden: 64,
+            layers: 2,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 16,
+            intermediate: 192,
+            positions: 32,
+        };
+        let params =
+            [("digits".to_owned(), self.digits as i64), ("terms".to_owned(), self.terms as i64)].into();
+        let task = TaskSpec { name: "chain_sum".into(), weight: 1, params };
+        let (name, group_size) = ("study", self.group_size);
+        Setting { name, sizes, task, group_size, max_new_tokens: 4, seed: seed + 1 }
+    }
+
+    /// The numbers, in a sentence.
+    pub(super) fn description(&self) -> String {
+        let Imitation { updates, until_accuracy, .. } = self.imitation;
+        format!(
+            "Qwen3 form, 2 layers of 64; sums of {} numbers of up to {} digits; imitation of at most {updates} updates or to an accuracy of \
+             {until_accuracy}; then {} groups of {} an update in {} steps, AdamW at {:e}",
+            self.terms, self.digits, self.groups, self.group_size, self.minibatches, self.rate
+        )
+    }
+}

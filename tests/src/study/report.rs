@@ -1,0 +1,141 @@
+//! What a study found, for people and scripts.
+
+use super::Study;
+use super::arm::Course;
+use super::delay::Delay;
+use super::plans::{Name, Plan};
+use super::statistics::Mean;
+use crate::console::{Console, Report};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// What GEPO has to keep of its accuracy without delay.
+const KEPT: f64 = 0.97;
+
+/// One arm over all seeds.
+struct Row<'a> {
+    algo: &'a str,
+    delay: Delay,
+    best: Mean,
+    last: Mean,
+    courses: &'a [Course],
+}
+
+pub(super) fn report(
+    plan: &Plan,
+    courses: &[&[Course]],
+    study: &Study,
+    took: Duration,
+    console: &Console,
+) -> anyhow::Result<Report> {
+    let over = |courses: &[Course], figure: fn(&Course) -> f64| {
+        Mean::of(&courses.iter().map(figure).collect::<Vec<_>>())
+    };
+    let rows: Vec<Row<'_>> = plan
+        .arms
+        .iter()
+        .zip(courses)
+        .map(|(arm, courses)| Row {
+            algo: &arm.algo,
+            delay: arm.delay,
+            best: over(courses, Course::best),
+            last: over(courses, Course::last),
+            courses,
+        })
+        .collect();
+    console.say(format!(
+        "{:<16} {:>6}  {:>15}  {:>15}  {:>9} {:>9} {:>7}",
+        "arm", "delay", "best", "last", "Var(w)", "KL", "clip"
+    ));
+    for row in &rows {
+        let [variance, kl, clip] = row.diagnostics();
+        console.say(format!(
+            "{:<16} {:>6}  {:.3} ± {:.3}    {:.3} ± {:.3}    {variance:>9.3} {kl:>9.4} {clip:>7.3}",
+            row.algo, row.delay.updates, row.best.mean, row.best.ci95, row.last.mean, row.last.ci95
+        ));
+    }
+    let claims = claims(plan.name, &rows);
+    for claim in &claims {
+        console.say(format!(
+            "{} {}",
+            if claim["holds"] == true { "holds:      " } else { "does not hold:" },
+            claim["claim"]
+        ));
+    }
+    let passed = claims.iter().all(|claim| claim["holds"] == true);
+    let json = json!({
+        "study": plan.name.to_string(),
+        "setting": plan.description(),
+        "updates": plan.updates,
+        "delay_model": format!("{:?}", study.delay_model),
+        "seconds": took.as_secs_f64(),
+        "results": rows.iter().map(Row::to_json).collect::<Vec<_>>(),
+        "claims": claims,
+    });
+    Ok(Report { passed, json })
+}
+
+impl Row<'_> {
+    fn diagnostics(&self) -> [f64; 3] {
+        let mean = |figure: fn(&Course) -> f64| {
+            self.courses.iter().map(figure).sum::<f64>() / self.courses.len() as f64
+        };
+        [mean(|c| c.weight_variance), mean(|c| c.kl), mean(|c| c.clip_share)]
+    }
+
+    fn to_json(&self) -> Value {
+        let [variance, kl, clip] = self.diagnostics();
+        json!({
+            "algo": self.algo, "delay": self.delay.updates, "seeds": self.courses.len(),
+            "best_mean": self.best.mean, "best_ci95": self.best.ci95,
+            "last_mean": self.last.mean, "last_ci95": self.last.ci95,
+            "weight_variance": variance, "kl": kl, "clip_share": clip,
+        })
+    }
+}
+
+fn claims(name: Name, rows: &[Row<'_>]) -> Vec<Value> {
+    let last = |algo: &str, delay: u64| {
+        rows.iter().find(|row| row.algo == algo && row.delay.updates == delay).map(|row| row.last)
+    };
+    let claim =
+        |text: &str, holds: bool, figures: Value| json!({"claim": text, "holds": holds, "figures": figures});
+    let pair = |a: Mean, b: Mean| json!([[a.mean, a.ci95], [b.mean, b.ci95]]);
+    let longest = rows.iter().map(|row| row.delay.updates).max().unwrap_or(0);
+    let compared = |text: &str, a: Option<Mean>, b: Option<Mean>, holds: fn(&Mean, &Mean) -> bool| {
+        a.zip(b).map(|(a, b)| claim(text, holds(&a, &b), pair(a, b)))
+    };
+    match name {
+        Name::Staleness => [
+            compared(
+                "GEPO keeps at least 97 % of its last accuracy without delay under the longest delay",
+                last("gepo", longest),
+                last("gepo", 0),
+                |delayed, prompt| delayed.mean >= KEPT * prompt.mean,
+            ),
+            compared(
+                "GEPO's last accuracy under the longest delay is above GRPO's, with intervals apart",
+                last("gepo", longest),
+                last("grpo", longest),
+                Mean::is_clearly_above,
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        Name::Decoupled => [1, 4, 8, 16]
+            .into_iter()
+            .filter_map(|eta| {
+                let text = format!("decoupled PPO ends above naive PPO at η = {eta}");
+                compared(&text, last("decoupled_ppo", eta), last("naive_ppo", eta), |a, b| a.mean > b.mean)
+            })
+            .collect(),
+        Name::EchoClip => ["grpo", "dapo"]
+            .into_iter()
+            .filter_map(|algo| {
+                let text = format!("EchoClip raises the last accuracy of {algo}");
+                compared(&text, last(&format!("{algo}_echo"), 0), last(algo, 0), |a, b| a.mean > b.mean)
+            })
+            .collect(),
+    }
+}

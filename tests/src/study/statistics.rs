@@ -1,0 +1,54 @@
+//! Means over seeds, and how far to trust them.
+
+/// Student's t for two-sided intervals of 95 %, by degrees of freedom from 1.
+const T_95: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+
+/// A mean, and half of its 95 % interval (Student's t; infinite for a single value).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mean {
+    pub(super) mean: f64,
+    pub(super) ci95: f64,
+}
+
+impl Mean {
+    /// Of at least one value.
+    pub(super) fn of(values: &[f64]) -> Self {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        if values.len() < 2 {
+            return Self { mean, ci95: f64::INFINITY };
+        }
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let t = T_95.get(values.len() - 2).copied().unwrap_or(1.96);
+        Self { mean, ci95: t * (variance / count).sqrt() }
+    }
+
+    /// Whether this mean is above `other`, and the intervals do not touch.
+    pub(super) fn is_clearly_above(&self, other: &Self) -> bool {
+        self.mean - self.ci95 > other.mean + other.ci95
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_by_hand() {
+        // Values 1, 2, 3: deviation 1, t(2) = 4.303.
+        let mean = Mean::of(&[1.0, 2.0, 3.0]);
+        assert_eq!(mean.mean, 2.0);
+        assert!((mean.ci95 - 4.303 / 3f64.sqrt()).abs() < 1e-12);
+        assert_eq!(Mean::of(&[5.0]), Mean { mean: 5.0, ci95: f64::INFINITY });
+    }
+
+    #[test]
+    fn clearly_above_means_that_the_intervals_are_apart() {
+        let mean = |mean, ci95| Mean { mean, ci95 };
+        assert!(mean(0.65, 0.01).is_clearly_above(&mean(0.6, 0.03)));
+        assert!(!mean(0.65, 0.03).is_clearly_above(&mean(0.6, 0.03)));
+    }
+}
