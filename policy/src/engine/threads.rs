@@ -4,13 +4,9 @@ use crate::error::EngineError;
 
 /// Sets the number of threads that matrix products and kernels use in this process, in training and in generation.
 ///
-/// Matrix products (ours and candle's) and the fused kernels run in rayon's global pool, which this sizes; with one thread
-/// the engine runs in the caller's own. Without a call the pool has as many threads as the machine has cores, or as
-/// `RAYON_NUM_THREADS` says. Results do not depend on the number of threads.
-///
-/// One thing it does not reach: candle's elementwise operations, which only training uses, have a pool of their own whose
-/// threads spin while they wait. Its size is read from `CANDLE_NUM_THREADS`, else `RAYON_NUM_THREADS`, at first use: a
-/// learner that must leave cores to others is to be started with that variable set.
+/// Matrix products and kernels run in rayon's global pool, which this sizes; with one thread the engine runs in the caller's
+/// own. Without a call the pool has as many threads as the machine has cores, or as `RAYON_NUM_THREADS` says. Results do not
+/// depend on the number of threads.
 ///
 /// # Errors
 /// When something was computed before and the pool exists with another size.

@@ -18,7 +18,7 @@ pub(super) struct Workspace {
     pub(super) d_residual: Vec<f32>,
 }
 
-/// Where a decoder keeps one workspace between passes; it stays as large as its last pass needed it.
+/// Where a decoder keeps one workspace between passes. Its buffers stay as large as the largest pass needed them.
 #[derive(Default)]
 pub(in crate::decoder) struct Shelf(Mutex<Option<Box<Workspace>>>);
 
