@@ -201,7 +201,7 @@ struct DeltaStudyOptions {
 
 #[derive(Debug, Args)]
 struct StudyOptions {
-    /// Which study: staleness (GEPO, table 1), decoupled (AReaL, figure 5), echoclip (EchoRL, table 1).
+    /// Which study: staleness (GEPO, table 1), decoupled (AReaL, figure 5), echoclip (EchoRL, table 1), variance (GEPO, figure 2).
     #[arg(value_enum)]
     name: StudyName,
     /// Seeds; each has its own weights, prompts and samples.
@@ -232,6 +232,7 @@ enum StudyName {
     Staleness,
     Decoupled,
     Echoclip,
+    Variance,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -248,6 +249,7 @@ impl StudyOptions {
             StudyName::Staleness => study::Name::Staleness,
             StudyName::Decoupled => study::Name::Decoupled,
             StudyName::Echoclip => study::Name::EchoClip,
+            StudyName::Variance => study::Name::Variance,
         };
         let delay_model = match self.delays {
             Delays::Fixed => DelayModel::Fixed,

@@ -11,6 +11,7 @@ mod picture;
 mod plans;
 mod report;
 mod statistics;
+mod variance;
 
 pub use delay::{Delay, DelayModel};
 pub use plans::Name;
@@ -50,13 +51,16 @@ pub struct Study {
 /// # Errors
 /// When training fails, or a picture cannot be written.
 pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
+    std::fs::create_dir_all(&study.out).with_context(|| format!("cannot make {}", study.out.display()))?;
+    if study.name == Name::Variance {
+        return variance::run(study, console);
+    }
     let since = Instant::now();
     let mut plan = plans::plan(study.name, study.delay_model);
     plan.updates = study.updates.unwrap_or(plan.updates);
     plan.rate = study.rate.unwrap_or(plan.rate);
     plan.groups = study.groups.unwrap_or(plan.groups);
     plan.group_size = study.group_size.unwrap_or(plan.group_size);
-    std::fs::create_dir_all(&study.out).with_context(|| format!("cannot make {}", study.out.display()))?;
     console.say(format!(
         "study {}: {} arms × {} seeds, {} updates each; {}",
         study.name,
@@ -106,4 +110,37 @@ fn start(plan: &Plan, seed: u64) -> anyhow::Result<(Practice, Weights, f64)> {
         },
     )?;
     Ok((practice, weights, accuracy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn study(name: Name, out: &std::path::Path) -> Study {
+        Study {
+            name,
+            seeds: 2,
+            updates: Some(2),
+            rate: None,
+            groups: Some(2),
+            group_size: Some(4),
+            delay_model: DelayModel::Weibull,
+            out: out.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_study_has_its_keys_and_pictures_and_is_the_same_every_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = || run(&study(Name::EchoClip, dir.path()), &Console::new(true)).unwrap().json;
+        let json = found();
+        let results = json["results"].as_array().unwrap();
+        assert_eq!(results.len(), 4);
+        for key in ["algo", "delay", "seeds", "best_mean", "best_ci95", "last_mean", "last_ci95"] {
+            assert!(!results[0][key].is_null(), "{key}");
+        }
+        assert!(json["claims"][0]["holds"].is_boolean());
+        assert!(dir.path().join("echoclip-delay-0.png").exists());
+        assert_eq!(found()["results"], json["results"]);
+    }
 }

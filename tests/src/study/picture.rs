@@ -69,6 +69,60 @@ fn picture(
     Ok(())
 }
 
+/// A named line.
+pub(super) struct Line {
+    pub(super) name: String,
+    /// Positive on both axes.
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// Draws lines over logarithmic axes.
+pub(super) fn lines(path: &Path, title: &str, x: &str, y: &str, series: &[Line]) -> anyhow::Result<()> {
+    logarithmic(path, title, (x, y), series)
+        .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
+}
+
+fn logarithmic(
+    path: &Path,
+    title: &str,
+    (x, y): (&str, &str),
+    series: &[Line],
+) -> Result<(), Box<dyn std::error::Error>> {
+    register_font()?;
+    let extent = |value: fn(&(f64, f64)) -> f64| {
+        let values = series.iter().flat_map(|line| &line.points).map(value).filter(|v| *v > 0.0);
+        let (low, high) = values.fold((f64::MAX, 0f64), |(low, high), v| (low.min(v), high.max(v)));
+        if low < high { low * 0.8..high * 1.25 } else { 0.1..10.0 }
+    };
+    let root = BitMapBackend::new(path, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(title, (FONT, 26))
+        .margin(16)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d(extent(|(x, _)| *x).log_scale(), extent(|(_, y)| *y).log_scale())?;
+    chart.configure_mesh().x_desc(x).y_desc(y).label_style((FONT, 16)).draw()?;
+    for (index, line) in series.iter().enumerate() {
+        let colour = Palette99::pick(index).to_rgba();
+        let points = || line.points.iter().copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);
+        chart
+            .draw_series(LineSeries::new(points(), colour.stroke_width(2)))?
+            .label(line.name.as_str())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2)));
+        chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .label_font((FONT, 16))
+        .draw()?;
+    root.present()?;
+    Ok(())
+}
+
 /// The mean accuracy over seeds at each evaluation.
 fn points(courses: &[Course]) -> Vec<(f64, Mean)> {
     let evaluations = courses.iter().map(|course| course.accuracy.len()).min().unwrap_or(0);

@@ -18,6 +18,8 @@ pub enum Name {
     Decoupled,
     /// GRPO and DAPO with and without EchoClip on a task that saturates (EchoRL, table 1).
     EchoClip,
+    /// The variance of token, sequence and group weights against KL (GEPO, figure 2 and theorem 1).
+    Variance,
 }
 
 impl fmt::Display for Name {
@@ -26,6 +28,7 @@ impl fmt::Display for Name {
             Self::Staleness => "staleness",
             Self::Decoupled => "decoupled",
             Self::EchoClip => "echoclip",
+            Self::Variance => "variance",
         })
     }
 }
@@ -72,11 +75,11 @@ pub(super) fn plan(name: Name, model: DelayModel) -> Plan {
     let base = Plan {
         name,
         arms: Vec::new(),
-        updates: 256,
-        groups: 8,
+        updates: 500,
+        groups: 16,
         group_size: 8,
         minibatches: 1,
-        rate: 3e-4,
+        rate: 7e-4,
         warmup: 10,
         orders: 256,
         evaluate_every: 16,
@@ -111,7 +114,8 @@ pub(super) fn plan(name: Name, model: DelayModel) -> Plan {
                     ]
                 })
                 .collect();
-            Plan { arms, minibatches: 4, updates: 128, ..base }
+            // Four steps an update: a quarter of the rate moves as far.
+            Plan { arms, minibatches: 4, rate: base.rate / 4.0, updates: 250, ..base }
         }
         Name::EchoClip => {
             let echo =
@@ -124,6 +128,7 @@ pub(super) fn plan(name: Name, model: DelayModel) -> Plan {
             ];
             Plan { arms, ..base }
         }
+        Name::Variance => base,
     }
 }
 

@@ -130,6 +130,8 @@ fn claims(name: Name, rows: &[Row<'_>]) -> Vec<Value> {
                 compared(&text, last("decoupled_ppo", eta), last("naive_ppo", eta), |a, b| a.mean > b.mean)
             })
             .collect(),
+        // Has a report of its own.
+        Name::Variance => Vec::new(),
         Name::EchoClip => ["grpo", "dapo"]
             .into_iter()
             .filter_map(|algo| {
