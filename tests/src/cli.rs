@@ -2,6 +2,7 @@
 
 use anyhow::{anyhow, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use echo_lab::bench::train::{self, TrainBench};
 use echo_lab::broadcast::{self, Broadcast, Mode, RottenNode, Slow, Snapshots, Span};
 use echo_lab::cargo::workspace_root;
 use echo_lab::console::{Console, Report};
@@ -12,6 +13,7 @@ use echo_lab::simulate::{self, Simulate};
 use echo_lab::study::{self, DelayModel, Study};
 use echo_lab::{suite, vectors};
 use echo_learner::objective::vectors::Precision;
+use echo_policy::decoder::Activations;
 use echo_protocol::rate::BytesPerSec;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,6 +31,7 @@ Examples:
   cargo lab vectors delta DIR                     deltas between the checkpoints in and below a directory
   cargo lab simulate --seeds 10000                relay machines in simulated networks with loss, crashes and liars
   cargo lab study staleness --seeds 8 --json      what delays do to GRPO, GSPO, GEPO and others, with pictures
+  cargo lab bench train --peer torch --json       a training step against PyTorch's
   cargo lab delta-study --json                    what deltas of a policy cost while it is trained by reinforcement
 
 Exit codes: 0 all passed, 1 something failed, 2 the work could not be done, 130 interrupted.";
@@ -72,6 +75,19 @@ enum Command {
     Simulate(SimulateOptions),
     /// Try what a paper claims: courses of a tiny policy over seeds, with 95 % intervals and pictures.
     Study(StudyOptions),
+    /// Race against outside systems, by turns.
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Our side of `bench train`, in a process of its own.
+    #[command(hide = true)]
+    TrainStep {
+        /// Steps.
+        #[arg(long)]
+        steps: usize,
+        /// What is held between forward and backward.
+        #[arg(long, value_enum)]
+        activations: Held,
+    },
     /// Train a policy of 107 million parameters a little, and measure the deltas between its publications.
     DeltaStudy(DeltaStudyOptions),
 }
@@ -197,6 +213,62 @@ struct DeltaStudyOptions {
     /// Write the last publication at 1e-6 and the one before it into this directory: new.safetensors and old.safetensors, and the same as directories new and old.
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// A training step against PyTorch's: 17 million parameters, 2,048 tokens, f32.
+    Train(TrainOptions),
+}
+
+#[derive(Debug, Args)]
+struct TrainOptions {
+    /// Against whom.
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
+    /// A Python with torch and transformers.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3", requires = "peer")]
+    python: PathBuf,
+    /// Steps of each process; their median counts.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    steps: u16,
+    /// Processes of each, by turns; their median counts.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// What ours holds between forward and backward.
+    #[arg(long, value_enum, default_value_t = Held::Keep)]
+    activations: Held,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    Torch,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Held {
+    Keep,
+    Recompute,
+}
+
+impl Held {
+    fn activations(self) -> Activations {
+        match self {
+            Self::Keep => Activations::Keep,
+            Self::Recompute => Activations::Recompute,
+        }
+    }
+}
+
+impl TrainOptions {
+    fn bench(self) -> TrainBench {
+        TrainBench {
+            python: self.peer.map(|Peer::Torch| self.python),
+            steps: self.steps.into(),
+            rounds: self.rounds.into(),
+            activations: self.activations.activations(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -328,6 +400,11 @@ impl Command {
             Self::Vectors(vectors) => vectors.execute(console),
             Self::Simulate(SimulateOptions { seeds, first, replay }) => {
                 Ok(simulate::run(Simulate { first, seeds, replay }, console))
+            }
+            Self::Bench(Bench::Train(options)) => train::run(&options.bench(), console),
+            Self::TrainStep { steps, activations } => {
+                println!("{}", serde_json::to_string(&train::step(steps, activations.activations())?)?);
+                Ok(Report { passed: true, json: serde_json::Value::Null })
             }
             Self::Study(options) => study::run(&options.study(), console),
             Self::DeltaStudy(options) => delta_study::run(&options.study(), console),

@@ -2,6 +2,7 @@
 //!
 //! - [`network`] starts a local network of real processes; [`processes`] keeps them on a leash, [`binaries`] finds them;
 //! - [`vectors`] compares Echo's numbers with reference data that others made;
+//! - [`bench`] races against outside systems, on speed and memory;
 //! - [`study`] tries what the papers claim with a tiny policy; [`delta_study`] measures what the deltas of a policy cost while it is trained;
 //! - [`suite`] runs every test of the workspace, [`setup`] prepares a fresh machine for it;
 //! - [`liar`] takes part in a run as a node that lies, [`small_run`] is a network for tests to put it in;
@@ -11,6 +12,7 @@
 //!
 //! The lab may import every crate of the house; nothing imports the lab.
 
+pub mod bench;
 pub mod binaries;
 pub mod broadcast;
 pub mod cargo;

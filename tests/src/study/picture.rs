@@ -10,6 +10,8 @@ use plotters::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+const GRID: RGBColor = RGBColor(225, 225, 225);
+
 /// Draws one picture for each delay of the study: `NAME-delay-D.png` in its directory.
 pub(super) fn draw(plan: &Plan, courses: &[&[Course]], study: &Study) -> anyhow::Result<()> {
     let delays: BTreeSet<u64> = plan.arms.iter().map(|arm| arm.delay.updates).collect();
@@ -44,7 +46,15 @@ fn picture(
         .x_label_area_size(44)
         .y_label_area_size(56)
         .build_cartesian_2d(0f64..updates as f64, 0f64..1f64)?;
-    chart.configure_mesh().x_desc("updates").y_desc("accuracy").label_style((FONT, 16)).draw()?;
+    chart
+        .configure_mesh()
+        .x_desc("updates")
+        .y_desc("accuracy")
+        .x_label_formatter(&|updates| format!("{updates:.0}"))
+        .label_style((FONT, 16))
+        .light_line_style(WHITE)
+        .bold_line_style(GRID)
+        .draw()?;
     for (index, (algo, courses)) in arms.iter().enumerate() {
         let colour = Palette99::pick(index).to_rgba();
         let points = points(courses);
@@ -60,7 +70,7 @@ fn picture(
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
+        .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK)
         .label_font((FONT, 16))
@@ -102,7 +112,14 @@ fn logarithmic(
         .x_label_area_size(44)
         .y_label_area_size(64)
         .build_cartesian_2d(extent(|(x, _)| *x).log_scale(), extent(|(_, y)| *y).log_scale())?;
-    chart.configure_mesh().x_desc(x).y_desc(y).label_style((FONT, 16)).draw()?;
+    chart
+        .configure_mesh()
+        .x_desc(x)
+        .y_desc(y)
+        .label_style((FONT, 16))
+        .light_line_style(WHITE)
+        .bold_line_style(GRID)
+        .draw()?;
     for (index, line) in series.iter().enumerate() {
         let colour = Palette99::pick(index).to_rgba();
         let points = || line.points.iter().copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);

@@ -82,7 +82,7 @@ pub(super) fn plan(name: Name, model: DelayModel) -> Plan {
         rate: 7e-4,
         warmup: 10,
         orders: 256,
-        evaluate_every: 16,
+        evaluate_every: 25,
         digits: 1,
         terms: 2,
         imitation: Imitation { updates: 600, examples: 32, rate: 2e-3, look_every: 10, until_accuracy: 0.3 },
@@ -126,7 +126,8 @@ pub(super) fn plan(name: Name, model: DelayModel) -> Plan {
                 arm("dapo", Preset::Dapo.objective(), 0),
                 arm("dapo_echo", echo(Preset::Dapo), 0),
             ];
-            Plan { arms, ..base }
+            // Long enough for the task to be nearly solved, which is when groups stop to teach.
+            Plan { arms, updates: 1000, ..base }
         }
         Name::Variance => base,
     }

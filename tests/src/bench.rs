@@ -1,0 +1,5 @@
+//! Benches against outside systems: the same work, by turns, medians of several rounds.
+
+mod machine;
+mod memory;
+pub mod train;
