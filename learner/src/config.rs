@@ -142,7 +142,7 @@ pub struct TrainSection {
     /// Largest global gradient norm.
     pub max_grad_norm: f64,
     /// Tokens in one forward pass, at most; a batch is split to stay below. Memory grows with this, and with the longest
-    /// sequence where that is longer.
+    /// sequence (with EchoClip, the longest group) where that is longer.
     pub micro_batch_tokens: usize,
     /// What is held in memory between forward and backward: `keep`, or `recompute` for less memory and a third more computing.
     pub activations: Activations,

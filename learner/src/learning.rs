@@ -251,7 +251,7 @@ fn row(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateReport) -> 
         reward: trajectories().map(|t| f64::from(t.reward)).sum::<f64>() / responses,
         accuracy: correct as f64 / responses,
         loss: report.loss,
-        grad_norm: step.gradient_norm,
+        grad_norm: Some(step.gradient_norm).filter(|norm| norm.is_finite()),
         learning_rate: step.learning_rate,
         clip_shares: [stats.clip_share_low(), stats.clip_share_high()],
         clip_share: stats.clip_share(),
@@ -270,5 +270,31 @@ fn row(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateReport) -> 
         staleness,
         skipped: step.outcome == StepOutcome::Skipped,
         ..UpdateRow::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::updates;
+    use crate::objective::ObjectiveStats;
+    use crate::optimizer::StepReport;
+
+    #[test]
+    fn a_skipped_update_stays_in_the_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        let step = StepReport {
+            outcome: StepOutcome::Skipped,
+            gradient_norm: f64::NAN,
+            clip_scale: 1.0,
+            learning_rate: 1e-3,
+            updates: 4,
+        };
+        let report = UpdateReport { loss: 0.0, stats: ObjectiveStats::default(), step, steps: 1, skipped: 1 };
+        let mut metrics = Metrics::open(&path, PolicyVersion(0)).unwrap();
+        metrics.write(&row(PolicyVersion(4), &[], &report)).unwrap();
+        let rows = updates(&path).unwrap();
+        assert_eq!((rows.len(), rows[0].update, rows[0].skipped, rows[0].grad_norm), (1, 5, true, None));
     }
 }

@@ -24,8 +24,8 @@ pub struct UpdateRow {
     pub accuracy: f64,
     /// The objective's loss.
     pub loss: f64,
-    /// Global gradient norm before clipping.
-    pub grad_norm: f64,
+    /// Global gradient norm before clipping; none where it was not finite.
+    pub grad_norm: Option<f64>,
     /// Learning rate.
     pub learning_rate: f64,
     /// Share of tokens or responses that the clip cut: below one, and above.

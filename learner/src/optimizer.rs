@@ -123,6 +123,18 @@ impl AdamW {
         self.slots.iter().map(Slot::named_var)
     }
 
+    /// What to report where there is no gradient to step on, as the loss itself was not finite. Changes nothing.
+    #[must_use]
+    pub fn skip(&self) -> StepReport {
+        StepReport {
+            outcome: StepOutcome::Skipped,
+            gradient_norm: f64::NAN,
+            clip_scale: 1.0,
+            learning_rate: self.schedule.learning_rate(self.updates),
+            updates: self.updates,
+        }
+    }
+
     /// Updates the weights with a gradient: one buffer per parameter, in their order.
     ///
     /// # Errors
@@ -138,18 +150,12 @@ impl AdamW {
             square += slot.square_sum(gradient)?;
         }
         let gradient_norm = square.sqrt();
-        let learning_rate = self.schedule.learning_rate(self.updates);
         // Written so that NaN is skipped too.
         let usable = gradient_norm <= MAX_GRADIENT_NORM;
         if !usable {
-            return Ok(StepReport {
-                outcome: StepOutcome::Skipped,
-                gradient_norm,
-                clip_scale: 1.0,
-                learning_rate,
-                updates: self.updates,
-            });
+            return Ok(StepReport { gradient_norm, ..self.skip() });
         }
+        let learning_rate = self.schedule.learning_rate(self.updates);
         let clip_scale = if gradient_norm > self.config.max_gradient_norm {
             self.config.max_gradient_norm / gradient_norm
         } else {

@@ -50,6 +50,9 @@ pub enum TrainError {
     /// A prompt cannot be derived.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A supervised update diverged.
+    #[error("the gradients of a supervised update are not finite: lower [warmup] learning_rate")]
+    NotFinite,
     /// A checkpoint of another model.
     #[error("the checkpoint lacks the parameter {0}: it belongs to another model")]
     Checkpoint(String),
@@ -62,18 +65,21 @@ pub struct UpdateReport {
     pub loss: f64,
     /// Importance weights, KL, entropy.
     pub stats: ObjectiveStats,
-    /// Gradient norm, learning rate, and whether the step was taken: of the last minibatch, or the last that was skipped.
+    /// Gradient norm, learning rate, and whether the step was taken: of the last minibatch that was, or of the last.
     pub step: StepReport,
-    /// Optimizer steps.
+    /// Minibatches.
     pub steps: u32,
+    /// Minibatches that were skipped, as log-probabilities or gradients were not finite.
+    pub skipped: u32,
 }
 
 impl UpdateReport {
     fn add(&mut self, next: Self) {
         self.steps += next.steps;
+        self.skipped += next.skipped;
         self.loss += (next.loss - self.loss) / f64::from(self.steps);
         self.stats.merge(&next.stats);
-        if self.step.outcome == StepOutcome::Applied || next.step.outcome == StepOutcome::Skipped {
+        if self.step.outcome == StepOutcome::Skipped || next.step.outcome == StepOutcome::Applied {
             self.step = next.step;
         }
     }
@@ -188,7 +194,7 @@ impl Trainer {
         let (mut loss, mut stats) = (0.0, ObjectiveStats::default());
         self.gradients.zero()?;
         for part in &micro_batches(sequences, self.micro_batch_tokens, 1, whole_groups)? {
-            self.pass(sequences, part, |scores| {
+            let passed = self.pass(sequences, part, |scores| {
                 let rows = part.iter().zip(scores);
                 let scored: Vec<Scored<'_>> = rows
                     .map(|(&response, row)| Scored { response, logp: &row.logp, entropy: &row.entropy })
@@ -197,9 +203,20 @@ impl Trainer {
                 loss += evaluation.loss;
                 stats.merge(&evaluation.stats);
                 Ok((evaluation.d_logp, evaluation.d_entropy))
-            })?;
+            });
+            match passed {
+                Ok(()) => {}
+                // The policy's own numbers overflowed: no step can be made of them, and the next batch may do.
+                Err(TrainError::Objective(ObjectiveError::NonFinite { what: "logp", .. })) => {
+                    let step = self.optimizer.skip();
+                    return Ok(UpdateReport { loss: 0.0, stats, step, steps: 1, skipped: 1 });
+                }
+                Err(error) => return Err(error),
+            }
         }
-        Ok(UpdateReport { loss, stats, step: self.optimizer.step(self.gradients.buffers())?, steps: 1 })
+        let step = self.optimizer.step(self.gradients.buffers())?;
+        let skipped = u32::from(step.outcome == StepOutcome::Skipped);
+        Ok(UpdateReport { loss, stats, step, steps: 1, skipped })
     }
 
     /// What is known of a batch's responses before the policy scores them, in the order of [`sequences`].
@@ -234,8 +251,10 @@ impl Trainer {
                 Ok((slopes.collect(), Vec::new()))
             })?;
         }
-        self.optimizer.step(self.gradients.buffers())?;
-        Ok(loss)
+        match self.optimizer.step(self.gradients.buffers())?.outcome {
+            StepOutcome::Applied => Ok(loss),
+            StepOutcome::Skipped => Err(TrainError::NotFinite),
+        }
     }
 
     /// Scores a part of a batch, asks `loss` for its derivatives by log-probabilities and entropies (by sequence; none where the

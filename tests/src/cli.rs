@@ -280,7 +280,7 @@ struct StudyOptions {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// Updates of each course, instead of the study's own number.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     updates: Option<u64>,
     /// Learning rate of reinforcement, instead of the study's own.
     #[arg(long)]

@@ -109,7 +109,7 @@ impl Advantage {
         }
         match self.scale {
             Scale::None => {}
-            Scale::BatchStd => divide(&rewards, &whole, &mut advantages),
+            Scale::BatchStd => divide(&advantages.clone(), &whole, &mut advantages),
             Scale::GroupStd => groups.values().for_each(|g| divide(&rewards, g, &mut advantages)),
         }
         Ok(advantages)
@@ -133,14 +133,14 @@ fn centre(rewards: &[f64], rows: &[usize], stretch: f64, advantages: &mut [f64])
     }
 }
 
-/// Divides by the unbiased standard deviation of the rewards of `rows`. Equal rewards have nothing to be scaled by.
-fn divide(rewards: &[f64], rows: &[usize], advantages: &mut [f64]) {
-    if all_equal(rewards, rows) {
+/// Divides by the unbiased standard deviation of `values` over `rows`. Equal values have nothing to be scaled by.
+fn divide(values: &[f64], rows: &[usize], advantages: &mut [f64]) {
+    if all_equal(values, rows) {
         return;
     }
     let count = rows.len() as f64;
-    let mean = rows.iter().map(|&i| rewards[i]).sum::<f64>() / count;
-    let squares: f64 = rows.iter().map(|&i| (rewards[i] - mean).powi(2)).sum();
+    let mean = rows.iter().map(|&i| values[i]).sum::<f64>() / count;
+    let squares: f64 = rows.iter().map(|&i| (values[i] - mean).powi(2)).sum();
     let deviation = (squares / (count - 1.0)).sqrt() + STD_FLOOR;
     rows.iter().for_each(|&i| advantages[i] /= deviation);
 }

@@ -82,8 +82,8 @@ impl Choice {
 fn merge(parts: &mut Table, changes: Table) {
     for (key, change) in changes {
         match (parts.get_mut(&key), change) {
-            (Some(Value::Table(part)), Value::Table(change)) if same_kind(part, &change) => {
-                merge(part, change)
+            (Some(Value::Table(part)), Value::Table(change)) if same_kind(&key, part, &change) => {
+                merge(part, change);
             }
             (_, change) => {
                 parts.insert(key, change);
@@ -92,9 +92,10 @@ fn merge(parts: &mut Table, changes: Table) {
     }
 }
 
-/// Whether `change` leaves the tag of `part` as it is.
-fn same_kind(part: &Table, change: &Table) -> bool {
-    ["kind", "level"].iter().all(|tag| change.get(*tag).is_none_or(|name| part.get(*tag) == Some(name)))
+/// Whether `change` leaves the tag of the part called `key` as it is.
+fn same_kind(key: &str, part: &Table, change: &Table) -> bool {
+    let tag = if key == "ratio" { "level" } else { "kind" };
+    change.get(tag).is_none_or(|name| part.get(tag) == Some(name))
 }
 
 #[cfg(test)]
@@ -129,6 +130,17 @@ mod tests {
             choice("name = 'decoupled_ppo'\n[correction.bound]\nkind = 'mask'\nlow = 0.5\nhigh = 2");
         let correction = Correction { level: Level::Token, bound: Bound::Mask { low: 0.5, high: 2.0 } };
         assert_eq!(changed, Objective { correction: Some(correction), ..preset });
+    }
+
+    #[test]
+    fn what_is_not_named_stays_and_a_mistake_within_a_part_is_named() {
+        let changed = choice("name = 'decoupled_ppo'\ncorrection = { level = 'sequence' }");
+        let correction = Correction { level: Level::Sequence, bound: Bound::Truncate { cap: 5.0 } };
+        assert_eq!(changed.correction, Some(correction));
+        let kl = choice("kl = { estimator = 'k3', beta = 1, anchor = 'behaviour' }").kl.unwrap();
+        assert_eq!((kl.beta, kl.cap), (1.0, None));
+        let refused = toml::from_str::<Choice>("kl = { estimator = 'k4', beta = 1.0, anchor = 'behaviour' }");
+        assert!(refused.unwrap_err().to_string().contains("k4"));
     }
 
     #[test]

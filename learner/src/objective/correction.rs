@@ -53,14 +53,15 @@ pub enum Bound {
         /// Largest weight.
         high: f64,
     },
-    /// Zero outside of \[low, high\]: such tokens are not trained on, and still count in the means.
+    /// Zero outside of \[low, high\]: such tokens add nothing, and still count in the means. Where the ratio is one number a
+    /// response, the weights of its tokens are added up, so that one masked token takes its share of the whole response's weight.
     Mask {
         /// Smallest weight that stays.
         low: f64,
         /// Largest weight that stays.
         high: f64,
     },
-    /// M2PO: of the whole batch the tokens with the largest (log w)² are masked until the mean of the rest is at most
+    /// M2PO: of the whole batch (with several minibatches, of each) the tokens with the largest (log w)² are masked until the mean of the rest is at most
     /// `threshold`. Decided by token, whatever the level.
     SecondMoment {
         /// The largest second moment, nats²; its authors use 0.04.

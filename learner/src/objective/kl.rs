@@ -17,7 +17,7 @@ pub struct Kl {
     /// π.
     pub anchor: Anchor,
     /// An estimate beyond ± this counts as this and has no gradient; `None` (`false`): no such bound.
-    #[serde(with = "super::off")]
+    #[serde(default, with = "super::off")]
     pub cap: Option<f64>,
 }
 

@@ -1,28 +1,55 @@
-//! Optional settings in run files: TOML has no null, so an option is written as its value or as `false`.
+//! Optional parts in run files: TOML has no null, so an option is written as its value or as `false`.
 
-use serde::de::Error;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Setting<T> {
-    Switch(bool),
-    Value(T),
-}
 
 pub(super) fn serialize<T: Serialize + Copy, S: Serializer>(
     value: &Option<T>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    value.map_or(Setting::Switch(false), Setting::Value).serialize(serializer)
+    match value {
+        Some(value) => value.serialize(serializer),
+        None => serializer.serialize_bool(false),
+    }
 }
 
 pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
-    match Setting::deserialize(deserializer)? {
-        Setting::Switch(false) => Ok(None),
-        Setting::Switch(true) => Err(D::Error::custom("write the value itself, or `false` to leave it out")),
-        Setting::Value(value) => Ok(Some(value)),
+    deserializer.deserialize_any(Switch(PhantomData))
+}
+
+/// Reads what is there as itself, so that its own errors are told.
+struct Switch<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Switch<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the value itself, or `false` to leave it out")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
+        if value { Err(E::custom("write the value itself, or `false` to leave it out")) } else { Ok(None) }
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Some)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Some)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Some)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Some)
     }
 }

@@ -265,6 +265,9 @@ impl Plan {
                 loss
             }
             LogRatio::Response { value, slopes } => {
+                // Where a ratio was cut it has no slope; the mean log-probability has one everywhere.
+                let through_logp = self.objective.surrogate.is_through_logp();
+                let slopes = if through_logp { vec![1.0 / logp.len() as f64; logp.len()] } else { slopes };
                 let weight: f64 = weights.iter().sum();
                 let term = self.objective.surrogate.term(value, advantage, mean(logp));
                 stats.add_term(raw.map_or(term.ratio, mean), term.clipped);

@@ -1,7 +1,7 @@
 //! Figures about a batch, kept as sums so that those of micro-batches can be merged.
 
 use super::plan::Known;
-use super::ratio::exp_clamped;
+use super::ratio::LOG_RATIO_LIMIT;
 use super::surrogate::Side;
 
 /// Figures of one batch. A "term" is what carries one weight: a response in GEPO and GSPO, a token in the others.
@@ -37,7 +37,11 @@ impl ObjectiveStats {
     pub(super) fn add_tokens(&mut self, known: &Known, logp: &[f64], entropy: &[f64]) {
         // k3 of KL(a ‖ b) from tokens of a: b/a - 1 - log(b/a).
         let k3 = |a: &[f64], b: &[f64]| -> f64 {
-            a.iter().zip(b).map(|(a, b)| exp_clamped(b - a).0 - 1.0 - (b - a)).sum()
+            let of_token = |(a, b): (&f64, &f64)| {
+                let d = (b - a).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT);
+                (d.exp_m1() - d).max(0.0)
+            };
+            a.iter().zip(b).map(of_token).sum()
         };
         let of_response = Self {
             tokens: logp.len() as u64,

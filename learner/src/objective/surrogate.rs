@@ -21,7 +21,7 @@ pub enum Surrogate {
         high: f64,
         /// Where A < 0, J is at least `dual` · A, so that a ratio that exploded does not rule the update; above one.
         /// `None` (`false`): no such bound.
-        #[serde(with = "super::off")]
+        #[serde(default, with = "super::off")]
         dual: Option<f64>,
     },
     /// sg(clip(r, 1 - low, 1 + high)) A ℓ: CISPO. What is clipped keeps its gradient.
@@ -95,6 +95,11 @@ impl Surrogate {
                 finite_above_zero("surrogate.tau_negative", tau_negative)
             }
         }
+    }
+
+    /// Whether the gradient flows through ℓ itself, and not through the ratio.
+    pub(super) fn is_through_logp(&self) -> bool {
+        matches!(self, Self::Cispo { .. } | Self::LogProb {})
     }
 
     /// J and its derivative, for log r before any clamp.

@@ -112,6 +112,14 @@ fn objectives() -> Vec<(String, Objective)> {
         ("mean mask", corrected(Level::SequenceMean, Bound::Mask { low: 0.8, high: 1.2 })),
         ("second moment", corrected(Level::Token, Bound::SecondMoment { threshold: 0.01 })),
         (
+            "geometric log-prob",
+            Objective {
+                ratio: Ratio::Geometric { against: Against::Behaviour, low: 0.1, high: 0.1 },
+                surrogate: Surrogate::LogProb {},
+                ..grpo
+            },
+        ),
+        (
             "proximal sequence",
             Objective { ratio: Ratio::Sequence { against: Against::Proximal }, ..decoupled },
         ),

@@ -122,6 +122,20 @@ fn micro_batches_add_up_to_the_batch() {
 }
 
 #[test]
+fn a_policy_whose_numbers_overflow_skips_the_update_and_says_so() {
+    let (workload, weights) = testing::workload();
+    let batch = groups(&workload, &weights, 0..2);
+    let mut trainer = Trainer::new(&workload.model, &weights, &section()).unwrap();
+    let (_, norm) = trainer.decoder().vars().iter().find(|(name, _)| name == "model.norm.weight").unwrap();
+    norm.set(&(norm.as_tensor() * f64::NAN).unwrap()).unwrap();
+    let report = trainer.update(&workload, &batch).unwrap();
+    assert_eq!((report.skipped, report.step.outcome), (1, StepOutcome::Skipped));
+    assert_eq!(trainer.optimizer().updates(), 0);
+    let examples = [example(&workload, 0).unwrap()];
+    assert!(matches!(trainer.imitate(&examples), Err(TrainError::NotFinite)));
+}
+
+#[test]
 fn a_damaged_checkpoint_is_passed_over() {
     let (workload, weights) = testing::workload();
     let trainer = Trainer::new(&workload.model, &weights, &section()).unwrap();

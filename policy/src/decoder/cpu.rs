@@ -102,9 +102,11 @@ fn trunk(
         None => (2, 1),
     };
     let Workspace { residuals, traces: kept, scratch, .. } = workspace;
-    residuals.resize_with(streams, Vec::new);
-    residuals.iter_mut().for_each(|stream| fit(stream, batch.rows() * decoder.config.hidden_size));
-    kept.resize_with(traces, Trace::default);
+    // Never fewer than before: a pass that keeps nothing must not free what the next one needs.
+    residuals.resize_with(streams.max(residuals.len()), Vec::new);
+    let size = batch.rows() * decoder.config.hidden_size;
+    residuals[..streams].iter_mut().for_each(|stream| fit(stream, size));
+    kept.resize_with(traces.max(kept.len()), Trace::default);
     embed(weights[decoder.places.embedding], &batch.ids, &mut residuals[0]);
     let mut at = 0;
     for (index, place) in layers.iter().enumerate() {

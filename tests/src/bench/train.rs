@@ -171,6 +171,6 @@ mod tests {
     fn a_step_is_made_and_measured() {
         let step = step(1, Activations::Recompute).unwrap();
         assert!(step.tok_s > 0.0 && step.memory_mb > 0.0);
-        assert_eq!(step.parameters, 17_307_520);
+        assert_eq!(step.parameters, 16_915_840);
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Arm {
 /// How one seed of an arm went.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Course {
-    /// Held-out accuracy after so many updates.
+    /// Accuracy on orders that no update has drawn, after so many updates.
     pub(super) accuracy: Vec<(u64, f64)>,
     /// Means over all updates: importance weights' variance, KL(behaviour, current) in nats a token, share of clipped terms.
     pub(super) weight_variance: f64,
@@ -34,13 +34,19 @@ pub(super) struct Course {
 }
 
 impl Course {
+    /// The accuracy that all arms of the seed begin with.
+    pub(super) fn first(&self) -> f64 {
+        self.accuracy.first().map_or(0.0, |(_, accuracy)| *accuracy)
+    }
+
     /// The accuracy at the end: the mean of the last evaluations, as a single one is noisy.
     pub(super) fn last(&self) -> f64 {
-        let tail = &self.accuracy[self.accuracy.len().saturating_sub(LAST_EVALUATIONS)..];
+        let trained = &self.accuracy[1.min(self.accuracy.len())..];
+        let tail = &trained[trained.len().saturating_sub(LAST_EVALUATIONS)..];
         tail.iter().map(|(_, accuracy)| accuracy).sum::<f64>() / tail.len().max(1) as f64
     }
 
-    /// The highest accuracy.
+    /// The highest accuracy, the one at the start included.
     pub(super) fn best(&self) -> f64 {
         self.accuracy.iter().fold(0.0, |best, (_, accuracy)| best.max(*accuracy))
     }

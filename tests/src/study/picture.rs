@@ -24,7 +24,7 @@ pub(super) fn draw(plan: &Plan, courses: &[&[Course]], study: &Study) -> anyhow:
             .map(|(arm, courses)| (arm.algo.as_str(), *courses))
             .collect();
         let path = study.out.join(format!("{}-delay-{delay}.png", plan.name));
-        let title = format!("{}: held-out accuracy, {delay} updates of delay", plan.name);
+        let title = format!("{}: accuracy, {delay} updates of delay", plan.name);
         picture(&path, &title, plan.updates, &arms)
             .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
     }

@@ -54,7 +54,7 @@ pub(super) struct Plan {
     pub(super) group_size: u32,
     /// Optimizer steps of an update.
     pub(super) minibatches: usize,
-    /// Learning rate, after so many updates of warm-up.
+    /// Learning rate, after so many optimizer steps of warm-up.
     pub(super) rate: f64,
     pub(super) warmup: u64,
     /// Held-out orders of an evaluation, and updates between two.
@@ -165,7 +165,7 @@ impl Plan {
     pub(super) fn description(&self) -> String {
         let Imitation { updates, until_accuracy, .. } = self.imitation;
         format!(
-            "Qwen3 form, 2 layers of 64; sums of {} numbers of up to {} digits; imitation of at most {updates} updates or to an accuracy of \
+            "Qwen3 form, 2 layers of 64; sums of {} numbers of {} digits (accuracy is measured on orders of their own, but there are few such sums); imitation of at most {updates} updates or to an accuracy of \
              {until_accuracy}; then {} groups of {} an update in {} steps, AdamW at {:e}",
             self.terms, self.digits, self.groups, self.group_size, self.minibatches, self.rate
         )

@@ -9,6 +9,7 @@ use super::statistics::Mean;
 use super::{Study, crew};
 use crate::console::{Console, Report};
 use crate::practice::Practice;
+use anyhow::ensure;
 use echo_learner::buffer::StoredGroup;
 use echo_learner::config::TrainSection;
 use echo_learner::objective::{Choice, Known, Objective, Preset, Scored};
@@ -33,7 +34,10 @@ const STEP: f64 = 0.01;
 pub(super) fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
     let since = Instant::now();
     let mut plan = plans::plan(Name::Variance, study.delay_model);
+    ensure!(study.updates.is_none(), "the ages of this study are fixed: leave --updates out");
     plan.rate = study.rate.unwrap_or(plan.rate);
+    plan.groups = study.groups.unwrap_or(plan.groups);
+    plan.group_size = study.group_size.unwrap_or(plan.group_size);
     let seeds: Vec<u64> = (0..study.seeds).collect();
     let measured = crew::share(&seeds, |&seed| {
         let (practice, weights, _) = super::start(&plan, seed)?;

@@ -36,6 +36,15 @@ fn the_batch_is_one_large_group_for_reinforce_plus_plus() {
 }
 
 #[test]
+fn the_batch_deviation_is_that_of_the_differences_from_the_baseline() {
+    let outcomes = outcomes(&[0.0, 1.0, 10.0, 11.0], &[0, 0, 1, 1]);
+    let a = rule(Baseline::GroupMean, Scale::BatchStd).of(&outcomes).unwrap();
+    // Differences of ±.5: unbiased variance 1/3.
+    let expected = 0.5 / ((1.0f64 / 3.0).sqrt() + 1e-6);
+    assert_eq!(a, [-expected, expected, -expected, expected]);
+}
+
+#[test]
 fn equal_rewards_and_single_responses_give_exact_zeros() {
     for baseline in [Baseline::GroupMean, Baseline::LeaveOneOut] {
         for scale in [Scale::None, Scale::GroupStd] {
