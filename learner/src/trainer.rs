@@ -158,22 +158,23 @@ impl Trainer {
     ) -> Result<UpdateReport, TrainError> {
         let sequences = sequences(workload, groups)?;
         let mut known = self.known(workload, groups)?;
-        let parts = micro_batches(&sequences, self.micro_batch_tokens, 1, false)?;
         let moves_within = self.minibatches > 1 && self.objective.needs_proximal();
         if moves_within || self.objective.plans_with_proximal() {
-            let scores = scores(&self.decoder, &sequences, &parts)?;
+            let scores = scores(&self.decoder, &sequences, self.micro_batch_tokens)?;
             known.iter_mut().zip(scores).for_each(|(known, logp)| known.proximal = Some(logp));
         }
         if let Some(reference) = &self.reference {
-            let scores = scores(reference, &sequences, &parts)?;
+            let scores = scores(reference, &sequences, self.micro_batch_tokens)?;
             known.iter_mut().zip(scores).for_each(|(known, logp)| known.reference = Some(logp));
         }
         let limit = workload.charter.sampling.max_new_tokens as usize;
+        let mut known = known.into_iter();
         let mut report: Option<UpdateReport> = None;
         for groups in deal(groups.len(), self.minibatches) {
             let first = sequences.partition_point(|sequence| sequence.group < groups.start);
             let end = sequences.partition_point(|sequence| sequence.group < groups.end);
-            let step = self.step(&sequences[first..end], &known[first..end], limit)?;
+            let known = known.by_ref().take(end - first).collect();
+            let step = self.step(&sequences[first..end], known, limit)?;
             match &mut report {
                 Some(report) => report.add(step),
                 None => report = Some(step),
@@ -186,10 +187,10 @@ impl Trainer {
     fn step(
         &mut self,
         sequences: &[Sequence],
-        known: &[Known],
+        known: Vec<Known>,
         limit: usize,
     ) -> Result<UpdateReport, TrainError> {
-        let plan = self.objective.plan(known.to_vec(), limit)?;
+        let plan = self.objective.plan(known, limit)?;
         let whole_groups = self.objective.needs_whole_groups();
         let (mut loss, mut stats) = (0.0, ObjectiveStats::default());
         self.gradients.zero()?;
@@ -293,14 +294,10 @@ fn rows(scores: &Scores, sequences: &[Sequence], part: &[usize]) -> Vec<Row> {
     part.iter().map(of_sequence).collect()
 }
 
-/// log π of every sequence's response tokens, part by part.
-fn scores(
-    decoder: &Decoder,
-    sequences: &[Sequence],
-    parts: &[Vec<usize>],
-) -> Result<Vec<Vec<f64>>, TrainError> {
+/// log π of every sequence's response tokens, at most `budget` tokens at a time.
+fn scores(decoder: &Decoder, sequences: &[Sequence], budget: usize) -> Result<Vec<Vec<f64>>, TrainError> {
     let mut all = vec![Vec::new(); sequences.len()];
-    for part in parts {
+    for part in &micro_batches(sequences, budget, 1, false)? {
         let (packed, targets) = pack(sequences, part)?;
         let scores = decoder.score(&packed, &targets)?;
         part.iter().zip(rows(&scores, sequences, part)).for_each(|(&index, row)| all[index] = row.logp);

@@ -56,11 +56,7 @@ pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
         return variance::run(study, console);
     }
     let since = Instant::now();
-    let mut plan = plans::plan(study.name, study.delay_model);
-    plan.updates = study.updates.unwrap_or(plan.updates);
-    plan.rate = study.rate.unwrap_or(plan.rate);
-    plan.groups = study.groups.unwrap_or(plan.groups);
-    plan.group_size = study.group_size.unwrap_or(plan.group_size);
+    let plan = plans::plan(study);
     console.say(format!(
         "study {}: {} arms × {} seeds, {} updates each; {}",
         study.name,

@@ -6,6 +6,8 @@ use super::plans::Plan;
 use super::statistics::Mean;
 use crate::plot::{FONT, SIZE, register_font};
 use anyhow::anyhow;
+use plotters::coord::CoordTranslate;
+use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -68,15 +70,22 @@ fn picture(
             .label(*algo)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2)));
     }
+    legend(&mut chart)?;
+    root.present()?;
+    Ok(())
+}
+
+/// What the colours mean, in the corner where no line begins.
+fn legend<'a, B: DrawingBackend + 'a, C: CoordTranslate>(
+    chart: &mut ChartContext<'a, B, C>,
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK)
         .label_font((FONT, 16))
-        .draw()?;
-    root.present()?;
-    Ok(())
+        .draw()
 }
 
 /// A named line.
@@ -129,13 +138,7 @@ fn logarithmic(
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2)));
         chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK)
-        .label_font((FONT, 16))
-        .draw()?;
+    legend(&mut chart)?;
     root.present()?;
     Ok(())
 }

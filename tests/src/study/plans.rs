@@ -1,5 +1,6 @@
 //! What each study runs, and what it claims.
 
+use super::Study;
 use super::arm::Arm;
 use super::delay::{Delay, DelayModel};
 use crate::practice::Setting;
@@ -69,7 +70,19 @@ pub(super) struct Plan {
 /// The longest delay of the staleness study.
 const LONGEST: u64 = 64;
 
-pub(super) fn plan(name: Name, model: DelayModel) -> Plan {
+/// The plan of a study, with what the caller sets instead.
+pub(super) fn plan(study: &Study) -> Plan {
+    let own = own_plan(study.name, study.delay_model);
+    Plan {
+        updates: study.updates.unwrap_or(own.updates),
+        rate: study.rate.unwrap_or(own.rate),
+        groups: study.groups.unwrap_or(own.groups),
+        group_size: study.group_size.unwrap_or(own.group_size),
+        ..own
+    }
+}
+
+fn own_plan(name: Name, model: DelayModel) -> Plan {
     let delayed = |updates| Delay { model, updates };
     let arm = |algo: &str, objective, delay| Arm { algo: algo.into(), objective, delay: delayed(delay) };
     let base = Plan {

@@ -4,7 +4,7 @@
 //! whose later ones are weighed against it.
 
 use super::picture::{Line, lines};
-use super::plans::{self, Name};
+use super::plans;
 use super::statistics::Mean;
 use super::{Study, crew};
 use crate::console::{Console, Report};
@@ -33,11 +33,8 @@ const STEP: f64 = 0.01;
 /// Measures, draws and judges.
 pub(super) fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
     let since = Instant::now();
-    let mut plan = plans::plan(Name::Variance, study.delay_model);
     ensure!(study.updates.is_none(), "the ages of this study are fixed: leave --updates out");
-    plan.rate = study.rate.unwrap_or(plan.rate);
-    plan.groups = study.groups.unwrap_or(plan.groups);
-    plan.group_size = study.group_size.unwrap_or(plan.group_size);
+    let plan = plans::plan(study);
     let seeds: Vec<u64> = (0..study.seeds).collect();
     let measured = crew::share(&seeds, |&seed| {
         let (practice, weights, _) = super::start(&plan, seed)?;
