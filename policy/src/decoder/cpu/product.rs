@@ -1,6 +1,17 @@
 //! Matrix products of slices, in any of their transpositions.
 
 use gemm::Parallelism;
+use rayon::prelude::*;
+
+/// Rows of a product that one thread computes by itself, about.
+///
+/// Threads that share one product wait for each other at every block of it; those that have rows of their own do not. They pack
+/// the right side once each, which counts for little beside so many rows.
+const PART_ROWS: usize = 512;
+/// Rows of the smallest part; where there are not as many for every thread, all share the product.
+const MIN_PART_ROWS: usize = 64;
+/// Parts begin at multiples of this, as rows are multiplied by so many.
+const ROW_STEP: usize = 8;
 
 /// A matrix in a slice: element (r, c) stands at `r * row_step + c * column_step`.
 #[derive(Clone, Copy)]
@@ -27,6 +38,12 @@ impl<'a> View<'a> {
     /// Number of rows.
     pub(super) fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// `count` rows from `first`.
+    fn part(self, first: usize, count: usize) -> Self {
+        assert!(first + count <= self.rows, "a part lies within the matrix");
+        Self { values: &self.values[first * self.row_step..], rows: count, ..self }
     }
 
     /// The transposed matrix, without moving anything.
@@ -63,12 +80,33 @@ pub(super) enum Threads {
 
 /// Writes a · b, row-major without gaps, to `y`, or adds it.
 pub(super) fn product(a: View<'_>, b: View<'_>, y: &mut [f32], onto: Onto, threads: Threads) {
+    let threads = match threads {
+        Threads::One => 1,
+        Threads::All => rayon::current_num_threads(),
+    };
+    match part_rows(a.rows, threads) {
+        Some(rows) if b.columns > 0 => {
+            let parts = y.par_chunks_mut(rows * b.columns).enumerate();
+            parts.for_each(|(index, y)| {
+                let a = a.part(index * rows, y.len() / b.columns);
+                multiply(a, b, y, onto, Parallelism::None);
+            });
+        }
+        _ if threads > 1 => multiply(a, b, y, onto, Parallelism::Rayon(threads)),
+        _ => multiply(a, b, y, onto, Parallelism::None),
+    }
+}
+
+/// Rows of each thread's parts of a product of `rows`; none where the threads share it.
+fn part_rows(rows: usize, threads: usize) -> Option<usize> {
+    let parts = rows.div_ceil(PART_ROWS).next_multiple_of(threads);
+    let part = rows.div_ceil(parts.max(1)).next_multiple_of(ROW_STEP);
+    (threads > 1 && part >= MIN_PART_ROWS).then_some(part)
+}
+
+fn multiply(a: View<'_>, b: View<'_>, y: &mut [f32], onto: Onto, parallelism: Parallelism) {
     assert_eq!(a.columns, b.rows, "the inner sides of a product are equal");
     assert_eq!(y.len(), a.rows * b.columns, "the destination has the product's size");
-    let parallelism = match (threads, rayon::current_num_threads()) {
-        (Threads::One, _) | (_, 1) => Parallelism::None,
-        (Threads::All, threads) => Parallelism::Rayon(threads),
-    };
     // SAFETY: views are checked against their slices when made, transposing keeps the addressed elements, and `y` was checked
     // above; it is borrowed mutably, so that it overlaps neither.
     unsafe {
@@ -99,6 +137,30 @@ pub(super) fn product(a: View<'_>, b: View<'_>, y: &mut [f32], onto: Onto, threa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_even_and_cover_all_rows() {
+        assert_eq!(part_rows(2048, 1), None);
+        assert_eq!(part_rows(2048, 2), Some(512));
+        assert_eq!(part_rows(384, 2), Some(192));
+        assert_eq!(part_rows(1100, 2), Some(280));
+        assert_eq!(part_rows(384, 16), None, "24 rows each are too few");
+        assert_eq!(part_rows(0, 2), None);
+    }
+
+    #[test]
+    fn parts_make_the_whole() {
+        let (m, k, n) = (1100, 3, 5);
+        let a: Vec<f32> = (0..m * k).map(|i| (i as f32 * 0.7).sin()).collect();
+        let b: Vec<f32> = (0..k * n).map(|i| (i as f32 * 1.1).cos()).collect();
+        for a in [View::new(&a, m, k), View::new(&a, k, m).t()] {
+            let (mut parts, mut whole) = (vec![1.0; m * n], vec![1.0; m * n]);
+            let two = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+            two.install(|| product(a, View::new(&b, k, n), &mut parts, Onto::Add, Threads::All));
+            product(a, View::new(&b, k, n), &mut whole, Onto::Add, Threads::One);
+            assert_eq!(parts, whole);
+        }
+    }
 
     #[test]
     fn every_transposition_multiplies_the_same() {
