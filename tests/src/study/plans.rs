@@ -61,9 +61,12 @@ pub(super) struct Plan {
     /// Held-out orders of an evaluation, and updates between two.
     pub(super) orders: u64,
     pub(super) evaluate_every: u64,
-    /// Digits and terms of the sums.
+    /// Digits and terms of the sums, and whether they are worked out in steps.
     pub(super) digits: u64,
     pub(super) terms: u64,
+    pub(super) steps: bool,
+    /// Longest response, its end included.
+    pub(super) max_new_tokens: u32,
     pub(super) imitation: Imitation,
 }
 
@@ -98,6 +101,8 @@ fn own_plan(name: Name, model: DelayModel) -> Plan {
         evaluate_every: 25,
         digits: 1,
         terms: 2,
+        steps: false,
+        max_new_tokens: 4,
         imitation: Imitation { updates: 600, examples: 32, rate: 2e-3, look_every: 10, until_accuracy: 0.3 },
     };
     match name {
@@ -139,8 +144,9 @@ fn own_plan(name: Name, model: DelayModel) -> Plan {
                 arm("dapo", Preset::Dapo.objective(), 0),
                 arm("dapo_echo", echo(Preset::Dapo), 0),
             ];
-            // Long enough for the task to be nearly solved, which is when groups stop to teach.
-            Plan { arms, updates: 1000, ..base }
+            // Long enough for the task to be nearly solved, which is when groups stop to teach. A clip is a step of a response, so
+            // that these have several: `1+2+3=` is answered in the lines `3` and `6`.
+            Plan { arms, updates: 1000, terms: 3, steps: true, max_new_tokens: 6, ..base }
         }
         Name::Variance => base,
     }
@@ -168,19 +174,26 @@ impl Plan {
             positions: 32,
         };
         let params =
-            [("digits".to_owned(), self.digits as i64), ("terms".to_owned(), self.terms as i64)].into();
+            [("digits", self.digits as i64), ("terms", self.terms as i64), ("steps", self.steps.into())];
+        let params = params.map(|(name, value)| (name.to_owned(), value)).into();
         let task = TaskSpec { name: "chain_sum".into(), weight: 1, params };
         let (name, group_size) = ("study", self.group_size);
-        Setting { name, sizes, task, group_size, max_new_tokens: 4, seed: seed + 1 }
+        Setting { name, sizes, task, group_size, max_new_tokens: self.max_new_tokens, seed: seed + 1 }
     }
 
     /// The numbers, in a sentence.
     pub(super) fn description(&self) -> String {
         let Imitation { updates, until_accuracy, .. } = self.imitation;
         format!(
-            "Qwen3 form, 2 layers of 64; sums of {} numbers of {} digits (accuracy is measured on orders of their own, but there are few such sums); imitation of at most {updates} updates or to an accuracy of \
+            "Qwen3 form, 2 layers of 64; sums of {} numbers of {} digits{} (accuracy is measured on orders of their own, but there are few such sums); imitation of at most {updates} updates or to an accuracy of \
              {until_accuracy}; then {} groups of {} an update in {} steps, AdamW at {:e}",
-            self.terms, self.digits, self.groups, self.group_size, self.minibatches, self.rate
+            self.terms,
+            self.digits,
+            if self.steps { ", worked out in steps" } else { "" },
+            self.groups,
+            self.group_size,
+            self.minibatches,
+            self.rate
         )
     }
 }

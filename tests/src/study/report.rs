@@ -138,9 +138,7 @@ fn claims(name: Name, rows: &[Row<'_>]) -> Vec<Value> {
         Name::EchoClip => ["grpo", "dapo"]
             .into_iter()
             .filter_map(|algo| {
-                let text = format!(
-                    "EchoClip, whose clips are whole responses here as these have one step, raises the last accuracy of {algo}"
-                );
+                let text = format!("EchoClip raises the last accuracy of {algo}");
                 Some(paired(&text, row(&format!("{algo}_echo"), 0)?, row(algo, 0)?))
             })
             .collect(),
