@@ -3,6 +3,7 @@
 use anyhow::{anyhow, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use echo_lab::bench::train::{self, TrainBench};
+use echo_lab::bench::{growth, micro_batches, step};
 use echo_lab::broadcast::{self, Broadcast, Mode, RottenNode, Slow, Snapshots, Span};
 use echo_lab::cargo::workspace_root;
 use echo_lab::console::{Console, Report};
@@ -78,15 +79,11 @@ enum Command {
     /// Race against outside systems, by turns.
     #[command(subcommand)]
     Bench(Bench),
-    /// Our side of `bench train`, in a process of its own.
+    /// Training steps for a bench, in a process of their own.
     #[command(hide = true)]
     TrainStep {
-        /// Steps.
-        #[arg(long)]
-        steps: usize,
-        /// What is held between forward and backward.
-        #[arg(long, value_enum)]
-        activations: Held,
+        /// What to train on and how, as JSON.
+        setting: String,
     },
     /// Train a policy of 107 million parameters a little, and measure the deltas between its publications.
     DeltaStudy(DeltaStudyOptions),
@@ -219,6 +216,17 @@ struct DeltaStudyOptions {
 enum Bench {
     /// A training step against PyTorch's: 17 million parameters, 2,048 tokens, f32.
     Train(TrainOptions),
+    /// Dynamic micro-batches against fixed ones, on lengths with a long tail.
+    MicroBatches {
+        /// Steps of each process; their median counts.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+        steps: u16,
+        /// Processes of each, by turns; their median counts.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+        rounds: u16,
+    },
+    /// What a step's memory grows with: batch, vocabulary, longest sequence.
+    Memory,
 }
 
 #[derive(Debug, Args)]
@@ -402,8 +410,12 @@ impl Command {
                 Ok(simulate::run(Simulate { first, seeds, replay }, console))
             }
             Self::Bench(Bench::Train(options)) => train::run(&options.bench(), console),
-            Self::TrainStep { steps, activations } => {
-                println!("{}", serde_json::to_string(&train::step(steps, activations.activations())?)?);
+            Self::Bench(Bench::MicroBatches { steps, rounds }) => {
+                micro_batches::run(steps.into(), rounds.into(), console)
+            }
+            Self::Bench(Bench::Memory) => growth::run(console),
+            Self::TrainStep { setting } => {
+                println!("{}", serde_json::to_string(&step::run(&serde_json::from_str(&setting)?)?)?);
                 Ok(Report { passed: true, json: serde_json::Value::Null })
             }
             Self::Study(options) => study::run(&options.study(), console),

@@ -1,0 +1,83 @@
+//! What memory a step takes grows with: the longest sequence, and neither the batch nor the vocabulary.
+//!
+//! Working memory is what a process holds at most beyond weights, gradients and moments.
+
+use super::machine;
+use super::step::{self, Setting, Split, Step};
+use crate::console::{Console, Report};
+use echo_policy::decoder::Activations;
+use serde_json::{Value, json};
+
+/// Tokens of a micro-batch, where no sequence is longer.
+const BUDGET: usize = 1024;
+const LENGTH: usize = 256;
+const VOCABULARY: usize = 8192;
+/// Sixteenfold batch or vocabulary: working memory over that of the smallest, at most.
+const MAX_GROWTH: f64 = 1.1;
+/// Steps of each process: what is allocated late is seen in the second.
+const STEPS: usize = 2;
+
+/// One thing that grows, its sizes, and the setting of each.
+struct Sweep {
+    name: &'static str,
+    sizes: [usize; 3],
+    setting: fn(usize) -> Setting,
+    bounded: bool,
+}
+
+const SWEEPS: [Sweep; 3] = [
+    Sweep {
+        name: "batch_tokens",
+        sizes: [1024, 4096, 16_384],
+        setting: |tokens| setting(vec![LENGTH; tokens / LENGTH], VOCABULARY),
+        bounded: true,
+    },
+    Sweep {
+        name: "vocabulary",
+        sizes: [8192, 32_768, 131_072],
+        setting: |vocabulary| setting(vec![LENGTH; BUDGET / LENGTH], vocabulary),
+        bounded: true,
+    },
+    Sweep {
+        name: "longest_sequence",
+        sizes: [1024, 2048, 4096],
+        setting: |longest| setting(vec![longest], VOCABULARY),
+        bounded: false,
+    },
+];
+
+fn setting(lengths: Vec<usize>, vocabulary: usize) -> Setting {
+    Setting {
+        lengths,
+        split: Split::Tokens(BUDGET),
+        vocabulary,
+        activations: Activations::Keep,
+        steps: STEPS,
+    }
+}
+
+/// Measures every size of every sweep in a process of its own.
+///
+/// # Errors
+/// When a process fails.
+pub fn run(console: &Console) -> anyhow::Result<Report> {
+    let (mut sweeps, mut passed) = (serde_json::Map::new(), true);
+    for sweep in &SWEEPS {
+        let mut working = Vec::new();
+        for size in sweep.sizes {
+            let step: Step = step::measure(&(sweep.setting)(size))?;
+            console.say(format!("{} {size}: {:.0} MB", sweep.name, step.working_mb()));
+            working.push(step.working_mb());
+        }
+        let growth = working.last().copied().unwrap_or_default() / working.first().copied().unwrap_or(1.0);
+        passed &= !sweep.bounded || growth <= MAX_GROWTH;
+        let limit = if sweep.bounded { json!(MAX_GROWTH) } else { Value::Null };
+        let row = json!({"sizes": sweep.sizes, "working_mb": working, "growth": growth, "limit": limit});
+        sweeps.insert(sweep.name.to_owned(), row);
+    }
+    let json = json!({
+        "ours": sweeps, "peers": {}, "ratios": {}, "machine": machine::describe(),
+        "runs": {"steps": STEPS, "budget": BUDGET},
+    });
+    Ok(Report { passed, json })
+}
