@@ -21,7 +21,7 @@ mod plan;
 mod recover;
 mod totals;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use echo_protocol::order::OrderCounter;
@@ -115,11 +115,39 @@ pub struct ReplayBuffer {
     next_arrival: u64,
     staged: Vec<(Entry, Vec<u8>)>,
     staged_bytes: u64,
-    /// Orders that arrived since the last successful flush.
-    undurable: BTreeSet<OrderCounter>,
-    /// Whether the store was written since its last successful flush.
-    dirty: bool,
+    /// Orders that arrived and are not known to be durable, with the write that holds each; none while it is staged.
+    undurable: BTreeMap<OrderCounter, Option<Write>>,
+    /// The newest write to the store.
+    written: Write,
+    /// The newest write that is durable.
+    durable: Write,
 }
+
+/// A write to the store: they are numbered in order, and a flush makes all that came before it durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Write(u64);
+
+/// Groups that are written and not yet durable ([`ReplayBuffer::write_staged`]).
+#[must_use = "written groups are durable only after a flush"]
+pub struct Unflushed {
+    store: Arc<dyn Store>,
+    upto: Write,
+}
+
+impl Unflushed {
+    /// Waits for the disk. Whoever shares the buffer need not.
+    ///
+    /// # Errors
+    /// When the store fails: then nothing of it may be acknowledged.
+    pub fn flush(self) -> Result<Flushed, BufferError> {
+        self.store.flush()?;
+        Ok(Flushed(self.upto))
+    }
+}
+
+/// Groups that are durable, which the buffer is to be told ([`ReplayBuffer::flushed`]).
+#[must_use = "the buffer has to be told"]
+pub struct Flushed(Write);
 
 impl ReplayBuffer {
     /// Opens the buffer in `store`, as it was at the last flush or later. Damaged records are dropped with that reason.
@@ -149,7 +177,7 @@ impl ReplayBuffer {
         let entry = Entry::of(&group, body.len() as u64).ok_or(BufferError::Empty(counter))?;
         self.next_arrival += 1;
         self.staged_bytes += entry.bytes;
-        self.undurable.insert(counter);
+        self.undurable.insert(counter, None);
         self.staged.push((entry, body));
         Ok(())
     }
@@ -160,15 +188,39 @@ impl ReplayBuffer {
     /// # Errors
     /// When the store fails. Staged groups stay staged; the next flush tries again. Tell their senders to retry.
     pub fn flush(&mut self) -> Result<(), BufferError> {
-        if !self.staged.is_empty() {
-            let plan = self.arrivals();
-            if let Err(error) = self.write(&plan) {
-                self.staged = plan.arrive;
-                return Err(error);
-            }
-            self.staged_bytes = 0;
-        }
+        self.write_arrivals()?;
         self.sync()
+    }
+
+    /// The first half of [`ReplayBuffer::flush`]: writes what is staged. The second half is the disk's, and is waited for without the buffer;
+    /// afterwards [`ReplayBuffer::flushed`] is due.
+    ///
+    /// # Errors
+    /// As for [`ReplayBuffer::flush`].
+    pub fn write_staged(&mut self) -> Result<Unflushed, BufferError> {
+        self.write_arrivals()?;
+        Ok(Unflushed { store: self.store.clone(), upto: self.written })
+    }
+
+    /// Notes what is durable.
+    pub fn flushed(&mut self, Flushed(upto): Flushed) {
+        self.durable = self.durable.max(upto);
+        self.undurable.retain(|_, write| write.is_none_or(|write| write > upto));
+    }
+
+    fn write_arrivals(&mut self) -> Result<(), BufferError> {
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        let plan = self.arrivals();
+        if let Err(error) = self.write(&plan) {
+            self.staged = plan.arrive;
+            return Err(error);
+        }
+        self.staged_bytes = 0;
+        let written = plan.arrive.iter().map(|(entry, _)| (entry.counter, Some(self.written)));
+        self.undurable.extend(written);
+        Ok(())
     }
 
     /// What became of an order; `None` when it never arrived.
@@ -176,7 +228,7 @@ impl ReplayBuffer {
     /// # Errors
     /// When the store fails.
     pub fn status(&self, counter: OrderCounter) -> Result<Option<OrderStatus>, BufferError> {
-        if self.undurable.contains(&counter) {
+        if self.undurable.contains_key(&counter) {
             return Ok(Some(OrderStatus::Staged));
         }
         match self.index.place(counter) {
@@ -257,7 +309,7 @@ impl ReplayBuffer {
         let mut totals = self.totals.clone();
         let batch = plan.to_store(&self.index, &mut totals, self.settled)?;
         self.store.apply(&batch)?;
-        self.dirty = true;
+        self.written = Write(self.written.0 + 1);
         self.totals = totals;
         self.settled = self.settled.max(plan.settled.unwrap_or_default());
         plan.to_index(&mut self.index);
@@ -265,13 +317,9 @@ impl ReplayBuffer {
     }
 
     fn sync(&mut self) -> Result<(), BufferError> {
-        if self.dirty {
+        if self.durable < self.written {
             self.store.flush()?;
-            self.dirty = false;
-        }
-        // Staged groups are written by `flush` alone.
-        if self.staged.is_empty() {
-            self.undurable.clear();
+            self.flushed(Flushed(self.written));
         }
         Ok(())
     }

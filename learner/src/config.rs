@@ -1,5 +1,8 @@
 //! The run file: everything that an operator decides about a run.
 
+mod buffer;
+mod staleness;
+
 use crate::batch::MAX_SEQUENCES;
 use crate::buffer::MAX_BATCH_GROUPS;
 use crate::objective::{Choice, ObjectiveError};
@@ -14,6 +17,9 @@ use echo_protocol::relay::Mode;
 use echo_protocol::staleness::{Staleness, StalenessError};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+
+pub use buffer::BufferSection;
+pub use staleness::{DEFAULT_BUDGET, StalenessSection};
 
 /// Longest run file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -32,9 +38,12 @@ pub struct RunConfig {
     /// How rollouts are sampled.
     #[serde(default)]
     pub sampling: SamplingSection,
-    /// S and κ.
+    /// S, κ and η.
     #[serde(default)]
     pub staleness: StalenessSection,
+    /// How much may wait to be trained on.
+    #[serde(default)]
+    pub buffer: BufferSection,
     /// How the policy is trained.
     #[serde(default)]
     pub train: TrainSection,
@@ -113,16 +122,6 @@ pub struct SamplingSection {
     pub top_k: u32,
     /// Longest response in tokens; left out, what the tasks' longest answer needs.
     pub max_new_tokens: Option<u32>,
-}
-
-/// `[staleness]`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct StalenessSection {
-    /// S: the largest lag, in updates, of a trajectory that is trained on.
-    pub budget: u64,
-    /// κ: updates between publications; left out, S-1.
-    pub period: Option<u64>,
 }
 
 /// `[train]`
@@ -223,12 +222,6 @@ impl Default for SamplingSection {
     }
 }
 
-impl Default for StalenessSection {
-    fn default() -> Self {
-        Self { budget: 3, period: None }
-    }
-}
-
 impl Default for TrainSection {
     fn default() -> Self {
         Self {
@@ -314,6 +307,14 @@ pub enum ConfigError {
     /// [staleness]
     #[error("[staleness]: {0}")]
     Staleness(#[from] StalenessError),
+    /// Numbers beside a mode that decides them.
+    #[error("[staleness] mode = \"{mode}\" decides {setting} itself: leave one of the two out")]
+    StalenessMode {
+        /// The mode.
+        mode: &'static str,
+        /// What it decides.
+        setting: &'static str,
+    },
     /// [train.objective]
     #[error("[train.objective]: {0}")]
     Objective(#[from] ObjectiveError),
@@ -367,6 +368,7 @@ impl RunConfig {
             let rule = "at most 16384, and at most 65536 responses in a batch";
             return Err(ConfigError::Number { field, found, rule });
         }
+        self.buffer.validate(groups)?;
         if !(1..=MAX_KEEP_VERSIONS).contains(&self.snapshot.keep_versions) {
             let (field, found) = ("snapshot.keep_versions", self.snapshot.keep_versions as u64);
             return Err(ConfigError::Number { field, found, rule: "it has to be 1 to 16" });
@@ -380,8 +382,8 @@ impl RunConfig {
     }
 
     /// The staleness policy.
-    pub fn staleness(&self) -> Result<Staleness, StalenessError> {
-        Staleness::new(self.staleness.budget, self.staleness.period)
+    pub fn staleness(&self) -> Result<Staleness, ConfigError> {
+        self.staleness.policy()
     }
 }
 
@@ -440,7 +442,7 @@ mod tests {
         std::fs::write(&path, FILE).unwrap();
         let config = RunConfig::load(&path).unwrap();
         assert_eq!(config.run.dir, dir.path().join("out"));
-        assert_eq!((config.staleness().unwrap().budget(), config.staleness().unwrap().period()), (3, 2));
+        assert_eq!(config.staleness().unwrap(), Staleness::new(3, Some(2)).unwrap());
         assert_eq!(config.train.groups_per_update, 16);
         assert_eq!(RunConfig::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
     }
@@ -457,6 +459,9 @@ mod tests {
         let snapshot = |option: &str| refused("[warmup]", &format!("[snapshot]\n{option}\n[warmup]"));
         assert!(snapshot("keep_versions = 0").contains("snapshot.keep_versions"));
         assert!(snapshot("keep_versions = 17").contains("1 to 16"));
+        let buffer = |option: &str| refused("[warmup]", &format!("[buffer]\n{option}\n[warmup]"));
+        assert!(buffer("max_groups = 15").contains("buffer.max_groups"));
+        assert!(buffer("max_bytes = 1000000").contains("buffer.max_bytes"));
         assert!(refused("name = \"gepo\"", "name = \"gpo\"").contains("gpo"));
         assert!(refused("batch = 64", "batch = 64\nlerning_rate = 1").contains("lerning_rate"));
         assert!(refused("[model.tiny]", "[model]\npath = \"x\"\n[model.tiny]").contains("exactly one"));

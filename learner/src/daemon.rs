@@ -4,7 +4,8 @@ use crate::admission::{Admission, Tally};
 use crate::checkpoint;
 use crate::config::RunConfig;
 use crate::controller::{Controller, Plan};
-use crate::desk::Desk;
+use crate::demand;
+use crate::desk::{Desk, DeskConfig};
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Announce, Ended, Learning};
 use crate::leases::LeaseConfig;
@@ -63,6 +64,7 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     };
     let version = version.unwrap_or_default();
     let tally = last_tally(&founded)?;
+    say_demand(&founded)?;
     let metrics = Metrics::open(&founded.dir.metrics(), version)?;
 
     let (host, events) = host(&founded).await?;
@@ -195,6 +197,17 @@ pub(crate) fn lock(founded: &Founded) -> anyhow::Result<std::fs::File> {
     Ok(file)
 }
 
+/// Says who will wait for whom, as far as that is known.
+fn say_demand(founded: &Founded) -> anyhow::Result<()> {
+    let charter = &founded.workload.charter;
+    let batch = founded.config.train.groups_per_update * charter.group_size as usize;
+    let rows = metrics::updates(&founded.dir.metrics())?;
+    let fleet = demand::of_fleet(&charter.staleness, batch, &rows);
+    let policy = demand::of_policy(&charter.staleness).map(str::to_owned);
+    policy.into_iter().chain(fleet).for_each(|text| tracing::info!("{text}"));
+    Ok(())
+}
+
 /// What the earlier processes of this run counted.
 fn last_tally(founded: &Founded) -> anyhow::Result<Tally> {
     let rows = metrics::updates(&founded.dir.metrics())?;
@@ -240,8 +253,13 @@ pub(crate) fn shared(
         lifetime_ms: config.fleet.lease_s.saturating_mul(1000),
         max_open_per_node: u64::from(config.fleet.orders_per_node),
     };
-    let staleness = workload.charter.staleness;
-    let desk = Desk::open(store, leases, staleness, config.train.groups_per_update, version, tally)?;
+    let desk = DeskConfig {
+        leases,
+        limits: config.buffer.limits(),
+        staleness: workload.charter.staleness,
+        groups_per_update: config.train.groups_per_update,
+    };
+    let desk = Desk::open(store, desk, version, tally)?;
     let admission = Admission::new(workload.run, &workload.charter, workload.clone())?;
     let mut addresses: Vec<String> = host.listen_addrs().iter().map(Multiaddr::to_string).collect();
     addresses.extend(config.network.external.iter().cloned());

@@ -1,7 +1,9 @@
 //! The learner's desk: lease book, replay buffer and tally, which are only ever changed together.
 
 use crate::admission::{Admission, Admitted, Progress, Refusal, Rejection, Tally};
-use crate::buffer::{BufferError, BufferLimits, DropReason, ReplayBuffer, StoredGroup, Totals};
+use crate::buffer::{
+    BufferError, BufferLimits, DropReason, Flushed, ReplayBuffer, StoredGroup, Totals, Unflushed,
+};
 use crate::leases::{LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, SnapshotError};
 use crate::store::Store;
 use echo_protocol::identity::PublicKey;
@@ -27,6 +29,19 @@ pub enum DeskError {
     Book(#[from] SnapshotError),
 }
 
+/// The numbers of a desk.
+#[derive(Clone, Copy, Debug)]
+pub struct DeskConfig {
+    /// Leases.
+    pub leases: LeaseConfig,
+    /// How much may wait.
+    pub limits: BufferLimits,
+    /// How old it may be.
+    pub staleness: Staleness,
+    /// B.
+    pub groups_per_update: usize,
+}
+
 /// Leases, buffer and counters of a run.
 pub struct Desk {
     book: LeaseBook,
@@ -43,18 +58,23 @@ impl Desk {
     /// Opens the desk of a run that stands at `version`, as the store remembers it; `tally` is what was counted so far.
     pub fn open(
         store: Arc<dyn Store>,
-        config: LeaseConfig,
-        staleness: Staleness,
-        groups_per_update: usize,
+        config: DeskConfig,
         version: PolicyVersion,
         tally: Tally,
     ) -> Result<Self, DeskError> {
-        let buffer = ReplayBuffer::open(store.clone(), BufferLimits::default())?;
+        let DeskConfig { leases, limits, staleness, groups_per_update } = config;
+        let mut buffer = ReplayBuffer::open(store.clone(), limits)?;
+        if buffer.reconcile(version, tally.accepted)? {
+            tracing::warn!(
+                totals = ?buffer.totals(),
+                "the database has lost its end; what it lost, and what waited in it, is booked as damaged"
+            );
+        }
         let journal = LeaseJournal::new(store);
         let known = |counter| Ok::<_, DeskError>(buffer.status(counter)?.is_some());
-        let book = match journal.load(config.run, known)? {
-            Some(snapshot) => LeaseBook::restore(config, snapshot)?,
-            None => LeaseBook::new(config),
+        let book = match journal.load(leases.run, known)? {
+            Some(snapshot) => LeaseBook::restore(leases, snapshot)?,
+            None => LeaseBook::new(leases),
         };
         // What an earlier process published: every published version had all its batches in the journal. The bound may name one
         // version too many, which no node can have, and whose groups would be asked to come again.
@@ -65,7 +85,7 @@ impl Desk {
     }
 
     /// Leases up to `orders` orders to a node that generates under `installed`, as far as AReaL's admission rule allows; durable when
-    /// they are returned. A node whose policy will be too old one update from now gets none: its work would be refused.
+    /// they are returned. A node whose policy will be too old when its work comes in gets none ([`Staleness::serves`]).
     pub fn lease(
         &mut self,
         now: UnixMillis,
@@ -73,8 +93,7 @@ impl Desk {
         installed: Option<PolicyVersion>,
         orders: u32,
     ) -> Result<Vec<Lease>, DeskError> {
-        let soon = self.progress.current.next();
-        let fresh = installed.is_some_and(|version| self.staleness.admits(version, soon));
+        let fresh = installed.is_some_and(|version| self.staleness.serves(version, self.progress.current));
         if self.closed || !fresh {
             return Ok(Vec::new());
         }
@@ -103,8 +122,13 @@ impl Desk {
         admission.screen(group, self.progress, &self.book, &self.buffer)
     }
 
-    /// Takes judged groups in, makes them durable together, and answers each.
-    pub fn admit(&mut self, admission: &Admission, groups: Vec<Admitted>) -> Vec<Answer> {
+    /// Takes judged groups in and writes them together. Nothing is acknowledged before [`Desk::acknowledge`] was told that they are durable;
+    /// the disk is waited for in between, without the desk.
+    pub fn admit(
+        &mut self,
+        admission: &Admission,
+        groups: Vec<Admitted>,
+    ) -> (Vec<Answer>, Result<Unflushed, BufferError>) {
         let mut answers = Vec::with_capacity(groups.len());
         for admitted in groups {
             let (node, counter) = (admitted.group.node, admitted.group.counter);
@@ -119,11 +143,22 @@ impl Desk {
                 }
             });
         }
-        // Nothing is acknowledged before this: when the disk fails, all of them come again.
-        if let Err(error) = self.buffer.flush() {
-            tracing::error!(%error, "the replay buffer cannot be written");
-            for answer in answers.iter_mut().filter(|a| a.outcome == Outcome::Accepted) {
-                answer.outcome = Outcome::Retry;
+        (answers, self.buffer.write_staged())
+    }
+
+    /// Makes the answers final by what became of the flush: when the disk failed, all groups have to come again.
+    pub fn acknowledge(
+        &mut self,
+        mut answers: Vec<Answer>,
+        flushed: Result<Flushed, BufferError>,
+    ) -> Vec<Answer> {
+        match flushed {
+            Ok(flushed) => self.buffer.flushed(flushed),
+            Err(error) => {
+                tracing::error!(%error, "the replay buffer cannot be written");
+                for answer in answers.iter_mut().filter(|a| a.outcome == Outcome::Accepted) {
+                    answer.outcome = Outcome::Retry;
+                }
             }
         }
         for answer in &answers {
@@ -197,3 +232,6 @@ impl Desk {
         &self.tally
     }
 }
+
+#[cfg(test)]
+mod tests;

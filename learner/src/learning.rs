@@ -157,12 +157,14 @@ impl Learning {
         &self,
         version: PolicyVersion,
     ) -> Result<Option<(Vec<StoredGroup>, f64)>, LearningError> {
-        let since = Instant::now();
         let mut desk = self.shared.desk();
         desk.at(version);
+        let since = Instant::now();
         while !self.stop.load(Ordering::Relaxed) {
+            // What it takes to form the batch, once its groups are there, is no wait.
+            let waited = since.elapsed().as_secs_f64();
             if let Some(batch) = desk.batch(version)? {
-                return Ok(Some((batch, since.elapsed().as_secs_f64())));
+                return Ok(Some((batch, waited)));
             }
             desk = self.shared.wait_for_groups(desk, LOOK_UP_EVERY);
         }

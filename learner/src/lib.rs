@@ -1,7 +1,7 @@
 //! echo-learner: turns the rollouts of volunteers into the next policy.
 //!
 //! - **the run**: [`config`] (the run file), [`run_dir`], [`workload`] (what the charter means), [`controller`] (what is done when),
-//!   [`metrics`];
+//!   [`demand`] (what it asks of the fleet), [`metrics`];
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
 //!   [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
 //! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`warmup`], [`evaluation`], [`checkpoint`];
@@ -16,6 +16,7 @@ pub mod cli;
 pub mod config;
 pub mod controller;
 pub mod daemon;
+pub mod demand;
 pub mod desk;
 pub mod evaluation;
 pub mod fleet;

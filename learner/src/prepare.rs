@@ -254,7 +254,7 @@ impl Start {
             tasks: config.tasks.clone(),
             group_size: config.sampling.group_size,
             sampling: config.sampling.charter(longest),
-            staleness: config.staleness().map_err(ConfigError::from)?,
+            staleness: config.staleness()?,
             snapshot_type: config.snapshot.dtype,
             chunk_bytes: config.snapshot.chunk_bytes,
         })
@@ -306,6 +306,7 @@ mod tests {
             tasks: vec![TaskSpec { name: "chain_sum".into(), weight: 1, params: Default::default() }],
             sampling: Default::default(),
             staleness: Default::default(),
+            buffer: Default::default(),
             train: Default::default(),
             warmup: None,
             evaluation: Default::default(),

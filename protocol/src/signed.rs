@@ -67,14 +67,21 @@ impl<T: Signable> Signed<T> {
         Ok(Self { body, key: key.public(), signature, kind: PhantomData })
     }
 
-    /// Verifies the signature, then decodes the body.
-    pub fn open(&self) -> Result<T, SignedError> {
+    /// Verifies the signature; what was signed may still be no `T`.
+    pub fn verify(&self) -> Result<(), SignedError> {
         if self.body.len() > T::MAX_BYTES {
             return Err(CodecError::TooLarge { len: self.body.len(), cap: T::MAX_BYTES }.into());
         }
-        if !self.key.verifies(&signed_message::<T>(&self.body), &self.signature) {
-            return Err(SignedError::Signature { context: T::CONTEXT, key: self.key });
+        if self.key.verifies(&signed_message::<T>(&self.body), &self.signature) {
+            Ok(())
+        } else {
+            Err(SignedError::Signature { context: T::CONTEXT, key: self.key })
         }
+    }
+
+    /// Verifies the signature, then decodes the body.
+    pub fn open(&self) -> Result<T, SignedError> {
+        self.verify()?;
         Ok(codec::decode(&self.body, T::MAX_BYTES)?)
     }
 

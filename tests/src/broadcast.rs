@@ -20,7 +20,7 @@ mod rotten;
 mod samples;
 mod site;
 mod torrent;
-mod usage;
+pub(crate) mod usage;
 
 pub use options::{Broadcast, Faults, Mode, ModeError, Slow, SlowError, Snapshots, Span, SpanError};
 pub use rotten::RottenNode;

@@ -2,6 +2,8 @@
 
 use anyhow::{anyhow, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use echo_lab::bench::ingest::{self, IngestBench};
+use echo_lab::bench::share::{self, ShareBench};
 use echo_lab::bench::train::{self, TrainBench};
 use echo_lab::bench::{growth, micro_batches, step};
 use echo_lab::broadcast::{self, Broadcast, Mode, RottenNode, Slow, Snapshots, Span};
@@ -33,6 +35,8 @@ Examples:
   cargo lab simulate --seeds 10000                relay machines in simulated networks with loss, crashes and liars
   cargo lab study staleness --seeds 8 --json      what delays do to GRPO, GSPO, GEPO and others, with pictures
   cargo lab bench train --peer torch --json       a training step against PyTorch's
+  cargo lab bench ingest --json                   trajectories that a learner takes in, against bare signature verification
+  cargo lab bench share --json                    what the rest of a learner costs beside its updates
   cargo lab delta-study --json                    what deltas of a policy cost while it is trained by reinforcement
 
 Exit codes: 0 all passed, 1 something failed, 2 the work could not be done, 130 interrupted.";
@@ -227,6 +231,10 @@ enum Bench {
     },
     /// What a step's memory grows with: batch, vocabulary, longest sequence.
     Memory,
+    /// Groups that a learner takes in, verifies, makes durable and acknowledges, against bare verification of their signatures.
+    Ingest(IngestBench),
+    /// What the rest of a learner costs beside its updates, while 1,000 trajectories a second come in.
+    Share(ShareBench),
 }
 
 #[derive(Debug, Args)]
@@ -414,6 +422,8 @@ impl Command {
                 micro_batches::run(steps.into(), rounds.into(), console)
             }
             Self::Bench(Bench::Memory) => growth::run(console),
+            Self::Bench(Bench::Ingest(bench)) => interruptible(ingest::run(bench, console)),
+            Self::Bench(Bench::Share(bench)) => interruptible(share::run(bench, console)),
             Self::TrainStep { setting } => {
                 println!("{}", serde_json::to_string(&step::run(&serde_json::from_str(&setting)?)?)?);
                 Ok(Report { passed: true, json: serde_json::Value::Null })

@@ -4,6 +4,7 @@
 //! own. What it makes is well-formed work ([`Liar::group`]), which the learner accepts; each test changes one thing about it.
 
 mod child;
+mod deliver;
 mod envelope;
 mod learner;
 mod parent;

@@ -187,6 +187,12 @@ impl Network {
         if self.learner.is_some() { self.learner_ended().map(drop) } else { Ok(()) }
     }
 
+    /// The learner's process, while it is up.
+    #[must_use]
+    pub fn learner_pid(&self) -> Option<u32> {
+        self.learner.as_ref()?.pid()
+    }
+
     /// How the learner ended, if it has: `Some` only if it ended well.
     ///
     /// # Errors

@@ -1,13 +1,14 @@
 //! Batches: formed once, journaled before they are returned, replayed after a restart, settled by a checkpoint.
 
-use echo_protocol::staleness::Staleness;
+use echo_protocol::staleness::{BatchOrder, Staleness};
 use echo_protocol::version::PolicyVersion;
 
 use super::plan::Plan;
 use super::{BufferError, DropReason, MAX_BATCH_GROUPS, MAX_JOURNALED_BATCHES, ReplayBuffer, StoredGroup};
 
 impl ReplayBuffer {
-    /// The batch of the update at `version`: the `groups` oldest groups whose every token is admitted at `version`.
+    /// The batch of the update at `version`: of the groups whose every token is admitted at `version` the `groups` oldest, or the newest
+    /// where the staleness policy says so.
     ///
     /// First drops, durably, what the staleness budget refuses from now on. The batch is durable in the journal when
     /// this returns it; asked again, it returns the same batch. `None` when too few groups wait.
@@ -24,6 +25,12 @@ impl ReplayBuffer {
         if groups == 0 || groups > MAX_BATCH_GROUPS {
             return Err(BufferError::BatchSize(groups));
         }
+        let known = self.index.journal().contains_key(&version);
+        let spoilt = self.index.oldest_first().next().is_some_and(|oldest| oldest.stale(version, staleness));
+        if !known && !spoilt && self.index.waiting() + self.staged.len() < groups {
+            // Asked with every arrival: it must not cost a wait for the disk each time.
+            return self.check_turn(version).map(|()| None);
+        }
         self.flush()?;
         if let Some(batch) = self.batch(version)? {
             return Ok(Some(batch));
@@ -33,10 +40,17 @@ impl ReplayBuffer {
         let mut plan = Plan::default();
         let mut chosen = Vec::new();
         let mut batch = Vec::new();
-        let stale = self.index.oldest_first().filter(|entry| entry.stale(version, staleness));
+        // The oldest come first: behind one that is fresh enough all are.
+        let stale = self.index.oldest_first().take_while(|entry| entry.stale(version, staleness));
         plan.drop.extend(stale.map(|entry| (entry.clone(), DropReason::Stale)));
-        let ready: Vec<_> =
-            self.index.oldest_first().filter(|entry| entry.ready(version, staleness)).collect();
+        let mut ready: Vec<_> = if self.index.waiting() < groups {
+            Vec::new()
+        } else {
+            self.index.oldest_first().filter(|entry| entry.ready(version, staleness)).collect()
+        };
+        if staleness.order() == BatchOrder::NewestFirst {
+            ready.reverse();
+        }
         if ready.len() >= groups {
             for entry in ready {
                 if chosen.len() == groups {

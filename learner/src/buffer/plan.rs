@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::{DropReason, Entry, Final};
 use super::index::{Index, Place};
-use super::totals::Totals;
+use super::totals::{Count, Totals};
 use crate::store::{StoreError, Tree, WriteBatch, seal};
 
 /// The only key of [`Tree::BufferHead`].
@@ -31,11 +31,17 @@ pub(super) struct Plan {
     pub(super) take: Option<(PolicyVersion, Vec<Entry>)>,
     /// Every batch before this update is trained.
     pub(super) settled: Option<PolicyVersion>,
+    /// Acknowledged groups of which the store knows nothing any more.
+    pub(super) lost: Count,
 }
 
 impl Plan {
     pub(super) fn is_empty(&self) -> bool {
-        self.arrive.is_empty() && self.drop.is_empty() && self.take.is_none() && self.settled.is_none()
+        self.arrive.is_empty()
+            && self.drop.is_empty()
+            && self.take.is_none()
+            && self.settled.is_none()
+            && self.lost == Count::default()
     }
 
     /// The writes, and the totals after them.
@@ -86,6 +92,10 @@ impl Plan {
                     end(&mut batch, entry, Ok(*update))?;
                 }
             }
+        }
+        if self.lost != Count::default() {
+            totals.acknowledged += self.lost;
+            totals.drop(DropReason::Damaged, self.lost);
         }
         let settled = settled.max(self.settled.unwrap_or_default());
         batch.put(Tree::BufferHead, HEAD, seal(&Head { totals: totals.clone(), settled })?);

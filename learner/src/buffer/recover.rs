@@ -1,6 +1,6 @@
 //! Opening the buffer after any end of the process before it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use echo_protocol::order::OrderCounter;
@@ -8,9 +8,9 @@ use echo_protocol::version::PolicyVersion;
 
 use super::entry::{DropReason, Entry, Final};
 use super::index::Index;
-use super::plan::{HEAD, Head, end};
+use super::plan::{HEAD, Head, Plan, end};
 use super::totals::{Count, Totals};
-use super::{BufferError, BufferLimits, ReplayBuffer};
+use super::{BufferError, BufferLimits, ReplayBuffer, Write};
 use crate::store::{Store, StoreError, Tree, WriteBatch, seal, unseal};
 
 /// What a scan of the store found.
@@ -54,9 +54,36 @@ pub(super) fn open(store: Arc<dyn Store>, limits: BufferLimits) -> Result<Replay
         next_arrival: scan.next_arrival,
         staged: Vec::new(),
         staged_bytes: 0,
-        undurable: BTreeSet::new(),
-        dirty: false,
+        undurable: BTreeMap::new(),
+        written: Write::default(),
+        durable: Write::default(),
     })
+}
+
+impl ReplayBuffer {
+    /// Compares the store with what is known from elsewhere: that there is a checkpoint of `version`, and that `acknowledged` groups
+    /// were acknowledged, or more. A store whose files lost their end knows less; true if it does.
+    ///
+    /// Groups that were trained on before the checkpoint may then seem to wait. So whatever waits is dropped as
+    /// [`DropReason::Damaged`], and what the store has forgotten is booked under the same reason.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn reconcile(&mut self, version: PolicyVersion, acknowledged: u64) -> Result<bool, BufferError> {
+        let mut plan = Plan::default();
+        let next = self.newest_batch().map_or(self.settled, |newest| newest.next().max(self.settled));
+        if next < version {
+            // Every update before the checkpoint had its batch in the journal before it began.
+            plan.drop.extend(self.index.oldest_first().map(|entry| (entry.clone(), DropReason::Damaged)));
+            plan.settled = Some(version);
+        }
+        let known = self.totals.acknowledged;
+        let groups = acknowledged.saturating_sub(known.groups);
+        let each = known.trajectories.checked_div(known.groups).unwrap_or(0);
+        plan.lost = Count { groups, trajectories: groups * each };
+        self.commit(&plan)?;
+        Ok(!plan.is_empty())
+    }
 }
 
 fn scan(store: &dyn Store) -> Result<Scan, StoreError> {

@@ -4,12 +4,17 @@ use echo_protocol::charter::RunId;
 use echo_protocol::codec;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::LeaseId;
+use echo_protocol::staleness::BatchOrder;
 use echo_protocol::trajectory::{Omega, Trajectory, TrajectoryGroup, spans};
 
 use super::*;
 use crate::store::{MemoryStore, SledStore};
 
+mod full_disk;
+mod killed;
 mod model;
+mod truncated;
+mod worker;
 
 const G: usize = 2;
 
@@ -105,6 +110,20 @@ fn the_oldest_go_first_by_version_then_arrival() {
     assert_eq!(buffer.ready(PolicyVersion(2), &staleness()), 4);
     let batch = buffer.form_batch(PolicyVersion(2), &staleness(), 3).unwrap().unwrap();
     assert_eq!(counters(&batch), [9, 3, 5]);
+}
+
+#[test]
+fn the_newest_go_first_where_the_policy_says_so() {
+    let (store, mut buffer) = memory();
+    put(&mut buffer, &[(5, &[2]), (9, &[0, 2]), (1, &[2]), (3, &[0]), (4, &[3])]);
+    let newest_first = staleness().with_order(BatchOrder::NewestFirst);
+    let batch = buffer.form_batch(PolicyVersion(2), &newest_first, 3).unwrap().unwrap();
+    assert_eq!(counters(&batch), [1, 5, 3], "4 is of the future, 9 came before 3");
+    assert_eq!(counters(&reopen(&store).batch(PolicyVersion(2)).unwrap().unwrap()), [1, 5, 3]);
+    // What is passed over grows too old.
+    let mut buffer = reopen(&store);
+    assert_eq!(counters(&buffer.form_batch(PolicyVersion(4), &newest_first, 1).unwrap().unwrap()), [4]);
+    assert_eq!(status(&buffer, 9), dropped(DropReason::Stale));
 }
 
 #[test]
@@ -253,6 +272,53 @@ fn a_failed_flush_acknowledges_nothing_and_loses_nothing() {
     store.fail_after(None);
     let batch = buffer.form_batch(PolicyVersion(0), &staleness(), 2).unwrap().unwrap();
     assert_eq!(reopen(&store).batch(PolicyVersion(0)).unwrap(), Some(batch));
+}
+
+#[test]
+fn while_the_disk_is_waited_for_the_buffer_goes_on_and_acknowledges_nothing() {
+    let (store, mut buffer) = memory();
+    buffer.stage(admitted(0, &[0])).unwrap();
+    let first = buffer.write_staged().unwrap();
+    buffer.stage(admitted(1, &[0])).unwrap();
+    assert_eq!(
+        (status(&buffer, 0), status(&buffer, 1)),
+        (Some(OrderStatus::Staged), Some(OrderStatus::Staged))
+    );
+    let first = first.flush().unwrap();
+    let second = buffer.write_staged().unwrap();
+    buffer.flushed(first);
+    assert_eq!(
+        (status(&buffer, 0), status(&buffer, 1)),
+        (Some(OrderStatus::Waiting), Some(OrderStatus::Staged))
+    );
+    // A batch takes no group that a crash could undo: it waits for the disk itself.
+    store.fail_after(Some(0));
+    assert!(buffer.form_batch(PolicyVersion(0), &staleness(), 2).is_err());
+    store.fail_after(None);
+    let batch = buffer.form_batch(PolicyVersion(0), &staleness(), 2).unwrap().unwrap();
+    let second = second.flush().unwrap();
+    buffer.flushed(second);
+    assert_eq!(reopen(&store).batch(PolicyVersion(0)).unwrap(), Some(batch));
+}
+
+#[test]
+fn a_store_behind_its_checkpoint_gives_nothing_to_train_on() {
+    let (store, mut buffer) = memory();
+    put(&mut buffer, &[(0, &[0]), (1, &[0]), (2, &[0]), (3, &[0])]);
+    buffer.form_batch(PolicyVersion(0), &staleness(), 1).unwrap().unwrap();
+    assert!(!buffer.reconcile(PolicyVersion(1), 4).unwrap(), "as it should be");
+    // Batch 1 was journalled, trained and checkpointed; then the file lost its end, and order 4 with it.
+    let mut buffer = reopen(&store);
+    assert!(buffer.reconcile(PolicyVersion(2), 5).unwrap());
+    assert_eq!(groups(buffer.totals()), [5, 1, 0, 0]);
+    assert_eq!(
+        buffer.totals().dropped[&DropReason::Damaged],
+        Count { groups: 4, trajectories: 4 * G as u64 }
+    );
+    assert!(buffer.totals().add_up());
+    let mut buffer = reopen(&store);
+    assert!(!buffer.reconcile(PolicyVersion(2), 5).unwrap(), "booked once");
+    assert_eq!((groups(buffer.totals()), buffer.settled()), ([5, 1, 0, 0], PolicyVersion(2)));
 }
 
 #[test]

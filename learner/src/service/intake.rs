@@ -1,34 +1,45 @@
 //! Groups on their way in: read, check, judge, make durable, answer.
 //!
-//! A task for each node's stream reads, verifies and judges one group at a time, so a node is slowed down by its own groups. What
-//! passes goes to one writer, which makes all that wait durable with a single flush.
+//! A task for each node's stream reads its groups, has them verified and judged on threads that may block, and answers them in order; how
+//! many may be on the way is bounded for each node, so a node is slowed down by its own groups. What passes goes to one writer,
+//! which makes all that wait durable with a single flush. While the disk works, the desk is free.
 
 use super::Shared;
 use crate::admission::{Admitted, Rejection};
+use crate::buffer::Unflushed;
 use echo_protocol::codec;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
 use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame, write_frame};
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES};
-use futures::AsyncWriteExt;
+use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinHandle};
 
 /// Judged groups that wait for the writer; also the most that one flush covers.
 const WRITER_QUEUE: usize = 256;
-/// Groups that are verified and judged at once, over all nodes.
-const JUDGES: usize = 32;
+/// Groups that are verified and judged at once for each core, over all nodes. It is nothing but computing: more threads would only get
+/// in each other's way.
+const JUDGES_PER_CORE: usize = 2;
+/// Groups of one node that were read and not yet answered.
+const UNANSWERED: usize = 32;
+/// Bytes of those that are not judged yet; a single group may be longer.
+const UNJUDGED_BYTES: u32 = 1 << 20;
 
 type Pending = (Admitted, oneshot::Sender<Answer>);
+
+/// What becomes of a group: decided by its judge, or by the writer.
+type Judging = JoinHandle<Result<oneshot::Receiver<Answer>, Answer>>;
 
 /// Accepts streams until the host stops. A node has one stream; a new one replaces the old.
 pub(super) async fn accept(shared: Arc<Shared>, mut incoming: IncomingStreams) {
     let (writer, queue) = mpsc::channel(WRITER_QUEUE);
     let writing = shared.clone();
     std::thread::spawn(move || write(&writing, queue));
-    let judges = Arc::new(Semaphore::new(JUDGES));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let judges = Arc::new(Semaphore::new(JUDGES_PER_CORE * cores));
     let mut streams: BTreeMap<PublicKey, AbortHandle> = BTreeMap::new();
     loop {
         let next = tokio::select! {
@@ -38,9 +49,9 @@ pub(super) async fn accept(shared: Arc<Shared>, mut incoming: IncomingStreams) {
         let Some((peer, stream)) = next else { return };
         let Some(node) = key_of_peer(&peer) else { continue };
         streams.retain(|_, task| !task.is_finished());
-        let (shared, writer, judges) = (shared.clone(), writer.clone(), judges.clone());
+        let intake = Intake { shared: shared.clone(), node, writer: writer.clone(), judges: judges.clone() };
         let task = tokio::spawn(async move {
-            if let Err(error) = receive(&shared, node, stream, writer, judges).await {
+            if let Err(error) = intake.converse(stream).await {
                 tracing::debug!(node = %node.short(), error, "a node's stream ended");
             }
         });
@@ -50,50 +61,84 @@ pub(super) async fn accept(shared: Arc<Shared>, mut incoming: IncomingStreams) {
     }
 }
 
-async fn receive(
-    shared: &Arc<Shared>,
+/// One node's stream.
+struct Intake {
+    shared: Arc<Shared>,
     node: PublicKey,
-    mut stream: Stream,
     writer: mpsc::Sender<Pending>,
     judges: Arc<Semaphore>,
-) -> Result<(), String> {
-    loop {
-        let answer = match read_frame(&mut stream, shared.admission.longest_frame()).await {
-            Ok(Some(bytes)) => {
-                let place = judges.clone().acquire_owned().await.map_err(|e| e.to_string())?;
-                let judging = shared.clone();
-                let judged = tokio::task::spawn_blocking(move || {
-                    let judged = judge(&judging, &node, &bytes);
-                    drop(place);
-                    judged
-                });
-                match judged.await.map_err(|e| e.to_string())? {
-                    Ok(admitted) => {
-                        let (reply, answer) = oneshot::channel();
-                        writer.send((admitted, reply)).await.map_err(|e| e.to_string())?;
-                        answer.await.map_err(|e| e.to_string())?
+}
+
+impl Intake {
+    /// Reads groups and answers them in the order in which they came. While earlier ones are judged and made durable, later ones are
+    /// read: a node that has many under way does not wait for the disk once for each.
+    async fn converse(&self, stream: Stream) -> Result<(), String> {
+        let (reader, writer) = stream.split();
+        let (queue, answers) = mpsc::channel(UNANSWERED);
+        let (read, answered) = futures::join!(self.read(reader, queue), answer(writer, answers));
+        read.and(answered)
+    }
+
+    async fn read(
+        &self,
+        mut stream: impl AsyncRead + Unpin,
+        queue: mpsc::Sender<Judging>,
+    ) -> Result<(), String> {
+        let bytes = Arc::new(Semaphore::new(UNJUDGED_BYTES as usize));
+        loop {
+            match read_frame(&mut stream, self.shared.admission.longest_frame()).await {
+                Ok(Some(frame)) => {
+                    // Both are held until the writer has the group: what a node sends faster stays on its own machine.
+                    let size = u32::try_from(frame.len()).unwrap_or(u32::MAX).min(UNJUDGED_BYTES);
+                    let room = bytes.clone().acquire_many_owned(size).await.map_err(|e| e.to_string())?;
+                    let place = self.judges.clone().acquire_owned().await.map_err(|e| e.to_string())?;
+                    let judging = self.judge(frame, (room, place));
+                    // The other half ends only with the stream.
+                    queue.send(judging).await.map_err(|e| e.to_string())?;
+                }
+                Ok(None) => return Ok(()),
+                Err(FrameError::TooLarge { len, .. }) => {
+                    // What follows cannot be found again: say why, and close.
+                    if let Err(refusal) = self.shared.admission.check_frame(len) {
+                        let answer = self.shared.desk().refuse(&self.node, refusal);
+                        let refused = tokio::spawn(async { Err(answer) });
+                        queue.send(refused).await.map_err(|e| e.to_string())?;
                     }
-                    Err(answer) => answer,
+                    return Ok(());
                 }
+                Err(error) => return Err(error.to_string()),
             }
-            Ok(None) => return Ok(()),
-            Err(FrameError::TooLarge { len, .. }) => {
-                // What follows cannot be found again: say why, and close.
-                if let Err(refusal) = shared.admission.check_frame(len) {
-                    let answer = shared.desk().refuse(&node, refusal);
-                    send(&mut stream, &answer).await?;
-                }
-                return stream.close().await.map_err(|e| e.to_string());
-            }
-            Err(error) => return Err(error.to_string()),
-        };
-        send(&mut stream, &answer).await?;
+        }
+    }
+
+    /// All stages of a group, on a thread that may block.
+    fn judge(&self, frame: Vec<u8>, places: (OwnedSemaphorePermit, OwnedSemaphorePermit)) -> Judging {
+        let (shared, node, writer) = (self.shared.clone(), self.node, self.writer.clone());
+        tokio::task::spawn_blocking(move || {
+            let admitted = judge(&shared, &node, &frame)?;
+            let (reply, answer) = oneshot::channel();
+            // The writer ends only with the service, and then nobody is answered.
+            drop(writer.blocking_send((admitted, reply)));
+            drop(places);
+            Ok(answer)
+        })
     }
 }
 
-async fn send(stream: &mut Stream, answer: &Answer) -> Result<(), String> {
-    let bytes = codec::encode(answer, MAX_ANSWER_BYTES).map_err(|e| e.to_string())?;
-    write_frame(stream, &bytes, MAX_ANSWER_BYTES).await.map_err(|e| e.to_string())
+/// Answers groups in order; ends, and closes the stream, behind the last.
+async fn answer(
+    mut stream: impl AsyncWrite + Unpin,
+    mut queue: mpsc::Receiver<Judging>,
+) -> Result<(), String> {
+    while let Some(judging) = queue.recv().await {
+        let answer = match judging.await.map_err(|e| e.to_string())? {
+            Ok(answer) => answer.await.map_err(|e| e.to_string())?,
+            Err(answer) => answer,
+        };
+        let bytes = codec::encode(&answer, MAX_ANSWER_BYTES).map_err(|e| e.to_string())?;
+        write_frame(&mut stream, &bytes, MAX_ANSWER_BYTES).await.map_err(|e| e.to_string())?;
+    }
+    stream.close().await.map_err(|e| e.to_string())
 }
 
 /// All stages but the last; an `Err` is the answer to the node.
@@ -124,7 +169,9 @@ fn write(shared: &Shared, mut queue: mpsc::Receiver<Pending>) {
             waiting.push(next);
         }
         let (groups, replies): (Vec<_>, Vec<_>) = waiting.into_iter().unzip();
-        let answers = shared.desk().admit(&shared.admission, groups);
+        let (answers, written) = shared.desk().admit(&shared.admission, groups);
+        let flushed = written.and_then(Unflushed::flush);
+        let answers = shared.desk().acknowledge(answers, flushed);
         shared.groups_arrived();
         for (reply, answer) in replies.into_iter().zip(answers) {
             // A node that has gone sends its group again, and is told that it is a duplicate.

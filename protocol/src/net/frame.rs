@@ -88,8 +88,14 @@ where
         Ok(len) if body.len() <= cap => len,
         _ => return Err(FrameError::TooLarge { len: body.len() as u64, cap }),
     };
-    stream.write_all(&len.to_be_bytes()).await?;
-    stream.write_all(body).await?;
+    let header = len.to_be_bytes();
+    if body.len() <= FRAME_STEP {
+        // One write: two would be two packets, two records of TLS and two wake-ups of the reader.
+        stream.write_all(&[&header, body].concat()).await?;
+    } else {
+        stream.write_all(&header).await?;
+        stream.write_all(body).await?;
+    }
     stream.flush().await?;
     Ok(())
 }

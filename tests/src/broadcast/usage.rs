@@ -4,17 +4,17 @@ use std::fs;
 
 /// What a process uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// Resident memory now, in bytes.
-    pub(super) rss: u64,
+    pub(crate) rss: u64,
     /// The most that it ever was.
-    pub(super) rss_peak: u64,
+    pub(crate) rss_peak: u64,
     /// Processor time of all threads since the start, in seconds.
-    pub(super) cpu_s: f64,
+    pub(crate) cpu_s: f64,
 }
 
 /// What the process uses now; `None` where the system does not say, or when it has ended.
-pub(super) fn of(pid: u32) -> Option<Usage> {
+pub(crate) fn of(pid: u32) -> Option<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let kib = |name: &str| {

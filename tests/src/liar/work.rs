@@ -58,6 +58,20 @@ impl Liar {
         }
     }
 
+    /// As many orders as asked for, under however many leases.
+    ///
+    /// # Errors
+    /// When the learner leases fewer within [`PATIENCE`].
+    pub async fn orders(&self, count: usize) -> anyhow::Result<Vec<Order>> {
+        let mut orders = vec![self.order().await?];
+        while orders.len() < count {
+            let more = self.lease(u32::try_from(count - orders.len())?).await?;
+            ensure!(!more.is_empty(), "the learner leases {} orders, not {count}", orders.len());
+            orders.extend(more);
+        }
+        Ok(orders)
+    }
+
     async fn lease(&self, orders: u32) -> anyhow::Result<Vec<Order>> {
         let mut leased = Vec::new();
         for signed in self.learner.leases(orders).await? {
@@ -73,11 +87,24 @@ impl Liar {
     /// # Errors
     /// When the task cannot judge, or the tokenizer cannot spell the answer.
     pub fn group(&self, order: Order, version: PolicyVersion) -> anyhow::Result<TrajectoryGroup> {
+        self.group_with(order, version, "")
+    }
+
+    /// The same with another wrong answer than the empty one.
+    ///
+    /// # Errors
+    /// Those of [`Liar::group`].
+    pub fn group_with(
+        &self,
+        order: Order,
+        version: PolicyVersion,
+        wrong: &str,
+    ) -> anyhow::Result<TrajectoryGroup> {
         let work = self.workload.order(Purpose::Train, order.counter.0);
         let solution = self.workload.assignment(&work).solution();
         let samples = self.workload.charter.group_size;
         let trajectory = |sample| {
-            let text = if sample < samples.div_ceil(2) { solution.as_str() } else { "" };
+            let text = if sample < samples.div_ceil(2) { solution.as_str() } else { wrong };
             let mut response = self.workload.tokenizer.encode(text)?;
             response.push(self.workload.end());
             let verdict = self.workload.judge(&work, &response, true)?;
@@ -149,7 +176,7 @@ impl Liar {
         Ok(answer)
     }
 
-    async fn stream(&mut self) -> anyhow::Result<&mut Stream> {
+    pub(super) async fn stream(&mut self) -> anyhow::Result<&mut Stream> {
         if self.stream.is_none() {
             self.stream = Some(self.host.open_stream(self.learner.peer(), names::TRAJECTORIES).await?);
         }

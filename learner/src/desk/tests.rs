@@ -1,0 +1,129 @@
+use super::*;
+use crate::store::MemoryStore;
+use crate::testing::workload;
+use echo_protocol::trajectory::{Omega, Trajectory, spans};
+
+/// B.
+const BATCH: usize = 4;
+
+/// A desk, and one node that does whatever it is asked to.
+struct World {
+    desk: Desk,
+    admission: Admission,
+    node: PublicKey,
+    run: echo_protocol::charter::RunId,
+}
+
+impl World {
+    fn new(staleness: Staleness) -> Self {
+        let (mut workload, _) = workload();
+        workload.charter.staleness = staleness;
+        let (run, charter) = (workload.run, workload.charter.clone());
+        let leases = LeaseConfig { run, lifetime_ms: 1 << 40, max_open_per_node: 1000 };
+        let config =
+            DeskConfig { leases, limits: BufferLimits::default(), staleness, groups_per_update: BATCH };
+        let store = Arc::new(MemoryStore::default());
+        let desk = Desk::open(store, config, PolicyVersion(0), Tally::default()).unwrap();
+        let admission = Admission::new(run, &charter, Arc::new(workload)).unwrap();
+        Self { desk, admission, node: PublicKey::from_bytes([7; 32]), run }
+    }
+
+    /// Asks for as much work as there is under `version`.
+    fn lease(&mut self, version: u64) -> Vec<Lease> {
+        self.desk.lease(UnixMillis(0), self.node, Some(PolicyVersion(version)), 1000).unwrap()
+    }
+
+    /// Delivers `count` orders of the leases, all generated under `version`, and says what the learner answers.
+    fn deliver(&mut self, leases: &mut Vec<Lease>, count: usize, version: u64) -> Vec<Outcome> {
+        let (run, node) = (self.run, self.node);
+        let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
+        let group = |(lease, counter)| {
+            let trajectory = Trajectory {
+                response: vec![1],
+                logprobs: vec![-0.5],
+                versions: spans([PolicyVersion(version)]),
+                reward: 0.0,
+                stopped: true,
+                omega: Omega::new(),
+            };
+            let group = TrajectoryGroup { run, lease, counter, node, trajectories: vec![trajectory] };
+            Admitted { group, correct: vec![false] }
+        };
+        let groups: Vec<Admitted> = orders.take(count).map(group).collect();
+        assert_eq!(groups.len(), count, "too little was leased");
+        for group in &groups {
+            let lease = leases.iter_mut().find(|lease| lease.id == group.group.lease).unwrap();
+            (lease.first.0, lease.count) = (lease.first.0 + 1, lease.count - 1);
+        }
+        leases.retain(|lease| lease.count > 0);
+        let (answers, written) = self.desk.admit(&self.admission, groups);
+        let flushed = written.and_then(Unflushed::flush);
+        self.desk.acknowledge(answers, flushed).into_iter().map(|answer| answer.outcome).collect()
+    }
+
+    fn batch(&mut self, version: u64) -> Option<usize> {
+        self.desk.batch(PolicyVersion(version)).unwrap().map(|batch| batch.len())
+    }
+
+    /// The update was made and published.
+    fn at(&mut self, version: u64) {
+        self.desk.at(PolicyVersion(version));
+        self.desk.published(PolicyVersion(version));
+    }
+}
+
+fn orders(leases: &[Lease]) -> usize {
+    leases.iter().map(|lease| lease.count as usize).sum()
+}
+
+#[test]
+fn on_policy_each_waits_for_the_other() {
+    let mut world = World::new(Staleness::on_policy());
+    for version in 0..5 {
+        let mut leases = world.lease(version);
+        assert_eq!((orders(&leases), orders(&world.lease(version))), (BATCH, 0), "one batch and no more");
+        assert_eq!(world.batch(version), None, "the learner waits");
+        assert_eq!(world.deliver(&mut leases, BATCH, version), vec![Outcome::Accepted; BATCH]);
+        assert_eq!(world.batch(version), Some(BATCH));
+        assert_eq!(orders(&world.lease(version)), 0, "nodes wait for the next policy");
+        world.at(version + 1);
+        assert_eq!(orders(&world.lease(version)), 0, "a node that has not installed it gets nothing");
+    }
+}
+
+#[test]
+fn with_one_step_a_batch_is_generated_while_another_is_trained_on() {
+    let mut world = World::new(Staleness::one_step());
+    let mut leases = world.lease(0);
+    assert_eq!(orders(&leases), 2 * BATCH);
+    for version in 0..5u64 {
+        let generated_under = version.saturating_sub(1);
+        world
+            .deliver(&mut leases, BATCH, generated_under)
+            .iter()
+            .for_each(|o| assert_eq!(*o, Outcome::Accepted));
+        assert_eq!(world.batch(version), Some(BATCH));
+        assert_eq!(
+            (orders(&leases), orders(&world.lease(version))),
+            (BATCH, 0),
+            "the next batch is under way"
+        );
+        world.at(version + 1);
+        leases.extend(world.lease(version + 1));
+        assert_eq!(orders(&leases), 2 * BATCH);
+    }
+    let late = world.deliver(&mut leases, 1, 3);
+    assert!(matches!(late[0], Outcome::Refused { reason: RefuseReason::Stale, .. }), "{late:?}");
+}
+
+#[test]
+fn without_a_bound_nothing_is_too_old_and_the_buffer_is_the_limit() {
+    let mut world = World::new(Staleness::unbounded(1).unwrap());
+    let mut leases = world.lease(0);
+    assert_eq!(orders(&leases), 1000, "what a node may hold");
+    for version in 0..50 {
+        world.deliver(&mut leases, BATCH, 0).iter().for_each(|o| assert_eq!(*o, Outcome::Accepted));
+        assert_eq!(world.batch(version), Some(BATCH));
+        world.at(version + 1);
+    }
+}

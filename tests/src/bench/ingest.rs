@@ -1,0 +1,217 @@
+//! What a learner takes in, against bare verification of the same signatures.
+//!
+//! A real learner in a process of its own, on loopback; clients with a connection each deliver groups that were made and signed before
+//! the clock starts, with as many under way as a node has. A group counts when its acknowledgement is back, which is after
+//! it was verified, judged again and made durable; after every round the learner is killed, and its store is asked whether it has them all. The
+//! clients run on the same cores. By turns, all cores do nothing but verify the signatures over the same bytes.
+
+use super::crew::Crew;
+use super::{machine, median};
+use crate::binaries::Binaries;
+use crate::broadcast::usage;
+use crate::console::{Console, Report};
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use echo_learner::buffer::{BufferLimits, ReplayBuffer};
+use echo_learner::run_dir::RunDir;
+use echo_learner::store::SledStore;
+use echo_protocol::signed::Signed;
+use echo_protocol::trajectory::TrajectoryGroup;
+use serde::Serialize;
+use serde_json::json;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// G.
+const GROUP_SIZE: usize = 16;
+/// A batch that never comes together: the learner only takes in.
+const MAX_GROUPS: usize = 4000;
+/// Bare verification goes on for this long.
+const VERIFY_FOR: Duration = Duration::from_secs(1);
+
+/// What is measured.
+#[derive(Args, Clone, Debug)]
+pub struct IngestBench {
+    /// Learners, one after the other; their median counts.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: u16,
+    /// Groups of 16 trajectories that each learner takes in.
+    #[arg(long, default_value_t = MAX_GROUPS as u16, value_parser = clap::value_parser!(u16).range(1..=MAX_GROUPS as i64))]
+    pub groups: u16,
+    /// Connections.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
+    pub clients: u8,
+    /// Tokens of half of the responses; the other half are right answers, of two to four tokens.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(8..=1000))]
+    pub tokens: u16,
+}
+
+/// One round.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Round {
+    /// Trajectories verified, durable and acknowledged in a second.
+    trajectories_s: f64,
+    /// The same in groups, which are what is signed.
+    groups_s: f64,
+    /// Processor time of the learner for a group, microseconds.
+    learner_us: f64,
+    /// Groups whose signatures are verified in a second by all cores.
+    verified_s: f64,
+    /// Processor time of one verification, microseconds.
+    verify_us: f64,
+    /// Bytes of a group, signed.
+    bytes: f64,
+}
+
+/// Measures round by round.
+///
+/// # Errors
+/// When something cannot be started, a group is refused, or one that was acknowledged is not in the store.
+pub async fn run(bench: IngestBench, console: &Console) -> anyhow::Result<Report> {
+    Binaries::locate_or_build(console, false).await?;
+    let mut rounds = Vec::new();
+    for number in 1..=bench.rounds {
+        let round = measure(&bench).await?;
+        console.say(format!(
+            "round {number}: {:.0} trajectories/s ({:.0} groups/s, {:.0} µs of the learner for each); bare verification \
+             {:.0} groups/s, {:.0} µs",
+            round.trajectories_s, round.groups_s, round.learner_us, round.verified_s, round.verify_us
+        ));
+        rounds.push(round);
+    }
+    let of = |figure: fn(&Round) -> f64| median(rounds.iter().map(figure));
+    let (wall, cpu) = (of(|r| r.groups_s / r.verified_s), of(|r| r.verify_us / r.learner_us));
+    console.say(format!(
+        "{:.1} % of bare verification; {:.1} % by processor time",
+        wall * 100.0,
+        cpu * 100.0
+    ));
+    let group = GROUP_SIZE as f64;
+    let json = json!({
+        "ours": {
+            "trajectories_s": of(|r| r.trajectories_s),
+            "groups_s": of(|r| r.groups_s),
+            "learner_us_per_group": of(|r| r.learner_us),
+            "bytes_per_group": of(|r| r.bytes),
+        },
+        "peers": {"ed25519": {
+            "trajectories_s": of(|r| r.verified_s) * group,
+            "groups_s": of(|r| r.verified_s),
+            "us_per_group": of(|r| r.verify_us),
+        }},
+        "ratios": {"ed25519": {"rate": wall, "processor_time": cpu}},
+        "machine": machine::describe(),
+        "runs": rounds,
+        "setting": {
+            "group_size": GROUP_SIZE, "groups": bench.groups, "clients": bench.clients, "tokens": bench.tokens,
+            "verification": "ed25519 verify_strict over the context and the BLAKE3 of the body, hashed again each time, on all cores",
+        },
+    });
+    Ok(Report { passed: true, json })
+}
+
+async fn measure(bench: &IngestBench) -> anyhow::Result<Round> {
+    let scratch = tempfile::tempdir()?;
+    let (groups, clients) = (usize::from(bench.groups), usize::from(bench.clients));
+    let wrong = "7".repeat(usize::from(bench.tokens) - 1);
+    let mut crew = Crew::assemble(scratch.path(), &run_file(bench.tokens), clients, groups, &wrong).await?;
+    let signed = crew.frames().map(Signed::from_bytes).collect::<Result<Vec<_>, _>>()?;
+    let bytes = crew.frames().map(<[u8]>::len).sum::<usize>() as f64 / groups as f64;
+
+    let pid = crew.network.learner_pid().context("the learner is gone")?;
+    let (before, since) = (processor_s(pid)?, Instant::now());
+    crew.deliver(groups, None).await?;
+    let (seconds, used) = (since.elapsed().as_secs_f64(), processor_s(pid)? - before);
+    let run_dir = crew.network.layout().run_dir();
+    crew.network.kill_learner().await?;
+    let durable = durable_groups(&run_dir)?;
+    ensure!(durable == groups as u64, "{groups} groups were acknowledged, and {durable} are in the store");
+
+    let (verified_s, verify_us) = verify(&signed)?;
+    Ok(Round {
+        trajectories_s: (groups * GROUP_SIZE) as f64 / seconds,
+        groups_s: groups as f64 / seconds,
+        learner_us: used * 1e6 / groups as f64,
+        verified_s,
+        verify_us,
+        bytes,
+    })
+}
+
+/// What a killed learner's store says that it acknowledged.
+fn durable_groups(run_dir: &Path) -> anyhow::Result<u64> {
+    let store = SledStore::open(&RunDir::new(run_dir).database())?;
+    let buffer = ReplayBuffer::open(Arc::new(store), BufferLimits::default())?;
+    Ok(buffer.totals().acknowledged.groups)
+}
+
+/// Processor time of a process.
+fn processor_s(pid: u32) -> anyhow::Result<f64> {
+    let used = usage::of(pid).context("processor time is read from /proc, which only Linux has")?;
+    Ok(used.cpu_s)
+}
+
+/// Verifications a second on all cores, and microseconds of processor time of one.
+fn verify(groups: &[Signed<TrajectoryGroup>]) -> anyhow::Result<(f64, f64)> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let before = processor_s(std::process::id())?;
+    let since = Instant::now();
+    let verified = std::thread::scope(|scope| {
+        let work = |first: usize| {
+            let mut verified = 0u64;
+            for group in groups.iter().cycle().skip(first) {
+                group.verify()?;
+                verified += 1;
+                if verified.is_multiple_of(64) && since.elapsed() >= VERIFY_FOR {
+                    break;
+                }
+            }
+            anyhow::Ok(verified)
+        };
+        let threads: Vec<_> =
+            (0..threads).map(|n| scope.spawn(move || work(n * groups.len() / threads))).collect();
+        let each = threads.into_iter().map(|thread| thread.join().expect("verification does not panic"));
+        each.sum::<anyhow::Result<u64>>()
+    })?;
+    let (seconds, used) = (since.elapsed().as_secs_f64(), processor_s(std::process::id())? - before);
+    Ok((verified as f64 / seconds, used * 1e6 / verified as f64))
+}
+
+fn run_file(tokens: u16) -> String {
+    let positions = usize::from(tokens) + 32;
+    format!(
+        r#"
+[run]
+name = "ingest"
+updates = 1
+[model.tiny]
+hidden = 32
+layers = 1
+heads = 2
+kv_heads = 1
+head_dim = 16
+intermediate = 64
+positions = {positions}
+[[task]]
+name = "chain_sum"
+params = {{ digits = 2, terms = 2 }}
+[sampling]
+group_size = {GROUP_SIZE}
+max_new_tokens = {tokens}
+[staleness]
+budget = 64
+period = 1
+[train]
+groups_per_update = 4096
+[train.schedule]
+peak = 1e-6
+decay = {{ shape = "constant" }}
+[evaluation]
+orders = 1
+[fleet]
+orders_per_node = 1000000
+lease_s = 3600
+"#
+    )
+}

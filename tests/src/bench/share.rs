@@ -1,0 +1,272 @@
+//! The learner's share: what the rest of the learner costs beside its updates, while 1,000 trajectories a second come in.
+//!
+//! One learner, in a process of its own, makes updates in blocks, by turns. In a **quiet** block the groups of an update are delivered before it
+//! begins, and none come in during it. In a **busy** block groups are offered and acknowledged at 1,000 trajectories a second all the
+//! time. Two costs are counted, both against the time of the same updates in quiet blocks:
+//!
+//! - **outside**: seconds of the learning thread in which it neither updated nor waited for work (forming and reading batches, locks,
+//!   checkpoints, publication, metrics);
+//! - **slowdown**: by how much the updates themselves take longer in busy blocks (medians over all of them), as intake (and the clients)
+//!   run on the same cores.
+
+use super::crew::Crew;
+use super::{machine, median};
+use crate::binaries::Binaries;
+use crate::console::{Console, Report};
+use crate::network::Network;
+use crate::small_run::until;
+use clap::Args;
+use echo_learner::metrics::{self, PublicationRow, UpdateRow};
+use serde::Serialize;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// G.
+const GROUP_SIZE: usize = 16;
+/// Trajectories offered in a second.
+const OFFERED: f64 = 1000.0;
+/// The largest share that passes.
+const MAX_SHARE: f64 = 0.05;
+/// Connections.
+const CLIENTS: usize = 8;
+/// An update ends within this time.
+const UPDATE_LIMIT: Duration = Duration::from_secs(120);
+
+/// What is measured.
+#[derive(Args, Clone, Debug)]
+pub struct ShareBench {
+    /// Pairs of a quiet and a busy block; the median of pairs counts.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: u16,
+    /// Updates of a block.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..=100))]
+    pub updates: u16,
+    /// Groups of an update: 16 trajectories each.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub groups: u16,
+    /// Width of the policy, which decides how long an update takes.
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(32..=1024))]
+    pub hidden: u16,
+}
+
+/// A block of updates.
+#[derive(Clone, Debug, Serialize)]
+struct Block {
+    /// From the end of the update before the block to the end of its last.
+    wall_s: f64,
+    /// In updates.
+    update_s: f64,
+    /// Waited for groups.
+    waited_s: f64,
+    /// Neither.
+    outside_s: f64,
+    /// The part of that in which snapshots were cut, encoded and signed.
+    publication_s: f64,
+    /// Each update.
+    each_s: Vec<f64>,
+}
+
+/// A quiet block and the busy one after it.
+#[derive(Clone, Debug, Serialize)]
+struct Pair {
+    quiet: Block,
+    busy: Block,
+}
+
+impl Block {
+    /// The updates after `first`, up to and including `last`.
+    fn of(rows: &[UpdateRow], published: &[PublicationRow], first: u64, last: u64) -> Option<Self> {
+        let at = |update: u64| rows.iter().find(|row| row.update == update);
+        let wall_s = at(last)?.elapsed_s - at(first)?.elapsed_s;
+        let inside = || rows.iter().filter(|row| (first + 1..=last).contains(&row.update));
+        let (update_s, waited_s) =
+            (inside().map(|r| r.update_s).sum::<f64>(), inside().map(|r| r.waited_s).sum::<f64>());
+        // A version is published after its update and before the next one.
+        let published = published.iter().filter(|row| (first..last).contains(&row.published));
+        let publication_s = published.map(|row| row.publish_s).sum();
+        let outside_s = wall_s - update_s - waited_s;
+        let each_s = inside().map(|row| row.update_s).collect();
+        Some(Self { wall_s, update_s, waited_s, outside_s, publication_s, each_s })
+    }
+
+    /// Outside, as a share of the time in which it did not wait.
+    fn outside(&self) -> f64 {
+        self.outside_s / (self.outside_s + self.update_s)
+    }
+}
+
+/// By how much busy updates take longer than quiet ones, as a share of the time in which the learner did not wait.
+fn slowdown(pairs: &[Pair]) -> f64 {
+    let of = |block: fn(&Pair) -> &Block| median(pairs.iter().flat_map(|pair| block(pair).each_s.clone()));
+    let (quiet, busy) = (of(|pair| &pair.quiet), of(|pair| &pair.busy));
+    (busy - quiet) / busy * (1.0 - median(pairs.iter().map(|pair| pair.busy.outside())))
+}
+
+/// Measures block by block.
+///
+/// # Errors
+/// When something cannot be started, a group is refused, or an update does not come.
+pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<Report> {
+    Binaries::locate_or_build(console, false).await?;
+    let scratch = tempfile::tempdir()?;
+    let (groups, updates, rounds) =
+        (usize::from(bench.groups), u64::from(bench.updates), u64::from(bench.rounds));
+    // One update before the first block, and a batch more than the updates of each busy block need.
+    let all = groups * (1 + rounds as usize * 2 * updates as usize);
+    let mut crew = Crew::assemble(scratch.path(), &run_file(&bench), CLIENTS, all, "").await?;
+    let mut course = Course { metrics: crew.network.layout().metrics(), made: 0 };
+    crew.deliver(groups, None).await?;
+    course.wait(&mut crew.network, 1).await?;
+    let mut pairs = Vec::new();
+    for round in 1..=rounds {
+        let first = course.made;
+        for _ in 0..updates {
+            crew.deliver(groups, None).await?;
+            course.wait(&mut crew.network, 1).await?;
+        }
+        let between = course.made;
+        crew.deliver(groups * updates as usize, Some(OFFERED / GROUP_SIZE as f64)).await?;
+        course.wait(&mut crew.network, updates).await?;
+        let rows = metrics::updates(&course.metrics)?;
+        let published = metrics::publications(&course.metrics)?;
+        let block = |first, last| Block::of(&rows, &published, first, last);
+        let blocks = block(first, between).zip(block(between, course.made));
+        let Some((quiet, busy)) = blocks else {
+            anyhow::bail!("rows of updates are missing from metrics.jsonl")
+        };
+        console.say(format!(
+            "round {round}: updates {:.2} s, quiet {:.2} s; outside {:.1} %; waited {:.2} s of {:.2} s",
+            busy.update_s,
+            quiet.update_s,
+            busy.outside() * 100.0,
+            busy.waited_s,
+            busy.wall_s
+        ));
+        pairs.push(Pair { quiet, busy });
+    }
+    Ok(report(&bench, &pairs, console))
+}
+
+/// Where the learner is.
+struct Course {
+    metrics: PathBuf,
+    made: u64,
+}
+
+impl Course {
+    /// Waits for `updates` more.
+    async fn wait(&mut self, network: &mut Network, updates: u64) -> anyhow::Result<()> {
+        let wanted = self.made + updates;
+        let path = self.metrics.clone();
+        let made = |_: &mut Network| {
+            metrics::updates(&path).ok()?.last().map(|row| row.update).filter(|made| *made >= wanted)
+        };
+        self.made = until("updates", UPDATE_LIMIT * updates as u32, network, made).await?;
+        Ok(())
+    }
+}
+
+fn report(bench: &ShareBench, pairs: &[Pair], console: &Console) -> Report {
+    let of = |figure: fn(&Pair) -> f64| median(pairs.iter().map(figure));
+    let (outside, slowdown) = (of(|p| p.busy.outside()), slowdown(pairs));
+    let share = outside + slowdown;
+    let per_update = f64::from(bench.updates);
+    console.say(format!(
+        "outside {:.1} %, slowdown {:.1} %, together {:.1} % (at most {:.0} %)",
+        outside * 100.0,
+        slowdown * 100.0,
+        share * 100.0,
+        MAX_SHARE * 100.0
+    ));
+    let json = json!({
+        "ours": {
+            "share": share, "outside": outside, "slowdown": slowdown,
+            "update_s": of(|p| p.busy.update_s) / per_update, "outside_s": of(|p| p.busy.outside_s) / per_update,
+            "publication_s": of(|p| p.busy.publication_s) / per_update,
+        },
+        "peers": {"quiet": {"update_s": of(|p| p.quiet.update_s) / per_update, "outside_s": of(|p| p.quiet.outside_s) / per_update}},
+        "ratios": {"quiet": {"time": of(|p| (p.busy.update_s + p.busy.outside_s) / p.quiet.update_s)}},
+        "machine": machine::describe(),
+        "runs": pairs,
+        "setting": {
+            "trajectories_s": OFFERED, "group_size": GROUP_SIZE, "groups_per_update": bench.groups,
+            "updates_per_block": bench.updates, "hidden": bench.hidden, "clients": CLIENTS,
+        },
+    });
+    Report { passed: share <= MAX_SHARE, json }
+}
+
+fn run_file(bench: &ShareBench) -> String {
+    let ShareBench { rounds, updates, groups, hidden } = *bench;
+    let all = 1 + u64::from(rounds) * 2 * u64::from(updates) + 1;
+    let (heads, intermediate) = (hidden.div_ceil(32), hidden * 3);
+    format!(
+        r#"
+[run]
+name = "share"
+updates = {all}
+[model.tiny]
+hidden = {hidden}
+layers = 3
+heads = {heads}
+kv_heads = {heads}
+head_dim = 32
+intermediate = {intermediate}
+positions = 32
+[[task]]
+name = "chain_sum"
+params = {{ digits = 2, terms = 2 }}
+[sampling]
+group_size = {GROUP_SIZE}
+[staleness]
+budget = 100000
+period = 2
+[train]
+groups_per_update = {groups}
+[train.schedule]
+peak = 1e-6
+decay = {{ shape = "constant" }}
+[evaluation]
+orders = 1
+[fleet]
+orders_per_node = 1000000
+lease_s = 3600
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_neither_update_nor_wait_is_outside() {
+        let row = |update, elapsed_s, update_s, waited_s| UpdateRow {
+            update,
+            elapsed_s,
+            update_s,
+            waited_s,
+            ..UpdateRow::default()
+        };
+        let rows = [
+            row(1, 5.0, 1.0, 4.0),
+            row(2, 7.0, 1.0, 0.9),
+            row(3, 8.1, 1.0, 0.0),
+            row(4, 9.3, 1.1, 0.0),
+            row(5, 10.6, 1.1, 0.1),
+        ];
+        let published = [2, 4, 6].map(|published| PublicationRow {
+            published,
+            publish_s: published as f64 / 100.0,
+            ..PublicationRow::default()
+        });
+        let block = |first, last| Block::of(&rows, &published, first, last);
+        let (quiet, busy) = (block(1, 3).unwrap(), block(3, 5).unwrap());
+        assert_eq!((quiet.publication_s, busy.publication_s), (0.02, 0.04));
+        assert!((quiet.outside_s - 0.2).abs() < 1e-9 && (busy.outside_s - 0.2).abs() < 1e-9);
+        assert!((busy.outside() - 0.2 / 2.4).abs() < 1e-9);
+        assert!((slowdown(&[Pair { quiet, busy }]) - 0.2 / 2.4).abs() < 1e-9);
+        assert!(block(0, 2).is_none());
+    }
+}
