@@ -2,6 +2,7 @@
 
 use crate::admission::{Admission, Admitted, Progress, Refusal, Rejection, Tally};
 use crate::buffer::{BufferError, BufferLimits, DropReason, ReplayBuffer, StoredGroup, Totals};
+use crate::filter::Filter;
 use crate::leases::{LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, SnapshotError};
 use crate::store::Store;
 use echo_protocol::identity::PublicKey;
@@ -62,6 +63,13 @@ impl Desk {
         let newest = PolicyVersion(ahead.0 / staleness.period() * staleness.period());
         let progress = Progress { current: version, newest_published: Some(newest) };
         Ok(Self { book, journal, buffer, tally, staleness, groups_per_update, progress, closed: false })
+    }
+
+    /// The same, and from now on what is taken in has to pass `filter`.
+    #[must_use]
+    pub fn with_filter(mut self, filter: Filter) -> Self {
+        self.buffer = self.buffer.with_filter(filter);
+        self
     }
 
     /// Leases up to `orders` orders to a node that generates under `installed`, as far as AReaL's admission rule allows; durable when
@@ -192,8 +200,22 @@ impl Desk {
         self.buffer.totals()
     }
 
+    /// Groups that the filter has dropped so far.
+    pub fn filtered(&self) -> u64 {
+        let dropped = |reason| self.totals().dropped.get(&reason).map_or(0, |count| count.groups);
+        dropped(DropReason::NoSignal) + dropped(DropReason::PassRate)
+    }
+
+    /// Groups of a batch.
+    pub fn groups_per_update(&self) -> usize {
+        self.groups_per_update
+    }
+
     /// Accepted and refused since the run began.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 }
+
+#[cfg(test)]
+mod tests;
