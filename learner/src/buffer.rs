@@ -1,7 +1,7 @@
 //! The durable replay buffer: what was acknowledged is trained on once, or dropped with a recorded reason.
 //!
 //! A group's way: [`ReplayBuffer::stage`] takes it into memory, [`ReplayBuffer::flush`] makes it durable (only then is
-//! it acknowledged) and it **waits**; [`ReplayBuffer::form_batch`] writes the batch of an update into the journal before it
+//! it acknowledged) and it **waits**, unless the filter drops it with the same write; [`ReplayBuffer::form_batch`] writes the batch of an update into the journal before it
 //! returns it, and the group is **batched**; [`ReplayBuffer::settle`] says that a checkpoint made that update durable:
 //! the group is **trained** and its bytes are deleted. A learner that restarts at checkpoint c replays the journal's
 //! batches c, c+1, … ([`ReplayBuffer::batch`]) before it forms new ones, so in the lineage that counts every
@@ -29,6 +29,7 @@ use echo_protocol::staleness::Staleness;
 use echo_protocol::version::PolicyVersion;
 
 use crate::admission::Admitted;
+use crate::filter::Filter;
 use crate::store::{Store, StoreError, Tree, seal, unseal};
 use entry::Entry;
 use index::{Index, Place};
@@ -108,6 +109,7 @@ pub enum BufferError {
 pub struct ReplayBuffer {
     store: Arc<dyn Store>,
     limits: BufferLimits,
+    filter: Filter,
     index: Index,
     totals: Totals,
     /// Every batch before this update is trained and deleted.
@@ -115,6 +117,8 @@ pub struct ReplayBuffer {
     next_arrival: u64,
     staged: Vec<(Entry, Vec<u8>)>,
     staged_bytes: u64,
+    /// Staged too, and dropped when they arrive.
+    filtered: Vec<(Entry, DropReason)>,
     /// Orders that arrived and are not known to be durable, with the write that holds each; none while it is staged.
     undurable: BTreeMap<OrderCounter, Option<Write>>,
     /// The newest write to the store.
@@ -158,6 +162,13 @@ impl ReplayBuffer {
         recover::open(store, limits)
     }
 
+    /// The same, and from now on what arrives has to pass `filter`.
+    #[must_use]
+    pub fn with_filter(mut self, filter: Filter) -> Self {
+        self.filter = filter;
+        self
+    }
+
     /// Takes a group into memory. It is not durable, and must not be acknowledged, before [`ReplayBuffer::flush`].
     ///
     /// # Errors
@@ -168,17 +179,22 @@ impl ReplayBuffer {
         if self.status(counter)?.is_some() {
             return Err(BufferError::Duplicate(counter));
         }
-        if self.staged.len() >= MAX_STAGED_GROUPS || self.staged_bytes >= MAX_STAGED_BYTES {
-            return Err(BufferError::StagingFull { groups: self.staged.len(), bytes: self.staged_bytes });
+        let groups = self.staged.len() + self.filtered.len();
+        if groups >= MAX_STAGED_GROUPS || self.staged_bytes >= MAX_STAGED_BYTES {
+            return Err(BufferError::StagingFull { groups, bytes: self.staged_bytes });
         }
+        let dropped = self.filter.reason(&admitted);
         let group =
             StoredGroup { arrival: self.next_arrival, group: admitted.group, correct: admitted.correct };
-        let body = seal(&group)?;
+        let body = if dropped.is_none() { seal(&group)? } else { Vec::new() };
         let entry = Entry::of(&group, body.len() as u64).ok_or(BufferError::Empty(counter))?;
         self.next_arrival += 1;
         self.staged_bytes += entry.bytes;
         self.undurable.insert(counter, None);
-        self.staged.push((entry, body));
+        match dropped {
+            Some(reason) => self.filtered.push((entry, reason)),
+            None => self.staged.push((entry, body)),
+        }
         Ok(())
     }
 
@@ -209,17 +225,18 @@ impl ReplayBuffer {
     }
 
     fn write_arrivals(&mut self) -> Result<(), BufferError> {
-        if self.staged.is_empty() {
+        if self.staged.is_empty() && self.filtered.is_empty() {
             return Ok(());
         }
         let plan = self.arrivals();
         if let Err(error) = self.write(&plan) {
-            self.staged = plan.arrive;
+            (self.staged, self.filtered) = (plan.arrive, plan.filtered);
             return Err(error);
         }
         self.staged_bytes = 0;
-        let written = plan.arrive.iter().map(|(entry, _)| (entry.counter, Some(self.written)));
-        self.undurable.extend(written);
+        let arrived = plan.arrive.iter().map(|(entry, _)| entry);
+        let all = arrived.chain(plan.filtered.iter().map(|(entry, _)| entry));
+        self.undurable.extend(all.map(|entry| (entry.counter, Some(self.written))));
         Ok(())
     }
 
@@ -269,7 +286,8 @@ impl ReplayBuffer {
 
     /// The plan that stores what is staged and drops what overflows.
     fn arrivals(&mut self) -> Plan {
-        let mut plan = Plan { arrive: std::mem::take(&mut self.staged), ..Plan::default() };
+        let (arrive, filtered) = (std::mem::take(&mut self.staged), std::mem::take(&mut self.filtered));
+        let mut plan = Plan { arrive, filtered, ..Plan::default() };
         let mut groups = self.index.waiting() + plan.arrive.len();
         let mut bytes = self.index.waiting_bytes() + self.staged_bytes;
         if groups <= self.limits.max_groups && bytes <= self.limits.max_bytes {

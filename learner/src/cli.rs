@@ -33,6 +33,7 @@ Examples:
   echo-learner publish run.toml --policy qwen3 --nodes 8 --json
                                             how long a policy takes to reach a fleet
   echo-learner objectives gepo              the parts of an objective, as a run file may change them
+  echo-learner metrics                      what a run's metrics are called, and what they say
   echo-learner identity runs/addition       the key that belongs into a signed peer list
 
 A run file, all that is needed for a first run:
@@ -101,6 +102,10 @@ pub enum Command {
         /// The objective whose parts to print.
         name: Option<String>,
     },
+    /// Show the metrics of a run: where they stand in metrics.jsonl, their tags in TensorBoard, units and meanings.
+    ///
+    /// In Prometheus a metric is called echo_ and the part of its tag behind the slash; [watch] listen says where it is served.
+    Metrics,
     /// Show a run's public key and peer id; the key is created if the directory has none.
     Identity {
         /// The run directory.

@@ -1,11 +1,15 @@
 //! The run file: everything that an operator decides about a run.
 
 mod buffer;
+mod filter;
 mod staleness;
+mod watch;
 
 use crate::batch::MAX_SEQUENCES;
 use crate::buffer::MAX_BATCH_GROUPS;
-use crate::objective::{Choice, ObjectiveError};
+use crate::filter::Filter;
+use crate::objective::{Choice, ObjectiveError, Preset};
+use crate::optimizer::{Guard, OptimizerError};
 use crate::publisher::MAX_KEEP_VERSIONS;
 use crate::schedule::{Schedule, ScheduleError};
 use echo_policy::config::TinySizes;
@@ -19,7 +23,9 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 pub use buffer::BufferSection;
+pub use filter::FilterSection;
 pub use staleness::{DEFAULT_BUDGET, StalenessSection};
+pub use watch::WatchSection;
 
 /// Longest run file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -61,6 +67,9 @@ pub struct RunConfig {
     /// Where the learner listens and whom it asks.
     #[serde(default)]
     pub network: NetworkSection,
+    /// Where its metrics can be seen.
+    #[serde(default)]
+    pub watch: WatchSection,
 }
 
 /// `[run]`
@@ -145,6 +154,12 @@ pub struct TrainSection {
     pub micro_batch_tokens: usize,
     /// What is held in memory between forward and backward: `keep`, or `recompute` for less memory and a third more computing.
     pub activations: Activations,
+    /// Updates in a row without a step, after which the run stops.
+    pub max_skipped: u32,
+    /// Which gradients are not stepped on.
+    pub guard: Guard,
+    /// Which groups are not trained on.
+    pub filter: FilterSection,
 }
 
 /// `[warmup]`: supervised updates on the tasks' own solutions.
@@ -233,7 +248,20 @@ impl Default for TrainSection {
             max_grad_norm: 1.0,
             micro_batch_tokens: 16 << 10,
             activations: Activations::Keep,
+            max_skipped: 20,
+            guard: Guard::default(),
+            filter: FilterSection::default(),
         }
+    }
+}
+
+impl TrainSection {
+    /// The filter that the settings come to.
+    #[must_use]
+    pub fn filter(&self) -> Filter {
+        let dynamic = self.filter.dynamic.unwrap_or(self.objective.preset == Preset::Dapo);
+        let echo_clip = self.objective.objective.echo_clip.is_some();
+        Filter { no_signal: dynamic, echo_clip, pass_rate: self.filter.pass_rate }
     }
 }
 
@@ -304,6 +332,19 @@ pub enum ConfigError {
         /// What it has to be.
         rule: &'static str,
     },
+    /// A setting outside its domain.
+    #[error("{field} = {found}: {rule}")]
+    Setting {
+        /// Which field.
+        field: &'static str,
+        /// What it is.
+        found: String,
+        /// What it has to be.
+        rule: &'static str,
+    },
+    /// [train.guard]
+    #[error("[train]: {0}")]
+    Guard(#[from] OptimizerError),
     /// [staleness]
     #[error("[staleness]: {0}")]
     Staleness(#[from] StalenessError),
@@ -353,6 +394,9 @@ impl RunConfig {
         self.staleness()?;
         self.train.objective.objective.validate()?;
         self.train.schedule.validate()?;
+        self.train.guard.validate()?;
+        self.train.filter.validate()?;
+        self.watch.validate()?;
         let above_zero = |field, found: u64| {
             let rule = "it has to be at least 1";
             if found > 0 { Ok(()) } else { Err(ConfigError::Number { field, found, rule }) }
@@ -361,6 +405,7 @@ impl RunConfig {
         above_zero("train.groups_per_update", self.train.groups_per_update as u64)?;
         above_zero("train.minibatches", self.train.minibatches as u64)?;
         above_zero("train.micro_batch_tokens", self.train.micro_batch_tokens as u64)?;
+        above_zero("train.max_skipped", u64::from(self.train.max_skipped))?;
         above_zero("evaluation.orders", self.evaluation.orders)?;
         let (groups, responses) = (self.train.groups_per_update, self.sampling.group_size as usize);
         if groups > MAX_BATCH_GROUPS || groups.saturating_mul(responses) > MAX_SEQUENCES {
@@ -466,5 +511,23 @@ mod tests {
         assert!(refused("batch = 64", "batch = 64\nlerning_rate = 1").contains("lerning_rate"));
         assert!(refused("[model.tiny]", "[model]\npath = \"x\"\n[model.tiny]").contains("exactly one"));
         assert!(refused("peak = 1e-4", "peak = -1.0").contains("schedule"));
+        let train = |option: &str| refused("[train]", &format!("[train]\n{option}"));
+        assert!(train("max_skipped = 0").contains("train.max_skipped"));
+        assert!(train("guard = { max_norm_ratio = 0.5 }").contains("guard.max_norm_ratio"));
+        assert!(train("filter = { pass_rate = [0.9, 0.1] }").contains("train.filter.pass_rate"));
+        let watch = |option: &str| refused("[warmup]", &format!("[watch]\n{option}\n[warmup]"));
+        assert!(watch("peak_flops = -1.0").contains("watch.peak_flops"));
+        assert!(watch("listen = \"everywhere\"").contains("socket address"));
+    }
+
+    #[test]
+    fn dynamic_sampling_belongs_to_dapo() {
+        let filter = |train: &str| toml::from_str::<TrainSection>(train).unwrap().filter();
+        assert_eq!(filter(""), Filter::default());
+        assert!(filter("objective = { name = 'dapo' }").no_signal);
+        assert!(!filter("objective = { name = 'dapo' }\nfilter = { dynamic = false }").no_signal);
+        let echo =
+            "objective = { name = 'grpo', echo_clip = { lambda = 0.001 } }\nfilter = { dynamic = true }";
+        assert_eq!(filter(echo), Filter { no_signal: true, echo_clip: true, pass_rate: None });
     }
 }

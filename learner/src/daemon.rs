@@ -9,7 +9,7 @@ use crate::desk::{Desk, DeskConfig};
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Announce, Ended, Learning};
 use crate::leases::LeaseConfig;
-use crate::metrics::{self, Metrics};
+use crate::metrics;
 use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
 use crate::publisher::Publisher;
 use crate::run_dir::RunDir;
@@ -17,6 +17,7 @@ use crate::service::{Shared, serve};
 use crate::store::{SledStore, Store};
 use crate::summary::Summary;
 use crate::trainer::Trainer;
+use crate::watch::{self, Watch};
 use anyhow::{Context, bail};
 use candle_core::Device;
 use echo_policy::weights::Weights;
@@ -36,6 +37,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// How long nodes are given to hear that the run has ended.
@@ -65,7 +68,8 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let version = version.unwrap_or_default();
     let tally = last_tally(&founded)?;
     say_demand(&founded)?;
-    let metrics = Metrics::open(&founded.dir.metrics(), version)?;
+    let watch = Watch::open(&founded.dir, version, &founded.config.watch)?;
+    let watching = serve_metrics(&founded.config, &watch).await?;
 
     let (host, events) = host(&founded).await?;
     let chunks = Arc::new(ChunkStore::open(&founded.dir.chunks())?);
@@ -90,7 +94,9 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
         publisher,
         announce: announcer(shared.clone(), host.clone(), snapshots.clone()),
         dir: dir.clone(),
-        metrics,
+        watch,
+        peak_flops: config.watch.peak_flops,
+        max_skipped: config.train.max_skipped,
         evaluation_orders: config.evaluation.orders,
         stop,
         started,
@@ -114,13 +120,27 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
         shared.end();
         tokio::time::sleep(FAREWELL).await;
     }
-    [interrupted, finding].into_iter().for_each(|task| task.abort());
+    [interrupted, finding].into_iter().chain(watching).for_each(|task| task.abort());
     // Until here nodes could still finish the download of the last version.
     drop(snapshots);
     host.shutdown().await;
     // The service ends with its host.
     let _ = serving.await;
     Ok(ended)
+}
+
+/// Serves the metrics to Prometheus, if the run file says where.
+async fn serve_metrics(config: &RunConfig, watch: &Watch) -> anyhow::Result<Option<JoinHandle<()>>> {
+    let Some(address) = config.watch.listen else { return Ok(None) };
+    let listener =
+        TcpListener::bind(address).await.with_context(|| format!("[watch] listen = \"{address}\""))?;
+    let address = listener.local_addr()?;
+    tracing::info!("metrics at http://{address}/metrics");
+    if !address.ip().is_loopback() {
+        tracing::warn!("[watch] listen: whoever reaches {address} can read this run's metrics");
+    }
+    let run = config.run.name.as_str().into();
+    Ok(Some(tokio::spawn(watch::serve(listener, watch.latest(), run))))
 }
 
 /// Learns, and when the run is finished writes what it came to.
@@ -256,6 +276,7 @@ pub(crate) fn shared(
     let desk = DeskConfig {
         leases,
         limits: config.buffer.limits(),
+        filter: config.train.filter(),
         staleness: workload.charter.staleness,
         groups_per_update: config.train.groups_per_update,
     };

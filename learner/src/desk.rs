@@ -4,6 +4,7 @@ use crate::admission::{Admission, Admitted, Progress, Refusal, Rejection, Tally}
 use crate::buffer::{
     BufferError, BufferLimits, DropReason, Flushed, ReplayBuffer, StoredGroup, Totals, Unflushed,
 };
+use crate::filter::Filter;
 use crate::leases::{LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, SnapshotError};
 use crate::store::Store;
 use echo_protocol::identity::PublicKey;
@@ -36,6 +37,8 @@ pub struct DeskConfig {
     pub leases: LeaseConfig,
     /// How much may wait.
     pub limits: BufferLimits,
+    /// What is worth a place in a batch.
+    pub filter: Filter,
     /// How old it may be.
     pub staleness: Staleness,
     /// B.
@@ -62,8 +65,8 @@ impl Desk {
         version: PolicyVersion,
         tally: Tally,
     ) -> Result<Self, DeskError> {
-        let DeskConfig { leases, limits, staleness, groups_per_update } = config;
-        let mut buffer = ReplayBuffer::open(store.clone(), limits)?;
+        let DeskConfig { leases, limits, filter, staleness, groups_per_update } = config;
+        let mut buffer = ReplayBuffer::open(store.clone(), limits)?.with_filter(filter);
         if buffer.reconcile(version, tally.accepted)? {
             tracing::warn!(
                 totals = ?buffer.totals(),
@@ -225,6 +228,17 @@ impl Desk {
     /// Acknowledged, trained and dropped so far.
     pub fn totals(&self) -> &Totals {
         self.buffer.totals()
+    }
+
+    /// Groups that the filter has dropped so far.
+    pub fn filtered(&self) -> u64 {
+        let dropped = |reason| self.totals().dropped.get(&reason).map_or(0, |count| count.groups);
+        dropped(DropReason::NoSignal) + dropped(DropReason::PassRate)
+    }
+
+    /// Groups of a batch.
+    pub fn groups_per_update(&self) -> usize {
+        self.groups_per_update
     }
 
     /// Accepted and refused since the run began.

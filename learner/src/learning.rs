@@ -1,22 +1,25 @@
 //! The learning thread: does what the controller says, one step after the other.
 
+mod row;
+
 use crate::buffer::StoredGroup;
 use crate::checkpoint::{self, CheckpointError};
 use crate::controller::{Controller, Step};
 use crate::desk::DeskError;
 use crate::evaluation::{EvaluationError, evaluate};
-use crate::metrics::{EvaluationRow, Metrics, PublicationRow, UpdateRow, WeightRow};
-use crate::optimizer::StepOutcome;
+use crate::filter::Starvation;
+use crate::metrics::{EvaluationRow, PublicationRow, UpdateRow};
+use crate::optimizer::SkipCause;
 use crate::publisher::{PublishError, Publisher, dtype};
 use crate::run_dir::RunDir;
 use crate::service::Shared;
 use crate::trainer::{TrainError, Trainer, UpdateReport};
+use crate::watch::Watch;
 use echo_policy::error::DecoderError;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::signed::Signed;
 use echo_protocol::version::PolicyVersion;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,14 +53,14 @@ pub enum LearningError {
     #[error("metrics.jsonl: {0} (is the disk full?)")]
     Metrics(std::io::Error),
     /// Diverged.
-    #[error(
-        "the gradients were not finite for {0} updates in a row: lower [train.schedule] peak or max_grad_norm, and resume"
-    )]
-    Diverged(u32),
+    #[error("no step was made for {updates} updates in a row. In the last one {cause}")]
+    Diverged {
+        /// Updates without a step.
+        updates: u32,
+        /// Why the last one made none.
+        cause: SkipCause,
+    },
 }
-
-/// Updates in a row with gradients that are not finite, after which the run stops.
-const MAX_SKIPPED: u32 = 20;
 
 /// How the learning thread ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,8 +88,12 @@ pub struct Learning {
     pub announce: Announce,
     /// Where everything lies.
     pub dir: RunDir,
-    /// Rows of updates and evaluations.
-    pub metrics: Metrics,
+    /// Rows of updates, evaluations and publications.
+    pub watch: Watch,
+    /// FLOP/s that the machine can do at most, where the operator says so.
+    pub peak_flops: Option<f64>,
+    /// Updates in a row without a step, after which the run stops.
+    pub max_skipped: u32,
     /// Held-out orders in an evaluation.
     pub evaluation_orders: u64,
     /// Set from outside to stop.
@@ -95,24 +102,55 @@ pub struct Learning {
     pub started: Instant,
 }
 
+/// Seconds of what was done since the last update ended, at `since`.
+struct Phases {
+    since: Instant,
+    checkpoint_s: f64,
+    publication_s: f64,
+    evaluation_s: f64,
+    waited_s: f64,
+}
+
+impl Phases {
+    fn begin() -> Self {
+        Self {
+            since: Instant::now(),
+            checkpoint_s: 0.0,
+            publication_s: 0.0,
+            evaluation_s: 0.0,
+            waited_s: 0.0,
+        }
+    }
+}
+
+/// Adds to `seconds` what `work` takes.
+fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> T) -> T {
+    let since = Instant::now();
+    let done = work();
+    *seconds += since.elapsed().as_secs_f64();
+    done
+}
+
 impl Learning {
     /// Goes on until the run is finished or stopped.
     pub fn run(mut self) -> Result<Ended, LearningError> {
-        let mut skipped = 0;
+        let (mut skipped, mut phases) = (0, Phases::begin());
         loop {
             let step = self.controller.next();
             match step {
-                Step::Evaluate(version) => self.evaluate(version)?,
-                Step::Checkpoint(version) => self.checkpoint(version)?,
-                Step::Publish(version) => self.publish(version)?,
+                Step::Evaluate(version) => timed(&mut phases.evaluation_s, || self.evaluate(version))?,
+                Step::Checkpoint(version) => timed(&mut phases.checkpoint_s, || self.checkpoint(version))?,
+                Step::Publish(version) => timed(&mut phases.publication_s, || self.publish(version))?,
                 Step::Update(version) => {
-                    let Some((batch, waited)) = self.wait_for_batch(version)? else {
+                    let Some((batch, waited_s)) = self.wait_for_batch(version)? else {
                         return Ok(Ended::Stopped);
                     };
-                    let report = self.update(version, &batch, waited)?;
-                    skipped = if report.step.outcome == StepOutcome::Skipped { skipped + 1 } else { 0 };
-                    if skipped >= MAX_SKIPPED {
-                        return Err(LearningError::Diverged(skipped));
+                    phases.waited_s = waited_s;
+                    let report = self.update(version, &batch, &phases)?;
+                    phases = Phases::begin();
+                    skipped = report.all_skipped().map_or(0, |_| skipped + 1);
+                    if let Some(cause) = report.all_skipped().filter(|_| skipped >= self.max_skipped) {
+                        return Err(LearningError::Diverged { updates: skipped, cause });
                     }
                 }
                 Step::Finish(version) => {
@@ -128,7 +166,7 @@ impl Learning {
         let row =
             evaluate(&self.shared.workload, version, &self.weights(DType::F32)?, self.evaluation_orders)?;
         log_evaluation(&row);
-        self.metrics.write(&row).map_err(LearningError::Metrics)
+        self.watch.write(&row).map_err(LearningError::Metrics)
     }
 
     fn checkpoint(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
@@ -145,7 +183,7 @@ impl Learning {
         let tensors = self.trainer.decoder().tensors(dtype(workload.charter.snapshot_type));
         let publication = self.publisher.publish(workload, &self.shared.key, version, tensors)?;
         log_publication(&publication.row);
-        self.metrics.write(&publication.row).map_err(LearningError::Metrics)?;
+        self.watch.write(&publication.row).map_err(LearningError::Metrics)?;
         // First: a node may deliver under this version before the announcement returns.
         self.shared.desk().published(version);
         (self.announce)(publication.manifest, publication.signed);
@@ -159,12 +197,19 @@ impl Learning {
     ) -> Result<Option<(Vec<StoredGroup>, f64)>, LearningError> {
         let mut desk = self.shared.desk();
         desk.at(version);
+        let mut starvation = Starvation::new(desk.filtered(), desk.groups_per_update());
         let since = Instant::now();
         while !self.stop.load(Ordering::Relaxed) {
             // What it takes to form the batch, once its groups are there, is no wait.
             let waited = since.elapsed().as_secs_f64();
             if let Some(batch) = desk.batch(version)? {
                 return Ok(Some((batch, waited)));
+            }
+            if let Some(dropped) = starvation.look(desk.filtered()) {
+                tracing::warn!(
+                    "[train.filter] has dropped {dropped} groups since this batch was begun: the policy answers nearly all \
+                     orders right, or nearly none. Lengthen [warmup] or change the task; or widen pass_rate, or set dynamic = false"
+                );
             }
             desk = self.shared.wait_for_groups(desk, LOOK_UP_EVERY);
         }
@@ -175,13 +220,27 @@ impl Learning {
         &mut self,
         version: PolicyVersion,
         batch: &[StoredGroup],
-        waited_s: f64,
+        phases: &Phases,
     ) -> Result<UpdateReport, LearningError> {
-        let since = Instant::now();
-        let report = self.trainer.update(&self.shared.workload, batch)?;
-        let mut row = row(version, batch, &report);
-        (row.waited_s, row.update_s) = (waited_s, since.elapsed().as_secs_f64());
-        row.elapsed_s = self.started.elapsed().as_secs_f64();
+        let mut update_s = 0.0;
+        let report = timed(&mut update_s, || self.trainer.update(&self.shared.workload, batch))?;
+        let Phases { since, checkpoint_s, publication_s, evaluation_s, waited_s } = *phases;
+        let period_s = since.elapsed().as_secs_f64();
+        let flops = report.effort.flops(&self.shared.workload.model);
+        let mut row = UpdateRow {
+            elapsed_s: self.started.elapsed().as_secs_f64(),
+            tokens_per_s: report.effort.trained.tokens as f64 / update_s,
+            flops,
+            mfu: self.peak_flops.map(|peak| flops / update_s / peak),
+            waited_s,
+            update_s,
+            checkpoint_s,
+            publication_s,
+            evaluation_s,
+            period_s,
+            bubble_ratio: waited_s / period_s,
+            ..row::of(version, batch, &report)
+        };
         self.describe_fleet(&mut row);
         tracing::info!(
             "update {} · reward {:.3} · accuracy {:.3} · KL {:.4} · waited {:.0} ms, updated {:.0} ms",
@@ -192,7 +251,11 @@ impl Learning {
             row.waited_s * 1e3,
             row.update_s * 1e3
         );
-        self.metrics.write(&row).map_err(LearningError::Metrics)?;
+        if let Some(cause) = report.skip_cause {
+            let (skipped, steps) = (report.skipped, report.steps);
+            tracing::warn!("update {}: skipped {skipped} of {steps} steps: {cause}", row.update);
+        }
+        self.watch.write(&row).map_err(LearningError::Metrics)?;
         Ok(report)
     }
 
@@ -210,6 +273,8 @@ impl Learning {
         let desk = self.shared.desk();
         row.accepted = desk.tally().accepted;
         row.refused = desk.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
+        let dropped = desk.totals().dropped.iter();
+        row.dropped = dropped.map(|(reason, count)| (reason.name().to_owned(), count.groups)).collect();
     }
 
     fn weights(&self, dtype: DType) -> Result<Weights, DecoderError> {
@@ -234,69 +299,4 @@ fn log_publication(row: &PublicationRow) {
         row.full,
         row.publish_s
     );
-}
-
-/// The figures of an update that follow from its batch and report alone.
-fn row(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateReport) -> UpdateRow {
-    let trajectories = || batch.iter().flat_map(|g| &g.group.trajectories);
-    let responses = trajectories().count().max(1) as f64;
-    let correct = batch.iter().flat_map(|g| &g.correct).filter(|c| **c).count();
-    let mut staleness: BTreeMap<u64, u64> = BTreeMap::new();
-    for span in trajectories().flat_map(|t| &t.versions) {
-        *staleness.entry(version.lag_behind(span.version)).or_default() += u64::from(span.tokens);
-    }
-    let same =
-        |g: &&StoredGroup| g.group.trajectories.windows(2).all(|pair| pair[0].reward == pair[1].reward);
-    let (stats, step) = (&report.stats, &report.step);
-    UpdateRow {
-        update: version.next().0,
-        reward: trajectories().map(|t| f64::from(t.reward)).sum::<f64>() / responses,
-        accuracy: correct as f64 / responses,
-        loss: report.loss,
-        grad_norm: Some(step.gradient_norm).filter(|norm| norm.is_finite()),
-        learning_rate: step.learning_rate,
-        clip_shares: [stats.clip_share_low(), stats.clip_share_high()],
-        clip_share: stats.clip_share(),
-        weight: WeightRow {
-            mean: stats.weight_mean(),
-            max: stats.weight_max(),
-            variance: stats.weight_variance(),
-            ess: stats.ess(),
-        },
-        kl: stats.kl_k3(),
-        kl_reference: stats.kl_reference(),
-        echo_clips: stats.echo_clips(),
-        entropy: stats.entropy().unwrap_or_default(),
-        response_tokens: trajectories().map(|t| t.response.len()).sum::<usize>() as f64 / responses,
-        degenerate_groups: batch.iter().filter(same).count() as f64 / batch.len().max(1) as f64,
-        staleness,
-        skipped: step.outcome == StepOutcome::Skipped,
-        ..UpdateRow::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::metrics::updates;
-    use crate::objective::ObjectiveStats;
-    use crate::optimizer::StepReport;
-
-    #[test]
-    fn a_skipped_update_stays_in_the_record() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("metrics.jsonl");
-        let step = StepReport {
-            outcome: StepOutcome::Skipped,
-            gradient_norm: f64::NAN,
-            clip_scale: 1.0,
-            learning_rate: 1e-3,
-            updates: 4,
-        };
-        let report = UpdateReport { loss: 0.0, stats: ObjectiveStats::default(), step, steps: 1, skipped: 1 };
-        let mut metrics = Metrics::open(&path, PolicyVersion(0)).unwrap();
-        metrics.write(&row(PolicyVersion(4), &[], &report)).unwrap();
-        let rows = updates(&path).unwrap();
-        assert_eq!((rows.len(), rows[0].update, rows[0].skipped, rows[0].grad_norm), (1, 5, true, None));
-    }
 }

@@ -1,9 +1,9 @@
 //! echo-learner: turns the rollouts of volunteers into the next policy.
 //!
 //! - **the run**: [`config`] (the run file), [`run_dir`], [`workload`] (what the charter means), [`controller`] (what is done when),
-//!   [`demand`] (what it asks of the fleet), [`metrics`];
+//!   [`demand`] (what it asks of the fleet), [`metrics`] and [`watch`] (where they are seen);
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
-//!   [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
+//!   [`filter`] (what is worth a place in a batch), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
 //! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`warmup`], [`evaluation`], [`checkpoint`];
 //! - **the fleet**: [`fleet`] (nodes and forwarding chains), [`publisher`] (snapshots), [`rehearsal`] (broadcasts without
 //!   training).
@@ -19,6 +19,7 @@ pub mod daemon;
 pub mod demand;
 pub mod desk;
 pub mod evaluation;
+pub mod filter;
 pub mod fleet;
 pub mod learning;
 pub mod leases;
@@ -37,4 +38,5 @@ pub mod summary;
 mod testing;
 pub mod trainer;
 pub mod warmup;
+pub mod watch;
 pub mod workload;

@@ -37,6 +37,10 @@ fn main() -> anyhow::Result<()> {
             daemon::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
         }
         Command::Objectives { name } => objectives(name.as_deref()),
+        Command::Metrics => {
+            print!("{}", echo_learner::watch::catalog::table());
+            Ok(())
+        }
         Command::Identity { dir } => identity(&dir),
         Command::Publish { config, plan } => publish(&RunConfig::load(&config)?, &plan),
     }

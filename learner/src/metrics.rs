@@ -1,128 +1,19 @@
-//! `metrics.jsonl`: one JSON object a line, one line per update, evaluation and publication.
+//! `metrics.jsonl`: one JSON object a line, one line per update, evaluation and publication. What its keys mean stands in
+//! [`catalog`](crate::watch::catalog).
 //!
 //! Rows are keyed by their version. A learner that resumes from an earlier checkpoint takes back the rows of the updates that it will
 //! make again, so that the file always tells one history.
 
+mod rows;
+
 use echo_protocol::version::PolicyVersion;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
-/// One update.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UpdateRow {
-    /// The version that the update produced.
-    pub update: u64,
-    /// Seconds since the learner process started.
-    pub elapsed_s: f64,
-    /// Mean reward of the batch.
-    pub reward: f64,
-    /// Share of the batch's responses with full reward.
-    pub accuracy: f64,
-    /// The objective's loss.
-    pub loss: f64,
-    /// Global gradient norm before clipping; none where it was not finite.
-    pub grad_norm: Option<f64>,
-    /// Learning rate.
-    pub learning_rate: f64,
-    /// Share of tokens or responses that the clip cut: below one, and above.
-    #[serde(default)]
-    pub clip_shares: [f64; 2],
-    /// Share of tokens or responses that the clip cut, on either side.
-    pub clip_share: f64,
-    /// Importance weights: mean, largest, variance, and effective sample size as a share.
-    pub weight: WeightRow,
-    /// k3 estimate of KL(behaviour, current), nats per token.
-    pub kl: f64,
-    /// k3 estimate of KL(current, reference), nats per token, when the objective has a reference.
-    #[serde(default)]
-    pub kl_reference: Option<f64>,
-    /// Groups that gave an EchoClip, and its mean length in tokens.
-    #[serde(default)]
-    pub echo_clips: (u64, f64),
-    /// Mean entropy of the policy, nats per token.
-    pub entropy: f64,
-    /// Mean response length in tokens.
-    pub response_tokens: f64,
-    /// Share of groups in which every reward is the same, so that they teach nothing.
-    pub degenerate_groups: f64,
-    /// Lag in updates → tokens of the batch with that lag.
-    pub staleness: BTreeMap<u64, u64>,
-    /// Seconds waited for the batch, seconds of the update.
-    pub waited_s: f64,
-    /// Seconds that the update took.
-    pub update_s: f64,
-    /// Whether the optimizer skipped the update because its gradients were not finite.
-    pub skipped: bool,
-    /// Version → nodes that generate under it.
-    pub nodes: BTreeMap<u64, u64>,
-    /// T_bcast so far, milliseconds: p50 and p95.
-    pub t_bcast_ms: [Option<u64>; 2],
-    /// Peers that nodes found to serve rotten bytes, or that broke the chunk protocol: key → how many say so.
-    #[serde(default)]
-    pub rotten_peers: BTreeMap<String, usize>,
-    /// Nodes that are not waited for: slow or failing (`tail`), out of the forwarding role (`out`), banned (`banned`).
-    #[serde(default)]
-    pub degraded: BTreeMap<String, u64>,
-    /// Groups accepted, and refused by reason, since the run began.
-    pub accepted: u64,
-    /// Groups refused, by reason.
-    pub refused: BTreeMap<String, u64>,
-}
-
-/// Importance weights of a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct WeightRow {
-    /// Mean.
-    pub mean: f64,
-    /// Largest.
-    pub max: f64,
-    /// Variance.
-    pub variance: f64,
-    /// Effective sample size as a share of the batch.
-    pub ess: f64,
-}
-
-/// One evaluation on the held-out orders.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct EvaluationRow {
-    /// The version evaluated.
-    pub evaluated: u64,
-    /// Share of held-out orders answered right.
-    pub held_out_accuracy: f64,
-    /// Mean reward on the held-out orders.
-    pub held_out_reward: f64,
-    /// How many orders.
-    pub orders: u64,
-}
-
-/// One publication.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PublicationRow {
-    /// The version published.
-    pub published: u64,
-    /// Length of the snapshot in bytes: what a node without an older version fetches.
-    pub full_bytes: u64,
-    /// What a node fetches that holds the version before: deltas, and the chunks that have none, in bytes.
-    pub delta_bytes: u64,
-    /// Length of the signed manifest in bytes.
-    pub manifest_bytes: u64,
-    /// Chunks that the version before has at the same place.
-    pub unchanged: u64,
-    /// Chunks whose delta lists what changed.
-    pub sparse: u64,
-    /// Chunks whose delta covers all elements (xor, byte planes, zstd).
-    pub xor: u64,
-    /// Chunks without a delta.
-    pub full: u64,
-    /// Seconds of encoding, summed over threads: reading older chunks, deltas, writing them.
-    pub encode_s: f64,
-    /// Seconds from the first tensor to the signed manifest.
-    pub publish_s: f64,
-}
+pub use rows::{EvaluationRow, PublicationRow, UpdateRow, WeightRow};
 
 /// The open file.
 #[derive(Debug)]
@@ -148,6 +39,11 @@ impl Metrics {
         line.push('\n');
         self.file.write_all(line.as_bytes())
     }
+}
+
+/// All rows on record as they stand there, oldest first.
+pub fn rows(path: &Path) -> io::Result<Vec<Value>> {
+    Ok(read_lines(path)?.iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
 /// All evaluations on record, oldest first.

@@ -14,6 +14,7 @@
 mod config;
 mod error;
 mod fused;
+mod guard;
 mod slot;
 mod state;
 
@@ -26,20 +27,18 @@ use crate::schedule::Schedule;
 pub use config::AdamWConfig;
 pub use error::OptimizerError;
 use fused::Coefficients;
+use guard::Norms;
+pub use guard::{Guard, MAX_GRADIENT_NORM, NORM_WINDOW, SkipCause};
 use slot::Slot;
-pub use state::{FIRST_MOMENT_PREFIX, SECOND_MOMENT_PREFIX, STEP_NAME};
-
-/// A gradient norm above this is treated like one that is not finite: its square would overflow f32 moments.
-pub const MAX_GRADIENT_NORM: f64 = 1e18;
+pub use state::{FIRST_MOMENT_PREFIX, NORMS_NAME, SECOND_MOMENT_PREFIX, STEP_NAME};
 
 /// What became of a gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepOutcome {
     /// The weights were updated.
     Applied,
-    /// The norm was not finite (or above [`MAX_GRADIENT_NORM`]): the gradient was dropped; weights, moments and the
-    /// update counter are as before.
-    Skipped,
+    /// The gradient was dropped; weights, moments and the update counter are as before.
+    Skipped(SkipCause),
 }
 
 /// One call of [`AdamW::step`].
@@ -64,6 +63,8 @@ pub struct AdamW {
     schedule: Schedule,
     slots: Vec<Slot>,
     updates: u64,
+    /// Of the last updates, where the guard compares with them.
+    norms: Norms,
 }
 
 /// Whether weight decay applies: to matrices and embeddings, not to biases, norms or any other vector.
@@ -109,7 +110,7 @@ impl AdamW {
                 Slot::new(name, var, fused)
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { config, schedule, slots, updates: 0 })
+        Ok(Self { config, schedule, slots, updates: 0, norms: Norms::default() })
     }
 
     /// Updates applied so far.
@@ -123,11 +124,11 @@ impl AdamW {
         self.slots.iter().map(Slot::named_var)
     }
 
-    /// What to report where there is no gradient to step on, as the loss itself was not finite. Changes nothing.
+    /// What to report where no step is made. Changes nothing.
     #[must_use]
-    pub fn skip(&self) -> StepReport {
+    pub fn skip(&self, cause: SkipCause) -> StepReport {
         StepReport {
-            outcome: StepOutcome::Skipped,
+            outcome: StepOutcome::Skipped(cause),
             gradient_norm: f64::NAN,
             clip_scale: 1.0,
             learning_rate: self.schedule.learning_rate(self.updates),
@@ -138,8 +139,8 @@ impl AdamW {
     /// Updates the weights with a gradient: one buffer per parameter, in their order.
     ///
     /// # Errors
-    /// [`OptimizerError::Gradient`] when a buffer does not fit its parameter; nothing is changed then. A gradient that is not
-    /// finite is no error: see [`StepOutcome::Skipped`].
+    /// [`OptimizerError::Gradient`] when a buffer does not fit its parameter; nothing is changed then. A gradient that the guard
+    /// refuses is no error: see [`StepOutcome::Skipped`].
     pub fn step(&mut self, gradients: &[Gradient]) -> Result<StepReport, OptimizerError> {
         if gradients.len() != self.slots.len() {
             let (found, expected) = (gradients.len(), self.slots.len());
@@ -147,13 +148,12 @@ impl AdamW {
         }
         let mut square = 0.0;
         for (slot, gradient) in self.slots.iter().zip(gradients) {
-            square += slot.square_sum(gradient)?;
+            slot.check(gradient)?;
+            square += gradient.square_sum()?;
         }
         let gradient_norm = square.sqrt();
-        // Written so that NaN is skipped too.
-        let usable = gradient_norm <= MAX_GRADIENT_NORM;
-        if !usable {
-            return Ok(StepReport { gradient_norm, ..self.skip() });
+        if let Some(cause) = self.config.guard.refuses(gradient_norm, &self.norms) {
+            return Ok(StepReport { gradient_norm, ..self.skip(cause) });
         }
         let learning_rate = self.schedule.learning_rate(self.updates);
         let clip_scale = if gradient_norm > self.config.max_gradient_norm {
@@ -167,6 +167,9 @@ impl AdamW {
             slot.update(gradient, &coefficients)?;
         }
         self.updates += 1;
+        if self.config.guard.compares() {
+            self.norms.push(gradient_norm);
+        }
         Ok(StepReport {
             outcome: StepOutcome::Applied,
             gradient_norm,

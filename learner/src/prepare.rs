@@ -313,6 +313,7 @@ mod tests {
             snapshot: Default::default(),
             fleet: Default::default(),
             network: NetworkSection { peers: Some("lists/echo.peers".into()), ..Default::default() },
+            watch: Default::default(),
         }
     }
 

@@ -57,6 +57,11 @@ impl RunDir {
         self.0.join("metrics.jsonl")
     }
 
+    /// Event files for TensorBoard.
+    pub fn tensorboard(&self) -> PathBuf {
+        self.0.join("tensorboard")
+    }
+
     /// What the run came to, written when it ends.
     pub fn summary(&self) -> PathBuf {
         self.0.join("summary.json")

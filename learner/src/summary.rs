@@ -34,7 +34,8 @@ pub struct Summary {
     pub dropped: BTreeMap<String, u64>,
     /// T_bcast in milliseconds, of the last process.
     pub t_bcast_ms: Percentiles,
-    /// Share of the learner's time that it waited for rollouts.
+    /// Share of the learner's time that it waited for rollouts: of all updates' periods, which checkpoints, publications and
+    /// evaluations belong to.
     pub bubble_ratio: f64,
     /// Updates a second, while it learned.
     pub updates_per_s: f64,
@@ -65,8 +66,9 @@ impl Summary {
             *staleness.entry(*lag).or_default() += tokens;
         }
         let waited: f64 = updates.iter().map(|row| row.waited_s).sum();
-        let worked: f64 = updates.iter().map(|row| row.update_s).sum();
-        let learning = waited + worked;
+        // Rows of older learners have no period.
+        let period = |row: &UpdateRow| row.period_s.max(row.waited_s + row.update_s);
+        let learning: f64 = updates.iter().map(period).sum();
         let rate = |value: f64| if learning > 0.0 { value / learning } else { 0.0 };
         let [p50, p95] = updates.last().map_or([None; 2], |row: &UpdateRow| row.t_bcast_ms);
         let trajectories = |groups: &u64| groups * u64::from(group_size);

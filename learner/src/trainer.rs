@@ -1,19 +1,28 @@
 //! One update: from a batch of groups, or of supervised examples, to new weights.
 
+mod effort;
+mod gaps;
+
 use crate::batch::{BatchError, Sequence, micro_batches, pack};
 use crate::buffer::StoredGroup;
 use crate::checkpoint::Checkpoint;
 use crate::config::TrainSection;
 use crate::objective::{Known, Objective, ObjectiveError, ObjectiveStats, Outcome, Scored, step_ends};
-use crate::optimizer::{AdamW, AdamWConfig, OptimizerError, StepOutcome, StepReport};
+use crate::optimizer::{AdamW, AdamWConfig, OptimizerError, SkipCause, StepOutcome, StepReport};
 use crate::workload::{Workload, WorkloadError};
 use candle_core::{Device, Var};
 use echo_policy::config::ModelConfig;
 use echo_policy::decoder::{Activations, Decoder, Gradients, Scores};
 use echo_policy::error::DecoderError;
+use echo_policy::flops::Work;
 use echo_policy::weights::{Weights, expected_tensors};
 use echo_protocol::order::Purpose;
 use echo_protocol::trajectory::Trajectory;
+use gaps::Differences;
+use std::time::Instant;
+
+pub use effort::Effort;
+pub use gaps::{Gap, LogpGaps};
 
 /// The policy being trained, with its optimizer and objective.
 pub struct Trainer {
@@ -69,19 +78,42 @@ pub struct UpdateReport {
     pub step: StepReport,
     /// Minibatches.
     pub steps: u32,
-    /// Minibatches that were skipped, as log-probabilities or gradients were not finite.
+    /// Minibatches that were skipped.
     pub skipped: u32,
+    /// Why the last of those was.
+    pub skip_cause: Option<SkipCause>,
+    /// How far log-probabilities lie apart.
+    pub gaps: LogpGaps,
+    /// What was computed.
+    pub effort: Effort,
 }
 
 impl UpdateReport {
+    /// The report of one minibatch.
+    fn of(loss: f64, stats: ObjectiveStats, step: StepReport) -> Self {
+        let skip_cause = match step.outcome {
+            StepOutcome::Skipped(cause) => Some(cause),
+            StepOutcome::Applied => None,
+        };
+        let (gaps, effort) = (LogpGaps::default(), Effort::default());
+        Self { loss, stats, step, steps: 1, skipped: skip_cause.is_some().into(), skip_cause, gaps, effort }
+    }
+
     fn add(&mut self, next: Self) {
         self.steps += next.steps;
         self.skipped += next.skipped;
+        self.skip_cause = next.skip_cause.or(self.skip_cause);
         self.loss += (next.loss - self.loss) / f64::from(self.steps);
         self.stats.merge(&next.stats);
-        if self.step.outcome == StepOutcome::Skipped || next.step.outcome == StepOutcome::Applied {
+        if self.step.outcome != StepOutcome::Applied || next.step.outcome == StepOutcome::Applied {
             self.step = next.step;
         }
+    }
+
+    /// Why no step at all was made, if none was.
+    #[must_use]
+    pub fn all_skipped(&self) -> Option<SkipCause> {
+        self.skip_cause.filter(|_| self.skipped == self.steps)
     }
 }
 
@@ -113,6 +145,7 @@ impl Trainer {
         let config = AdamWConfig {
             weight_decay: train.weight_decay,
             max_gradient_norm: train.max_grad_norm,
+            guard: train.guard,
             ..AdamWConfig::default()
         };
         let optimizer = AdamW::new(decoder.vars().to_vec(), config, train.schedule)?;
@@ -158,14 +191,19 @@ impl Trainer {
     ) -> Result<UpdateReport, TrainError> {
         let sequences = sequences(workload, groups)?;
         let mut known = self.known(workload, groups)?;
+        let (mut effort, mut differences) = (Effort::default(), Differences::default());
         let moves_within = self.minibatches > 1 && self.objective.needs_proximal();
         if moves_within || self.objective.plans_with_proximal() {
-            let scores = scores(&self.decoder, &sequences, self.micro_batch_tokens)?;
+            let since = Instant::now();
+            let scores = scores(&self.decoder, &sequences, self.micro_batch_tokens, &mut effort.scored)?;
             known.iter_mut().zip(scores).for_each(|(known, logp)| known.proximal = Some(logp));
+            effort.proximal_s = since.elapsed().as_secs_f64();
         }
         if let Some(reference) = &self.reference {
-            let scores = scores(reference, &sequences, self.micro_batch_tokens)?;
+            let since = Instant::now();
+            let scores = scores(reference, &sequences, self.micro_batch_tokens, &mut effort.scored)?;
             known.iter_mut().zip(scores).for_each(|(known, logp)| known.reference = Some(logp));
+            effort.reference_s = since.elapsed().as_secs_f64();
         }
         let limit = workload.charter.sampling.max_new_tokens as usize;
         let mut known = known.into_iter();
@@ -174,50 +212,66 @@ impl Trainer {
             let first = sequences.partition_point(|sequence| sequence.group < groups.start);
             let end = sequences.partition_point(|sequence| sequence.group < groups.end);
             let known = known.by_ref().take(end - first).collect();
-            let step = self.step(&sequences[first..end], known, limit)?;
+            let sequences = &sequences[first..end];
+            let step = self.step(sequences, known, limit, &mut differences, &mut effort.trained)?;
             match &mut report {
                 Some(report) => report.add(step),
                 None => report = Some(step),
             }
         }
-        report.ok_or(BatchError::Empty.into())
+        let report = report.ok_or(BatchError::Empty)?;
+        Ok(UpdateReport { gaps: differences.gaps(), effort, ..report })
     }
 
-    /// One step of the optimizer on these responses.
+    /// One step of the optimizer on these responses. A policy whose numbers are not finite makes none.
     fn step(
         &mut self,
         sequences: &[Sequence],
         known: Vec<Known>,
         limit: usize,
+        differences: &mut Differences,
+        work: &mut Work,
     ) -> Result<UpdateReport, TrainError> {
+        match self.add_gradients(sequences, known, limit, differences, work) {
+            Ok((loss, stats)) => {
+                let step = self.optimizer.step(self.gradients.buffers())?;
+                Ok(UpdateReport::of(loss, stats, step))
+            }
+            // The policy's own numbers overflowed: no step can be made of them, and the next batch may do.
+            Err(TrainError::Objective(ObjectiveError::NonFinite { what: "logp" | "proximal", .. })) => {
+                Ok(UpdateReport::of(0.0, ObjectiveStats::default(), self.optimizer.skip(SkipCause::Logp)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The gradients of the objective on these responses, and its loss.
+    fn add_gradients(
+        &mut self,
+        sequences: &[Sequence],
+        known: Vec<Known>,
+        limit: usize,
+        differences: &mut Differences,
+        work: &mut Work,
+    ) -> Result<(f64, ObjectiveStats), TrainError> {
         let plan = self.objective.plan(known, limit)?;
         let whole_groups = self.objective.needs_whole_groups();
         let (mut loss, mut stats) = (0.0, ObjectiveStats::default());
         self.gradients.zero()?;
         for part in &micro_batches(sequences, self.micro_batch_tokens, 1, whole_groups)? {
-            let passed = self.pass(sequences, part, |scores| {
+            *work += self.pass(sequences, part, |scores| {
                 let rows = part.iter().zip(scores);
                 let scored: Vec<Scored<'_>> = rows
                     .map(|(&response, row)| Scored { response, logp: &row.logp, entropy: &row.entropy })
                     .collect();
                 let evaluation = plan.evaluate(&scored)?;
+                scored.iter().for_each(|s| differences.add(plan.known(s.response), s.logp));
                 loss += evaluation.loss;
                 stats.merge(&evaluation.stats);
                 Ok((evaluation.d_logp, evaluation.d_entropy))
-            });
-            match passed {
-                Ok(()) => {}
-                // The policy's own numbers overflowed: no step can be made of them, and the next batch may do.
-                Err(TrainError::Objective(ObjectiveError::NonFinite { what: "logp", .. })) => {
-                    let step = self.optimizer.skip();
-                    return Ok(UpdateReport { loss: 0.0, stats, step, steps: 1, skipped: 1 });
-                }
-                Err(error) => return Err(error),
-            }
+            })?;
         }
-        let step = self.optimizer.step(self.gradients.buffers())?;
-        let skipped = u32::from(step.outcome == StepOutcome::Skipped);
-        Ok(UpdateReport { loss, stats, step, steps: 1, skipped })
+        Ok((loss, stats))
     }
 
     /// What is known of a batch's responses before the policy scores them, in the order of [`sequences`].
@@ -254,25 +308,26 @@ impl Trainer {
         }
         match self.optimizer.step(self.gradients.buffers())?.outcome {
             StepOutcome::Applied => Ok(loss),
-            StepOutcome::Skipped => Err(TrainError::NotFinite),
+            StepOutcome::Skipped(_) => Err(TrainError::NotFinite),
         }
     }
 
     /// Scores a part of a batch, asks `loss` for its derivatives by log-probabilities and entropies (by sequence; none where the
-    /// list is empty), and adds the gradients.
+    /// list is empty), and adds the gradients. Returns what it computed.
     fn pass(
         &mut self,
         sequences: &[Sequence],
         part: &[usize],
         loss: impl FnOnce(&[Row]) -> Result<(Vec<Vec<f64>>, Vec<Vec<f64>>), TrainError>,
-    ) -> Result<(), TrainError> {
+    ) -> Result<Work, TrainError> {
         let (packed, targets) = pack(sequences, part)?;
         let scored = self.decoder.score_for_training(&packed, &targets, self.activations)?;
         let (d_logp, d_entropy) = loss(&rows(scored.scores(), sequences, part))?;
         let narrow = |lists: Vec<Vec<f64>>| lists.into_iter().flatten().map(|d| d as f32).collect::<Vec<_>>();
         let (d_logp, d_entropy) = (narrow(d_logp), narrow(d_entropy));
         let d_entropy = (!d_entropy.is_empty()).then_some(d_entropy.as_slice());
-        Ok(scored.backward(&d_logp, d_entropy, &mut self.gradients)?)
+        scored.backward(&d_logp, d_entropy, &mut self.gradients)?;
+        Ok(Work::of(&packed, &targets))
     }
 }
 
@@ -294,12 +349,18 @@ fn rows(scores: &Scores, sequences: &[Sequence], part: &[usize]) -> Vec<Row> {
     part.iter().map(of_sequence).collect()
 }
 
-/// log π of every sequence's response tokens, at most `budget` tokens at a time.
-fn scores(decoder: &Decoder, sequences: &[Sequence], budget: usize) -> Result<Vec<Vec<f64>>, TrainError> {
+/// log π of every sequence's response tokens, at most `budget` tokens at a time. Adds to `work` what it computed.
+fn scores(
+    decoder: &Decoder,
+    sequences: &[Sequence],
+    budget: usize,
+    work: &mut Work,
+) -> Result<Vec<Vec<f64>>, TrainError> {
     let mut all = vec![Vec::new(); sequences.len()];
     for part in &micro_batches(sequences, budget, 1, false)? {
         let (packed, targets) = pack(sequences, part)?;
         let scores = decoder.score(&packed, &targets)?;
+        *work += Work::of(&packed, &targets);
         part.iter().zip(rows(&scores, sequences, part)).for_each(|(&index, row)| all[index] = row.logp);
     }
     Ok(all)

@@ -2,6 +2,7 @@
 
 use crate::config::{RunConfig, TrainSection, WarmupSection};
 use crate::evaluation::{EvaluationError, answer};
+use crate::optimizer::Guard;
 use crate::schedule::Schedule;
 use crate::trainer::{TrainError, Trainer, example};
 use crate::workload::Workload;
@@ -35,7 +36,9 @@ pub fn warm_up(
     mut progress: impl FnMut(u64, f64),
 ) -> Result<Weights, WarmupError> {
     let warm = section.updates / 10;
-    let train = TrainSection { schedule: Schedule::constant(section.learning_rate, warm), ..config.train };
+    let schedule = Schedule::constant(section.learning_rate, warm);
+    // The guard's bounds are set for reinforcement, whose norms are others.
+    let train = TrainSection { schedule, guard: Guard::default(), ..config.train };
     let mut trainer = Trainer::new(&workload.model, weights, &train)?;
     let batch = section.batch as u64;
     for update in 0..section.updates {

@@ -17,6 +17,7 @@ pub mod decoder;
 pub mod engine;
 pub mod error;
 pub mod export;
+pub mod flops;
 pub mod logprob;
 mod math;
 pub mod packed;

@@ -32,6 +32,10 @@ pub enum DropReason {
     Damaged,
     /// The run ended before it was needed.
     RunEnded,
+    /// The filter found all its rewards equal.
+    NoSignal,
+    /// The filter found its share of right responses outside the bounds.
+    PassRate,
 }
 
 impl DropReason {
@@ -42,6 +46,8 @@ impl DropReason {
             Self::Overflow => "overflow",
             Self::Damaged => "damaged",
             Self::RunEnded => "run_ended",
+            Self::NoSignal => "no_signal",
+            Self::PassRate => "pass_rate",
         }
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Head {
 pub(super) struct Plan {
     /// New groups and their bytes.
     pub(super) arrive: Vec<(Entry, Vec<u8>)>,
+    /// New groups that do not pass the filter.
+    pub(super) filtered: Vec<(Entry, DropReason)>,
     /// Groups that arrive, wait or are batched.
     pub(super) drop: Vec<(Entry, DropReason)>,
     /// Waiting groups that become the batch of an update.
@@ -38,6 +40,7 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn is_empty(&self) -> bool {
         self.arrive.is_empty()
+            && self.filtered.is_empty()
             && self.drop.is_empty()
             && self.take.is_none()
             && self.settled.is_none()
@@ -57,6 +60,11 @@ impl Plan {
             batch.put(Tree::Waiting, &entry.key(), seal(entry)?);
             totals.acknowledged += entry.count();
             totals.waiting += entry.count();
+        }
+        for (entry, reason) in &self.filtered {
+            totals.acknowledged += entry.count();
+            totals.drop(*reason, entry.count());
+            end(&mut batch, entry, Err(*reason))?;
         }
         let mut shrunk: BTreeMap<PolicyVersion, Vec<Entry>> = BTreeMap::new();
         for (entry, reason) in &self.drop {

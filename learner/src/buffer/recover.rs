@@ -11,6 +11,7 @@ use super::index::Index;
 use super::plan::{HEAD, Head, Plan, end};
 use super::totals::{Count, Totals};
 use super::{BufferError, BufferLimits, ReplayBuffer, Write};
+use crate::filter::Filter;
 use crate::store::{Store, StoreError, Tree, WriteBatch, seal, unseal};
 
 /// What a scan of the store found.
@@ -48,12 +49,14 @@ pub(super) fn open(store: Arc<dyn Store>, limits: BufferLimits) -> Result<Replay
     Ok(ReplayBuffer {
         store,
         limits,
+        filter: Filter::default(),
         index: scan.index,
         totals: head.totals,
         settled: head.settled,
         next_arrival: scan.next_arrival,
         staged: Vec::new(),
         staged_bytes: 0,
+        filtered: Vec::new(),
         undurable: BTreeMap::new(),
         written: Write::default(),
         durable: Write::default(),

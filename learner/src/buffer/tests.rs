@@ -218,6 +218,29 @@ fn overflow_drops_the_oldest_and_keeps_the_account() {
 }
 
 #[test]
+fn what_the_filter_drops_never_waits_and_is_on_record() {
+    let (store, buffer) = memory();
+    let mut buffer = buffer.with_filter(Filter { no_signal: true, ..Filter::default() });
+    let mut same = admitted(1, &[0]);
+    same.group.trajectories.iter_mut().for_each(|trajectory| trajectory.reward = 0.0);
+    buffer.stage(admitted(0, &[0])).unwrap();
+    buffer.stage(same.clone()).unwrap();
+    assert_eq!(status(&buffer, 1), Some(OrderStatus::Staged), "acknowledged like any other");
+    store.fail_after(Some(0));
+    assert!(buffer.flush().is_err());
+    store.fail_after(None);
+    buffer.flush().unwrap();
+    assert_eq!((buffer.ready(PolicyVersion(0), &staleness()), groups(buffer.totals())), (1, [2, 0, 0, 1]));
+    let mut buffer = reopen(&store);
+    assert_eq!(status(&buffer, 1), dropped(DropReason::NoSignal));
+    assert!(matches!(buffer.stage(same), Err(BufferError::Duplicate(OrderCounter(1)))));
+    assert_eq!(store.get(Tree::Groups, &1u64.to_be_bytes()).unwrap(), None, "its bytes were never kept");
+    assert_eq!(buffer.totals().dropped[&DropReason::NoSignal], Count { groups: 1, trajectories: G as u64 });
+    assert!(buffer.totals().add_up());
+    assert_eq!(counters(&buffer.form_batch(PolicyVersion(0), &staleness(), 1).unwrap().unwrap()), [0]);
+}
+
+#[test]
 fn staging_is_bounded() {
     let (_, mut buffer) = memory();
     for counter in 0..MAX_STAGED_GROUPS as u64 {

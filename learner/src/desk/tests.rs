@@ -12,20 +12,26 @@ struct World {
     admission: Admission,
     node: PublicKey,
     run: echo_protocol::charter::RunId,
+    /// Of the responses of each group.
+    rewards: Vec<f32>,
 }
 
 impl World {
     fn new(staleness: Staleness) -> Self {
+        Self::with_filter(staleness, Filter::default())
+    }
+
+    fn with_filter(staleness: Staleness, filter: Filter) -> Self {
         let (mut workload, _) = workload();
         workload.charter.staleness = staleness;
         let (run, charter) = (workload.run, workload.charter.clone());
         let leases = LeaseConfig { run, lifetime_ms: 1 << 40, max_open_per_node: 1000 };
         let config =
-            DeskConfig { leases, limits: BufferLimits::default(), staleness, groups_per_update: BATCH };
+            DeskConfig { leases, limits: BufferLimits::default(), filter, staleness, groups_per_update: BATCH };
         let store = Arc::new(MemoryStore::default());
         let desk = Desk::open(store, config, PolicyVersion(0), Tally::default()).unwrap();
         let admission = Admission::new(run, &charter, Arc::new(workload)).unwrap();
-        Self { desk, admission, node: PublicKey::from_bytes([7; 32]), run }
+        Self { desk, admission, node: PublicKey::from_bytes([7; 32]), run, rewards: vec![0.0] }
     }
 
     /// Asks for as much work as there is under `version`.
@@ -35,19 +41,20 @@ impl World {
 
     /// Delivers `count` orders of the leases, all generated under `version`, and says what the learner answers.
     fn deliver(&mut self, leases: &mut Vec<Lease>, count: usize, version: u64) -> Vec<Outcome> {
-        let (run, node) = (self.run, self.node);
+        let (run, node, rewards) = (self.run, self.node, self.rewards.clone());
         let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
         let group = |(lease, counter)| {
-            let trajectory = Trajectory {
+            let trajectory = |reward: &f32| Trajectory {
                 response: vec![1],
                 logprobs: vec![-0.5],
                 versions: spans([PolicyVersion(version)]),
-                reward: 0.0,
+                reward: *reward,
                 stopped: true,
                 omega: Omega::new(),
             };
-            let group = TrajectoryGroup { run, lease, counter, node, trajectories: vec![trajectory] };
-            Admitted { group, correct: vec![false] }
+            let trajectories = rewards.iter().map(trajectory).collect();
+            let group = TrajectoryGroup { run, lease, counter, node, trajectories };
+            Admitted { group, correct: rewards.iter().map(|reward| *reward == 1.0).collect() }
         };
         let groups: Vec<Admitted> = orders.take(count).map(group).collect();
         assert_eq!(groups.len(), count, "too little was leased");
@@ -126,4 +133,29 @@ fn without_a_bound_nothing_is_too_old_and_the_buffer_is_the_limit() {
         assert_eq!(world.batch(version), Some(BATCH));
         world.at(version + 1);
     }
+}
+
+#[test]
+fn a_filter_that_drops_everything_leaves_room_for_more_work() {
+    let filter = Filter { no_signal: true, ..Filter::default() };
+    let mut world = World::with_filter(Staleness::new(3, None).unwrap(), filter);
+    world.at(0);
+    world.rewards = vec![0.0; 2];
+    let mut delivered = 0;
+    for round in 0..20 {
+        let mut leases = world.lease(0);
+        assert_eq!(orders(&leases), 2 * BATCH, "round {round}: (η + 1) × B orders are out at once");
+        assert_eq!(orders(&world.lease(0)), 0, "and not one more");
+        delivered += 2 * BATCH as u64;
+        let answers = world.deliver(&mut leases, 2 * BATCH, 0);
+        assert_eq!(answers, vec![Outcome::Accepted; 2 * BATCH]);
+        assert_eq!(world.batch(0), None);
+    }
+    assert_eq!((world.desk.filtered(), world.desk.totals().acknowledged.groups), (delivered, delivered));
+    assert!(world.desk.totals().add_up());
+    // The first groups that pass make a batch.
+    world.rewards = vec![0.0, 1.0];
+    let mut leases = world.lease(0);
+    world.deliver(&mut leases, BATCH, 0);
+    assert_eq!(world.batch(0), Some(BATCH));
 }

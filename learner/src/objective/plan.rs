@@ -163,6 +163,12 @@ impl Objective {
 }
 
 impl Plan {
+    /// What is known of a response of the batch.
+    #[must_use]
+    pub fn known(&self, response: usize) -> &Known {
+        &self.known[response]
+    }
+
     /// Loss and gradients of some of the batch's responses. With [`EchoClip`], the successful responses of a group must
     /// come together.
     ///

@@ -18,7 +18,8 @@ pub enum Preset {
     Grpo,
     /// GRPO without the deviation and without a bias by length (Dr. GRPO).
     DrGrpo,
-    /// GRPO with a higher upper clip and a mean over tokens (DAPO). Its dynamic sampling is the trainer's.
+    /// GRPO with a higher upper clip and a mean over tokens (DAPO). Its dynamic sampling is `[train.filter] dynamic`, which is on
+    /// with this preset unless the run file says otherwise.
     Dapo,
     /// One ratio a response, with a narrow clip (GSPO).
     Gspo,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::OptimizerError;
+use super::{Guard, OptimizerError};
 
 /// Settings of [`AdamW`](super::AdamW); the learning rate is a [`Schedule`](crate::schedule::Schedule) of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -18,11 +18,20 @@ pub struct AdamWConfig {
     pub weight_decay: f64,
     /// Largest global gradient norm; a larger gradient is scaled down to it. `inf` never clips.
     pub max_gradient_norm: f64,
+    /// Which gradients are not stepped on at all.
+    pub guard: Guard,
 }
 
 impl Default for AdamWConfig {
     fn default() -> Self {
-        Self { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.01, max_gradient_norm: 1.0 }
+        Self {
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.01,
+            max_gradient_norm: 1.0,
+            guard: Guard::default(),
+        }
     }
 }
 
@@ -51,6 +60,7 @@ impl AdamWConfig {
             ),
             ("max_gradient_norm", self.max_gradient_norm, self.max_gradient_norm > 0.0, "above 0"),
         ];
+        self.guard.validate()?;
         match checks.into_iter().find(|&(_, _, holds, _)| !holds) {
             Some((setting, value, _, domain)) => Err(OptimizerError::Setting { setting, value, domain }),
             None => Ok(()),

@@ -1,5 +1,6 @@
 //! What can go wrong in the optimizer.
 
+use echo_policy::error::DecoderError;
 use thiserror::Error;
 
 use crate::schedule::ScheduleError;
@@ -61,6 +62,9 @@ pub enum OptimizerError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// The gradient's device failed.
+    #[error(transparent)]
+    Decoder(#[from] DecoderError),
     /// The tensor library refused an operation.
     #[error("tensor operation failed in the optimizer: {0}")]
     Tensor(#[from] candle_core::Error),

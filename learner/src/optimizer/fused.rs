@@ -111,20 +111,3 @@ fn update(
         *weight = keep * *weight - step_size * *first / (second.sqrt() * root_correction + epsilon);
     }
 }
-
-/// Σ x² in f64. The sums of fixed blocks are added in their order, so that the number of threads changes no bit.
-pub(super) fn square_sum(values: &[f32]) -> f64 {
-    values.par_chunks(TASK_ELEMENTS).map(block_square_sum).collect::<Vec<_>>().iter().sum()
-}
-
-/// Σ x² of one block. Eight independent sums let the loop run in vector registers; their order is fixed.
-fn block_square_sum(values: &[f32]) -> f64 {
-    let mut sums = [0f64; 8];
-    let (chunks, rest) = values.as_chunks::<8>();
-    for chunk in chunks {
-        for (sum, &x) in sums.iter_mut().zip(chunk) {
-            *sum += f64::from(x) * f64::from(x);
-        }
-    }
-    sums.iter().sum::<f64>() + rest.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>()
-}

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Device, Tensor, Var};
 use echo_policy::decoder::Gradient;
 
-use super::fused::{Coefficients, FusedUpdate, HostState, square_sum};
+use super::fused::{Coefficients, FusedUpdate, HostState};
 use super::{FIRST_MOMENT_PREFIX, OptimizerError, SECOND_MOMENT_PREFIX, decays};
 
 #[derive(Debug)]
@@ -43,8 +43,8 @@ impl Slot {
         (&self.name, &self.var)
     }
 
-    /// Σ g² of a gradient that fits this parameter.
-    pub(super) fn square_sum(&self, gradient: &Gradient) -> Result<f64, OptimizerError> {
+    /// Whether a gradient fits this parameter.
+    pub(super) fn check(&self, gradient: &Gradient) -> Result<(), OptimizerError> {
         let fits = match gradient {
             Gradient::Host(values) => values.len() == self.var.elem_count(),
             // The kernel over slices cannot reach another device.
@@ -52,15 +52,7 @@ impl Slot {
                 tensor.dims() == self.var.dims() && matches!(self.state, State::Tensors { .. })
             }
         };
-        if !fits {
-            return Err(OptimizerError::Gradient { name: self.name.clone() });
-        }
-        match gradient {
-            Gradient::Host(values) => Ok(square_sum(values)),
-            Gradient::Device(tensor) => {
-                Ok(tensor.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar::<f64>()?)
-            }
-        }
+        if fits { Ok(()) } else { Err(OptimizerError::Gradient { name: self.name.clone() }) }
     }
 
     pub(super) fn update(&mut self, gradient: &Gradient, c: &Coefficients) -> Result<(), OptimizerError> {

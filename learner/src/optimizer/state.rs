@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use candle_core::{Device, Tensor};
 
+use super::guard::Norms;
 use super::slot;
 use super::{AdamW, OptimizerError};
 
@@ -13,10 +14,13 @@ pub const STEP_NAME: &str = "optimizer.step";
 pub const FIRST_MOMENT_PREFIX: &str = "optimizer.m.";
 /// Prefix of the second moments in an exported state; the parameter's name follows.
 pub const SECOND_MOMENT_PREFIX: &str = "optimizer.v.";
+/// Name of the guard's norms in an exported state; absent while it has none.
+pub const NORMS_NAME: &str = "optimizer.norms";
 
 impl AdamW {
     /// The state as named tensors for a checkpoint, bit-exact: `optimizer.m.NAME` and `optimizer.v.NAME` in f32 with
-    /// the parameter's shape, and `optimizer.step`, i64 of shape `[1]`. All on the CPU. Weights are not included.
+    /// the parameter's shape, `optimizer.step`, i64 of shape `[1]`, and with a guard that compares norms `optimizer.norms`, f64. All on
+    /// the CPU. Weights are not included.
     ///
     /// # Errors
     /// [`OptimizerError::Tensor`] when a device cannot be read.
@@ -30,6 +34,9 @@ impl AdamW {
             state.insert(format!("{FIRST_MOMENT_PREFIX}{name}"), first);
             state.insert(format!("{SECOND_MOMENT_PREFIX}{name}"), second);
         }
+        if let Some(norms) = self.norms.to_tensor()? {
+            state.insert(NORMS_NAME.to_owned(), norms);
+        }
         Ok(state)
     }
 
@@ -39,7 +46,8 @@ impl AdamW {
     /// [`OptimizerError::State`] when a tensor is missing, unexpected, of another shape or dtype, or holds values no
     /// optimizer produces. Nothing is changed then.
     pub fn load_state(&mut self, state: &BTreeMap<String, Tensor>) -> Result<(), OptimizerError> {
-        let expected = 1 + 2 * self.slots.len();
+        let norms = state.get(NORMS_NAME).map(Norms::from_tensor).transpose()?;
+        let expected = 1 + 2 * self.slots.len() + usize::from(norms.is_some());
         let step = slot::named(state, STEP_NAME)?;
         let updates = match step.to_vec1::<i64>().as_deref() {
             Ok(&[updates]) => u64::try_from(updates).ok(),
@@ -60,6 +68,7 @@ impl AdamW {
             slot.set_moments(moments)?;
         }
         self.updates = updates;
+        self.norms = norms.unwrap_or_default();
         Ok(())
     }
 
@@ -68,6 +77,6 @@ impl AdamW {
             let (name, _) = slot.named_var();
             [format!("{FIRST_MOMENT_PREFIX}{name}"), format!("{SECOND_MOMENT_PREFIX}{name}")]
         });
-        std::iter::once(STEP_NAME.to_owned()).chain(moments)
+        [STEP_NAME, NORMS_NAME].map(str::to_owned).into_iter().chain(moments)
     }
 }

@@ -5,8 +5,14 @@ use candle_core::{DType, Tensor};
 use super::*;
 use crate::schedule::Decay;
 
-const CONFIG: AdamWConfig =
-    AdamWConfig { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.1, max_gradient_norm: 0.5 };
+const CONFIG: AdamWConfig = AdamWConfig {
+    beta1: 0.9,
+    beta2: 0.99,
+    epsilon: 1e-8,
+    weight_decay: 0.1,
+    max_gradient_norm: 0.5,
+    guard: Guard { max_norm: None, max_norm_ratio: None },
+};
 
 /// A matrix that decays, a norm and a bias that do not, with fixed values.
 fn parameters() -> Vec<(String, Var)> {
@@ -127,7 +133,7 @@ fn a_gradient_that_is_not_finite_changes_nothing() {
             let before = (bits(&weights(&optimizer)), optimizer.updates());
             let poisoned = gradients(&optimizer, |at| if at == 4 { poison } else { 0.1 });
             let report = optimizer.step(&poisoned).unwrap();
-            assert_eq!(report.outcome, StepOutcome::Skipped);
+            assert_eq!(report.outcome, StepOutcome::Skipped(SkipCause::Gradient));
             assert_eq!((bits(&weights(&optimizer)), optimizer.updates()), before);
             // The poison does not linger in the moments.
             train(&mut optimizer, 3..6);
@@ -242,4 +248,30 @@ fn decay_spares_norms_biases_and_vectors() {
     assert!(decays("model.embed_tokens.weight", 2) && decays("model.layers.0.mlp.up_proj.weight", 2));
     assert!(!decays("model.layers.0.self_attn.q_proj.bias", 1) && !decays("model.norm.weight", 1));
     assert!(!decays("model.layers.0.self_attn.q_norm.weight", 1));
+}
+
+#[test]
+fn a_norm_far_above_the_others_is_skipped_also_after_a_resume() {
+    let guard = Guard { max_norm: None, max_norm_ratio: Some(20.0) };
+    let guarded =
+        || AdamW::new(parameters(), AdamWConfig { guard, ..CONFIG }, Schedule::constant(0.1, 0)).unwrap();
+    let mut optimizer = guarded();
+    train(&mut optimizer, 0..10);
+    let mut resumed = guarded();
+    resumed.load_state(&optimizer.state().unwrap()).unwrap();
+    for optimizer in [&mut optimizer, &mut resumed] {
+        let before = (bits(&weights(optimizer)), optimizer.updates());
+        let spike = gradients(optimizer, |_| 100.0);
+        let report = optimizer.step(&spike).unwrap();
+        assert_eq!(report.outcome, StepOutcome::Skipped(SkipCause::Exploding));
+        assert_eq!(report.gradient_norm, 300.0);
+        assert_eq!((bits(&weights(optimizer)), optimizer.updates()), before);
+    }
+    assert!(
+        !build(true).state().unwrap().contains_key(NORMS_NAME),
+        "nothing is kept that nobody compares with"
+    );
+    let mut state = optimizer.state().unwrap();
+    state.insert(NORMS_NAME.to_owned(), Tensor::new(&[f64::NAN], &Device::Cpu).unwrap());
+    assert!(matches!(optimizer.load_state(&state), Err(OptimizerError::State { .. })));
 }

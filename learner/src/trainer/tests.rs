@@ -1,5 +1,6 @@
 use super::*;
 use crate::checkpoint;
+use crate::objective::Preset;
 use crate::schedule::Schedule;
 use crate::testing;
 use candle_core::Tensor;
@@ -54,6 +55,9 @@ fn an_update_on_policy_starts_with_weights_of_one() {
     let report = trainer.update(&workload, &groups(&workload, &weights, 0..3)).unwrap();
     // The engine's log-probs and the trainer's are the same numbers, up to rounding.
     assert!(report.stats.kl_k3().abs() < 1e-6, "{:?}", report.stats);
+    assert!(report.gaps.reported.p95 < 1e-4 && report.gaps.recomputed.is_none(), "{:?}", report.gaps);
+    assert_eq!(report.effort.trained.targets, report.stats.tokens());
+    assert_eq!((report.effort.scored.tokens, report.effort.proximal_s), (0, 0.0));
     assert!(report.step.gradient_norm > 0.0);
 }
 
@@ -129,7 +133,15 @@ fn a_policy_whose_numbers_overflow_skips_the_update_and_says_so() {
     let (_, norm) = trainer.decoder().vars().iter().find(|(name, _)| name == "model.norm.weight").unwrap();
     norm.set(&(norm.as_tensor() * f64::NAN).unwrap()).unwrap();
     let report = trainer.update(&workload, &batch).unwrap();
-    assert_eq!((report.skipped, report.step.outcome), (1, StepOutcome::Skipped));
+    assert_eq!((report.skipped, report.step.outcome), (1, StepOutcome::Skipped(SkipCause::Logp)));
+    assert_eq!(report.all_skipped(), Some(SkipCause::Logp));
+    // The same where the policy is scored before the first of several steps.
+    let train = TrainSection { objective: Preset::DecoupledPpo.into(), minibatches: 2, ..section() };
+    let mut twice = Trainer::new(&workload.model, &weights, &train).unwrap();
+    let (_, norm) = twice.decoder().vars().iter().find(|(name, _)| name == "model.norm.weight").unwrap();
+    norm.set(&(norm.as_tensor() * f64::NAN).unwrap()).unwrap();
+    let report = twice.update(&workload, &batch).unwrap();
+    assert_eq!((report.steps, report.skipped, report.all_skipped()), (2, 2, Some(SkipCause::Logp)));
     assert_eq!(trainer.optimizer().updates(), 0);
     let examples = [example(&workload, 0).unwrap()];
     assert!(matches!(trainer.imitate(&examples), Err(TrainError::NotFinite)));
@@ -182,6 +194,10 @@ fn what_needs_the_whole_batch_scores_it_first() {
     let train = TrainSection { objective: toml::from_str(text).unwrap(), ..section() };
     let report = Trainer::new(&workload.model, &weights, &train).unwrap().update(&workload, &batch).unwrap();
     assert!(report.step.gradient_norm > 0.0 && report.loss.is_finite());
+    // Scored twice by the same policy in the same packs.
+    assert_eq!(report.effort.scored, report.effort.trained);
+    assert!(report.effort.proximal_s > 0.0);
+    assert_eq!(report.gaps.recomputed, Some(Gap::default()));
 }
 
 #[test]
@@ -196,6 +212,9 @@ fn minibatches_step_one_after_the_other_around_the_policy_before_them() {
     let mut trainer_of_three = trainer(3);
     let report = trainer_of_three.update(&workload, &batch).unwrap();
     assert_eq!((report.steps, trainer_of_three.optimizer().updates()), (3, 3));
+    // The later minibatches meet a policy that the earlier ones have moved.
+    let moved = report.gaps.recomputed.unwrap();
+    assert!(moved.p95 > 1e-4 && moved.mean > 0.0, "{moved:?}");
     let mut whole = trainer(1);
     let together = whole.update(&workload, &batch).unwrap();
     assert_eq!((together.steps, together.stats.tokens()), (1, report.stats.tokens()));

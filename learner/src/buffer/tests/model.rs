@@ -43,6 +43,23 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Every fourth group has nothing to teach.
+fn sent(counter: u64, versions: &[u64]) -> Admitted {
+    let mut sent = admitted(counter, versions);
+    if without_signal(counter) {
+        sent.group.trajectories.iter_mut().for_each(|trajectory| trajectory.reward = 0.5);
+    }
+    sent
+}
+
+fn without_signal(counter: u64) -> bool {
+    counter % 4 == 3
+}
+
+fn filter() -> Filter {
+    Filter { no_signal: true, ..Filter::default() }
+}
+
 /// What an observer outside of the learner knows.
 #[derive(Default)]
 struct Observer {
@@ -100,11 +117,18 @@ impl Observer {
                     assert!(!self.acknowledged.contains(&counter), "acknowledged order {counter} is lost");
                     continue;
                 }
-                Some(OrderStatus::Waiting) => "waiting",
+                Some(OrderStatus::Waiting) => {
+                    assert!(!without_signal(counter));
+                    "waiting"
+                }
                 Some(OrderStatus::Batched { .. }) => "batched",
                 Some(OrderStatus::Trained { .. }) => "trained",
                 Some(OrderStatus::Dropped { reason }) => {
-                    assert!(matches!(reason, DropReason::Stale | DropReason::Overflow));
+                    assert!(matches!(
+                        reason,
+                        DropReason::Stale | DropReason::Overflow | DropReason::NoSignal
+                    ));
+                    assert_eq!(reason == DropReason::NoSignal, without_signal(counter));
                     "dropped"
                 }
             };
@@ -133,7 +157,7 @@ fn play(ops: &[Op], store: &MemoryStore, mut crash: impl FnMut(Option<ReplayBuff
                 for _ in 0..*count {
                     let oldest = observer.version.saturating_sub(*lag);
                     let versions = if *mixed { vec![oldest, observer.version + 1] } else { vec![oldest] };
-                    let group = admitted(observer.next_counter, &versions);
+                    let group = sent(observer.next_counter, &versions);
                     observer.next_counter += 1;
                     buffer.stage(group.clone()).unwrap();
                     observer.pending.push(group);
@@ -198,7 +222,7 @@ proptest! {
         play(&ops, &store, |dead, survivors| {
             drop(dead);
             store.crash(survivors);
-            ReplayBuffer::open(store.clone(), limits()).unwrap()
+            ReplayBuffer::open(store.clone(), limits()).unwrap().with_filter(filter())
         });
     }
 }
@@ -216,7 +240,7 @@ proptest! {
             drop(dead);
             dir = copy;
             let store = SledStore::open_without_background(dir.path()).unwrap();
-            ReplayBuffer::open(Arc::new(store), limits()).unwrap()
+            ReplayBuffer::open(Arc::new(store), limits()).unwrap().with_filter(filter())
         });
     }
 }

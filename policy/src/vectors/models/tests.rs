@@ -22,7 +22,7 @@ fn write_model(dir: &Path, index: usize) {
         .vars()
         .iter()
         .zip(gradients.buffers())
-        .map(|((name, _), gradient)| (name.clone(), gradient.norm().unwrap()))
+        .map(|((name, _), gradient)| (name.clone(), gradient.square_sum().unwrap().sqrt()))
         .collect();
     let expected = serde_json::json!({
         "cases": [{ "ids": ids, "last_logits": case.last_logits, "token_logprobs": case.logprobs, "entropies": case.entropies }],

@@ -1,0 +1,185 @@
+//! The rows.
+
+use crate::optimizer::SkipCause;
+use crate::trainer::Gap;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One update.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UpdateRow {
+    /// The version that the update produced.
+    pub update: u64,
+    /// Seconds since the learner process started.
+    pub elapsed_s: f64,
+    /// Mean reward of the batch.
+    pub reward: f64,
+    /// Standard deviation of its rewards.
+    #[serde(default)]
+    pub reward_std: f64,
+    /// Share of the batch's responses with full reward.
+    pub accuracy: f64,
+    /// The objective's loss.
+    pub loss: f64,
+    /// Global gradient norm before clipping; none where it was not finite.
+    pub grad_norm: Option<f64>,
+    /// Learning rate.
+    pub learning_rate: f64,
+    /// Share of tokens or responses that the clip cut: below one, and above.
+    #[serde(default)]
+    pub clip_shares: [f64; 2],
+    /// Share of tokens or responses that the clip cut, on either side.
+    pub clip_share: f64,
+    /// Importance weights: mean, largest, variance, and effective sample size as a share.
+    pub weight: WeightRow,
+    /// k3 estimate of KL(behaviour, current), nats per token.
+    pub kl: f64,
+    /// k3 estimate of KL(current, reference), nats per token, when the objective has a reference.
+    #[serde(default)]
+    pub kl_reference: Option<f64>,
+    /// Groups that gave an EchoClip, and its mean length in tokens.
+    #[serde(default)]
+    pub echo_clips: (u64, f64),
+    /// Mean entropy of the policy, nats per token.
+    pub entropy: f64,
+    /// How far the policy's log-probabilities are from those that nodes reported, nats.
+    #[serde(default)]
+    pub logp_gap: Gap,
+    /// How far they are from those recomputed at the start of the update, where they were.
+    #[serde(default)]
+    pub logp_gap_recomputed: Option<Gap>,
+    /// Mean response length in tokens.
+    pub response_tokens: f64,
+    /// Longest response in tokens.
+    #[serde(default)]
+    pub response_tokens_max: u64,
+    /// Share of responses that were cut at the longest length.
+    #[serde(default)]
+    pub cut_off: f64,
+    /// Share of groups in which every reward is the same, so that they teach nothing.
+    pub degenerate_groups: f64,
+    /// Lag in updates → tokens of the batch with that lag.
+    pub staleness: BTreeMap<u64, u64>,
+    /// Mean lag of the batch's tokens, in updates.
+    #[serde(default)]
+    pub lag_mean: f64,
+    /// Their largest lag.
+    #[serde(default)]
+    pub lag_max: u64,
+    /// Tokens that went forward and backward, prompts included.
+    #[serde(default)]
+    pub tokens: u64,
+    /// The same for each second of the update.
+    #[serde(default)]
+    pub tokens_per_s: f64,
+    /// Model FLOPs of the update.
+    #[serde(default)]
+    pub flops: f64,
+    /// Model FLOPs for each second of the update, as a share of the machine's peak where that is known.
+    #[serde(default)]
+    pub mfu: Option<f64>,
+    /// Seconds waited for the batch.
+    pub waited_s: f64,
+    /// Seconds that the update took.
+    pub update_s: f64,
+    /// Of these, seconds in which the policy at its start was asked for log-probabilities.
+    #[serde(default)]
+    pub proximal_s: f64,
+    /// Of these, seconds in which the reference was.
+    #[serde(default)]
+    pub reference_s: f64,
+    /// Seconds of checkpoints since the last update.
+    #[serde(default)]
+    pub checkpoint_s: f64,
+    /// Seconds of publications since the last update.
+    #[serde(default)]
+    pub publication_s: f64,
+    /// Seconds of evaluations since the last update.
+    #[serde(default)]
+    pub evaluation_s: f64,
+    /// Seconds since the last update ended; in a process's first row, since its learning began.
+    #[serde(default)]
+    pub period_s: f64,
+    /// Share of the period that was waited for the batch.
+    #[serde(default)]
+    pub bubble_ratio: f64,
+    /// Whether no step was made.
+    pub skipped: bool,
+    /// Optimizer steps of the update, the skipped ones included.
+    #[serde(default)]
+    pub steps: u64,
+    /// Steps that were skipped.
+    #[serde(default)]
+    pub skipped_steps: u64,
+    /// Why the last of them was.
+    #[serde(default)]
+    pub skip_cause: Option<SkipCause>,
+    /// Version → nodes that generate under it.
+    pub nodes: BTreeMap<u64, u64>,
+    /// T_bcast so far, milliseconds: p50 and p95.
+    pub t_bcast_ms: [Option<u64>; 2],
+    /// Peers that nodes found to serve rotten bytes, or that broke the chunk protocol: key → how many say so.
+    #[serde(default)]
+    pub rotten_peers: BTreeMap<String, usize>,
+    /// Nodes that are not waited for: slow or failing (`tail`), out of the forwarding role (`out`), banned (`banned`).
+    #[serde(default)]
+    pub degraded: BTreeMap<String, u64>,
+    /// Groups accepted, and refused by reason, since the run began.
+    pub accepted: u64,
+    /// Groups refused, by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Groups acknowledged and not trained on since the run began, by reason.
+    #[serde(default)]
+    pub dropped: BTreeMap<String, u64>,
+}
+
+/// Importance weights of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WeightRow {
+    /// Mean.
+    pub mean: f64,
+    /// Largest.
+    pub max: f64,
+    /// Variance.
+    pub variance: f64,
+    /// Effective sample size as a share of the batch.
+    pub ess: f64,
+}
+
+/// One evaluation on the held-out orders.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EvaluationRow {
+    /// The version evaluated.
+    pub evaluated: u64,
+    /// Share of held-out orders answered right.
+    pub held_out_accuracy: f64,
+    /// Mean reward on the held-out orders.
+    pub held_out_reward: f64,
+    /// How many orders.
+    pub orders: u64,
+}
+
+/// One publication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PublicationRow {
+    /// The version published.
+    pub published: u64,
+    /// Length of the snapshot in bytes: what a node without an older version fetches.
+    pub full_bytes: u64,
+    /// What a node fetches that holds the version before: deltas, and the chunks that have none, in bytes.
+    pub delta_bytes: u64,
+    /// Length of the signed manifest in bytes.
+    pub manifest_bytes: u64,
+    /// Chunks that the version before has at the same place.
+    pub unchanged: u64,
+    /// Chunks whose delta lists what changed.
+    pub sparse: u64,
+    /// Chunks whose delta covers all elements (xor, byte planes, zstd).
+    pub xor: u64,
+    /// Chunks without a delta.
+    pub full: u64,
+    /// Seconds of encoding, summed over threads: reading older chunks, deltas, writing them.
+    pub encode_s: f64,
+    /// Seconds from the first tensor to the signed manifest.
+    pub publish_s: f64,
+}

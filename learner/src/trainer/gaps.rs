@@ -1,0 +1,78 @@
+//! How far log-probabilities lie apart that are to be the same (RLAX §5.1 and figure 5).
+
+use crate::objective::Known;
+use serde::{Deserialize, Serialize};
+
+/// |Δ log π| over the tokens of an update.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Gap {
+    /// Mean.
+    pub mean: f64,
+    /// 95th percentile: the smallest value that no more than a twentieth of the tokens exceed.
+    pub p95: f64,
+}
+
+/// The gaps of an update. The policy's own log-probabilities are those of the forward pass that an optimizer step is made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LogpGaps {
+    /// To what nodes reported: how stale the tokens are, and by how much engine and trainer differ.
+    pub reported: Gap,
+    /// To what the trainer recomputed at the start of the update, where it did: how far the update's earlier steps have moved the policy.
+    pub recomputed: Option<Gap>,
+}
+
+/// Differences token by token: at most one number a token of the batch and kind.
+#[derive(Debug, Default)]
+pub(super) struct Differences {
+    reported: Vec<f32>,
+    recomputed: Vec<f32>,
+}
+
+impl Differences {
+    /// The tokens of one response.
+    pub(super) fn add(&mut self, known: &Known, logp: &[f64]) {
+        let apart = |others: &[f64], into: &mut Vec<f32>| {
+            into.extend(others.iter().zip(logp).map(|(other, logp)| (other - logp).abs() as f32));
+        };
+        apart(&known.behaviour, &mut self.reported);
+        if let Some(proximal) = &known.proximal {
+            apart(proximal, &mut self.recomputed);
+        }
+    }
+
+    pub(super) fn gaps(mut self) -> LogpGaps {
+        let recomputed = (!self.recomputed.is_empty()).then(|| gap(&mut self.recomputed));
+        LogpGaps { reported: gap(&mut self.reported), recomputed }
+    }
+}
+
+fn gap(differences: &mut [f32]) -> Gap {
+    if differences.is_empty() {
+        return Gap::default();
+    }
+    let mean = differences.iter().map(|d| f64::from(*d)).sum::<f64>() / differences.len() as f64;
+    let rank = (differences.len() * 19).div_ceil(20) - 1;
+    let (_, p95, _) = differences.select_nth_unstable_by(rank, f32::total_cmp);
+    Gap { mean, p95: f64::from(*p95) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_percentile_is_by_rank() {
+        let mut hundred: Vec<f32> = (1..=100).rev().map(|n| n as f32).collect();
+        assert_eq!(gap(&mut hundred), Gap { mean: 50.5, p95: 95.0 });
+        assert_eq!(gap(&mut [3.0]), Gap { mean: 3.0, p95: 3.0 });
+        assert_eq!(gap(&mut []), Gap::default());
+    }
+
+    #[test]
+    fn what_was_not_recomputed_has_no_gap() {
+        let mut differences = Differences::default();
+        let known = Known { behaviour: vec![-1.0, -2.0], ..Known::default() };
+        differences.add(&known, &[-1.5, -2.0]);
+        assert_eq!(differences.gaps(), LogpGaps { reported: Gap { mean: 0.25, p95: 0.5 }, recomputed: None });
+    }
+}

@@ -1,0 +1,149 @@
+//! Where a run's metrics are seen: `metrics.jsonl`, Prometheus, TensorBoard.
+//!
+//! A row is written to `metrics.jsonl` first; that file is the record, and a disk that refuses it ends the run. Prometheus is given
+//! the newest value of every metric when it asks, TensorBoard's event file gets every row. What each metric is called and means
+//! stands in [`catalog`].
+
+pub mod catalog;
+mod endpoint;
+mod prometheus;
+mod tensorboard;
+
+use crate::config::WatchSection;
+use crate::metrics::{self, Metrics};
+use crate::run_dir::RunDir;
+use catalog::{Reading, readings};
+use echo_protocol::clock;
+use echo_protocol::version::PolicyVersion;
+use serde::Serialize;
+use serde_json::Value;
+use std::io;
+use tensorboard::EventFile;
+
+pub use endpoint::serve;
+pub use prometheus::Latest;
+
+/// All places at once.
+#[derive(Debug)]
+pub struct Watch {
+    metrics: Metrics,
+    board: Option<EventFile>,
+    latest: Latest,
+}
+
+impl Watch {
+    /// Goes on with the record of a run that stands at `version`; rows of later updates are taken back.
+    ///
+    /// # Errors
+    /// When `metrics.jsonl` cannot be read or written.
+    pub fn open(dir: &RunDir, version: PolicyVersion, section: &WatchSection) -> io::Result<Self> {
+        let metrics = Metrics::open(&dir.metrics(), version)?;
+        let now = now();
+        let board = section.tensorboard.then(|| EventFile::replace(&dir.tensorboard(), now));
+        let board = board.and_then(|opened| opened.inspect_err(no_board).ok());
+        let mut watch = Self { metrics, board, latest: Latest::default() };
+        for row in metrics::rows(&dir.metrics())? {
+            watch.show(&row, now);
+        }
+        Ok(watch)
+    }
+
+    /// The newest values, for [`serve`].
+    #[must_use]
+    pub fn latest(&self) -> Latest {
+        self.latest.clone()
+    }
+
+    /// Writes a row, with the time.
+    ///
+    /// # Errors
+    /// When `metrics.jsonl` cannot be written.
+    pub fn write(&mut self, row: &impl Serialize) -> io::Result<()> {
+        let (mut row, now) = (serde_json::to_value(row)?, now());
+        row["time"] = now.into();
+        self.metrics.write(&row)?;
+        self.show(&row, now);
+        Ok(())
+    }
+
+    /// Shows a row that is on record.
+    fn show(&mut self, row: &Value, now: f64) {
+        let readings: Vec<Reading> = readings(row).collect();
+        let step = ["update", "evaluated", "published"].iter().find_map(|key| row.get(key)?.as_u64());
+        if let (Some(board), Some(step)) = (&mut self.board, step) {
+            // Rows of older learners have no time.
+            let time = row.get("time").and_then(Value::as_f64).unwrap_or(now);
+            if let Err(error) = board.write(step, time, &readings) {
+                no_board(&error);
+                self.board = None;
+            }
+        }
+        self.latest.update(readings);
+    }
+}
+
+/// Pictures are not worth a run.
+fn no_board(error: &io::Error) {
+    tracing::warn!(%error, "no more event files for TensorBoard; they are made anew from metrics.jsonl at the next start");
+}
+
+/// The time in Unix seconds.
+fn now() -> f64 {
+    clock::now().0 as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{EvaluationRow, UpdateRow};
+    use tensorboard::tests::scalars;
+
+    fn update(update: u64, reward: f64) -> UpdateRow {
+        UpdateRow { update, reward, ..UpdateRow::default() }
+    }
+
+    #[test]
+    fn a_resumed_run_shows_every_step_once_everywhere() {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = RunDir::new(temporary.path());
+        let open = |version| Watch::open(&dir, PolicyVersion(version), &WatchSection::default()).unwrap();
+        let mut watch = open(0);
+        watch.write(&EvaluationRow { evaluated: 0, held_out_accuracy: 0.125, ..Default::default() }).unwrap();
+        (1..=4).for_each(|n| watch.write(&update(n, n as f64)).unwrap());
+        // A crash kept an update from the event file.
+        watch.metrics.write(&serde_json::to_value(update(5, 5.0)).unwrap()).unwrap();
+        drop(watch);
+        // The checkpoint was that of update 5; and once more, of update 3.
+        assert_eq!(open(5).latest().text("").unwrap().matches("echo_reward{run=\"\"} 5.0").count(), 1);
+        assert_eq!(scalars(&dir.tensorboard(), "reward/reward").len(), 5);
+        let mut watch = open(3);
+        watch.write(&update(4, 0.5)).unwrap();
+        let rewards = [(1, 1.0), (2, 2.0), (3, 3.0), (4, 0.5)];
+        assert_eq!(scalars(&dir.tensorboard(), "reward/reward"), rewards);
+        assert_eq!(scalars(&dir.tensorboard(), "evaluation/held_out_accuracy"), [(0, 0.125)]);
+        let rows = metrics::updates(&dir.metrics()).unwrap();
+        assert_eq!(
+            rows.iter().map(|row| (row.update as i64, row.reward as f32)).collect::<Vec<_>>(),
+            rewards
+        );
+        assert!(
+            metrics::rows(&dir.metrics())
+                .unwrap()
+                .iter()
+                .all(|row| row["time"].is_f64() || row["update"] == 5)
+        );
+    }
+
+    #[test]
+    fn event_files_can_be_left_out_and_cannot_end_a_run() {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = RunDir::new(temporary.path());
+        let off = WatchSection { tensorboard: false, ..WatchSection::default() };
+        Watch::open(&dir, PolicyVersion(0), &off).unwrap().write(&update(1, 0.0)).unwrap();
+        assert!(!dir.tensorboard().exists());
+        std::fs::write(dir.tensorboard(), "in the way").unwrap();
+        let mut watch = Watch::open(&dir, PolicyVersion(1), &WatchSection::default()).unwrap();
+        watch.write(&update(2, 0.0)).unwrap();
+        assert_eq!(metrics::updates(&dir.metrics()).unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,192 @@
+//! Every metric of a run: where it stands in a row of `metrics.jsonl`, and what Prometheus and TensorBoard call it.
+//!
+//! A row is the source; the other writers read their numbers from it by this list. Adding a metric is adding a field to a row
+//! and a line here, and to the operator's guide, which a test compares with what [`table`] prints.
+
+use serde_json::Value;
+use std::fmt::Write as _;
+
+/// What stands at a metric's place in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A number, or true or false. Nothing, where the row has null there.
+    Number,
+    /// A number that only grows while the run lasts.
+    Counter,
+    /// An object of numbers with few keys, which are values of this label.
+    Labelled(&'static str),
+    /// The same, of numbers that only grow.
+    Counters(&'static str),
+    /// An object that counts how often each number occurs; the numbers are values of this label.
+    Histogram(&'static str),
+    /// An object of numbers with ever new keys: their sum.
+    Sum,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// JSON pointer into a row.
+    pub key: &'static str,
+    /// The part of TensorBoard's tag before the name.
+    pub group: &'static str,
+    /// Its name; Prometheus puts `echo_` before it.
+    pub name: &'static str,
+    /// What is found at the key.
+    pub shape: Shape,
+    /// Its unit; empty for a plain number.
+    pub unit: &'static str,
+    /// What it says.
+    pub help: &'static str,
+}
+
+const fn metric(
+    key: &'static str,
+    (group, name): (&'static str, &'static str),
+    shape: Shape,
+    unit: &'static str,
+    help: &'static str,
+) -> Metric {
+    Metric { key, group, name, shape, unit, help }
+}
+
+use Shape::{Counter, Counters, Histogram, Labelled, Number, Sum};
+
+/// All metrics, in the order in which they are shown.
+#[rustfmt::skip]
+pub const METRICS: &[Metric] = &[
+    metric("/time", ("time", "time_seconds"), Number, "s", "Unix time at which the row was written"),
+    // Updates.
+    metric("/update", ("time", "version"), Number, "", "version that the update produced"),
+    metric("/elapsed_s", ("time", "elapsed_seconds"), Number, "s", "since this process started"),
+    metric("/reward", ("reward", "reward"), Number, "", "mean reward of the batch"),
+    metric("/reward_std", ("reward", "reward_std"), Number, "", "standard deviation of the batch's rewards"),
+    metric("/accuracy", ("reward", "accuracy"), Number, "share", "responses of the batch that are right"),
+    metric("/degenerate_groups", ("reward", "degenerate_groups"), Number, "share", "groups of the batch with equal rewards, which teach nothing"),
+    metric("/loss", ("policy", "loss"), Number, "", "the objective's loss"),
+    metric("/grad_norm", ("policy", "grad_norm"), Number, "", "global gradient norm before clipping; none where it was not finite"),
+    metric("/learning_rate", ("policy", "learning_rate"), Number, "", "learning rate"),
+    metric("/entropy", ("policy", "entropy"), Number, "nats", "mean entropy of the policy, a token"),
+    metric("/kl", ("policy", "kl"), Number, "nats", "KL(behaviour, current) a token, k3 estimate"),
+    metric("/kl_reference", ("policy", "kl_reference"), Number, "nats", "KL(current, reference) a token, k3 estimate; none where the objective has no reference"),
+    metric("/clip_share", ("policy", "clip_share"), Number, "share", "tokens or responses that the clip cut"),
+    metric("/clip_shares/0", ("policy", "clip_share_low"), Number, "share", "tokens or responses that the clip cut below one"),
+    metric("/clip_shares/1", ("policy", "clip_share_high"), Number, "share", "tokens or responses that the clip cut above one"),
+    metric("/weight/mean", ("weight", "weight_mean"), Number, "", "mean importance weight, before the clip"),
+    metric("/weight/max", ("weight", "weight_max"), Number, "", "largest importance weight"),
+    metric("/weight/variance", ("weight", "weight_variance"), Number, "", "variance of the importance weights"),
+    metric("/weight/ess", ("weight", "weight_ess"), Number, "share", "effective sample size of the importance weights"),
+    metric("/logp_gap/mean", ("weight", "logp_gap_mean"), Number, "nats", "mean distance of a token's log-probability in training to the reported one"),
+    metric("/logp_gap/p95", ("weight", "logp_gap_p95"), Number, "nats", "95th percentile of that distance over the batch's tokens"),
+    metric("/logp_gap_recomputed/mean", ("weight", "logp_gap_recomputed_mean"), Number, "nats", "mean distance of a token's log-probability in training to the one recomputed at the start of the update; none where none was"),
+    metric("/logp_gap_recomputed/p95", ("weight", "logp_gap_recomputed_p95"), Number, "nats", "95th percentile of that distance"),
+    metric("/echo_clips/0", ("policy", "echo_clips"), Number, "", "groups that gave an EchoClip"),
+    metric("/echo_clips/1", ("policy", "echo_clip_tokens"), Number, "tokens", "mean length of an EchoClip"),
+    metric("/steps", ("policy", "steps"), Number, "", "optimizer steps of the update, skipped ones included"),
+    metric("/skipped_steps", ("policy", "skipped_steps"), Number, "", "steps that were skipped; `skip_cause` says why: `logp`, `gradient`, `exploding`"),
+    metric("/skipped", ("policy", "skipped"), Number, "", "whether no step was made"),
+    metric("/response_tokens", ("data", "response_tokens_mean"), Number, "tokens", "mean length of a response"),
+    metric("/response_tokens_max", ("data", "response_tokens_max"), Number, "tokens", "longest response"),
+    metric("/cut_off", ("data", "cut_off"), Number, "share", "responses that were cut at the longest length"),
+    metric("/staleness", ("data", "staleness_tokens"), Histogram("lag"), "tokens", "tokens of the batch by lag in updates"),
+    metric("/lag_mean", ("data", "lag_mean"), Number, "updates", "mean lag of a token"),
+    metric("/lag_max", ("data", "lag_max"), Number, "updates", "largest lag of a token"),
+    metric("/accepted", ("data", "accepted"), Counter, "groups", "taken in since the run began"),
+    metric("/refused", ("data", "refused"), Counters("reason"), "groups", "refused since the run began, by reason"),
+    metric("/dropped", ("data", "dropped"), Counters("reason"), "groups", "acknowledged and not trained on since the run began, by reason"),
+    metric("/tokens", ("speed", "trained_tokens"), Number, "tokens", "that went forward and backward in the update, prompts included"),
+    metric("/tokens_per_s", ("speed", "tokens_per_second"), Number, "tokens/s", "trained tokens each second of the update"),
+    metric("/flops", ("speed", "model_flops"), Number, "FLOP", "model FLOPs of the update"),
+    metric("/mfu", ("speed", "mfu"), Number, "share", "model FLOPs utilisation; none without `[watch] peak_flops`"),
+    metric("/waited_s", ("timing", "waited_seconds"), Number, "s", "waiting for the batch"),
+    metric("/update_s", ("timing", "update_seconds"), Number, "s", "the update"),
+    metric("/proximal_s", ("timing", "proximal_seconds"), Number, "s", "of the update: recomputing log-probabilities at its start"),
+    metric("/reference_s", ("timing", "reference_seconds"), Number, "s", "of the update: log-probabilities of the reference"),
+    metric("/checkpoint_s", ("timing", "checkpoint_seconds"), Number, "s", "checkpoints since the last update"),
+    metric("/publication_s", ("timing", "publication_seconds"), Number, "s", "publications since the last update"),
+    metric("/evaluation_s", ("timing", "evaluation_seconds"), Number, "s", "evaluations since the last update"),
+    metric("/period_s", ("timing", "period_seconds"), Number, "s", "since the last update ended; in a process's first row, since its learning began"),
+    metric("/bubble_ratio", ("timing", "bubble_ratio"), Number, "share", "of the period that went into waiting for the batch"),
+    metric("/nodes", ("fleet", "nodes"), Sum, "nodes", "that generate"),
+    metric("/degraded", ("fleet", "degraded_nodes"), Labelled("standing"), "nodes", "that are not waited for: `tail` (slow or failing), `out` (of the forwarding role), `banned`"),
+    metric("/rotten_peers", ("fleet", "rotten_reports"), Sum, "reports", "by nodes of peers that serve rotten bytes or break the chunk protocol"),
+    metric("/t_bcast_ms/0", ("fleet", "t_bcast_p50_milliseconds"), Number, "ms", "time from a publication to its installation on a node, median in this process"),
+    metric("/t_bcast_ms/1", ("fleet", "t_bcast_p95_milliseconds"), Number, "ms", "95th percentile of that time"),
+    // Evaluations.
+    metric("/evaluated", ("evaluation", "evaluated_version"), Number, "", "version that was evaluated"),
+    metric("/held_out_accuracy", ("evaluation", "held_out_accuracy"), Number, "share", "held-out orders answered right"),
+    metric("/held_out_reward", ("evaluation", "held_out_reward"), Number, "", "mean reward on held-out orders"),
+    metric("/orders", ("evaluation", "evaluation_orders"), Number, "orders", "of the evaluation"),
+    // Publications.
+    metric("/published", ("publication", "published_version"), Number, "", "version that was published"),
+    metric("/full_bytes", ("publication", "snapshot_bytes"), Number, "bytes", "length of the snapshot"),
+    metric("/delta_bytes", ("publication", "delta_bytes"), Number, "bytes", "what a node fetches that holds the version before"),
+    metric("/manifest_bytes", ("publication", "manifest_bytes"), Number, "bytes", "length of the signed manifest"),
+    metric("/unchanged", ("publication", "chunks_unchanged"), Number, "chunks", "of the publication that the version before has at the same place"),
+    metric("/sparse", ("publication", "chunks_sparse"), Number, "chunks", "of the publication whose delta lists what changed"),
+    metric("/xor", ("publication", "chunks_xor"), Number, "chunks", "of the publication whose delta covers all elements"),
+    metric("/full", ("publication", "chunks_full"), Number, "chunks", "of the publication without a delta"),
+    metric("/encode_s", ("publication", "encode_seconds"), Number, "s", "storing the publication's chunks and making deltas, summed over threads"),
+    metric("/publish_s", ("publication", "publish_seconds"), Number, "s", "the whole publication"),
+];
+
+/// What a row says of a metric: label and number; the label is empty unless the metric has one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// Place in [`METRICS`].
+    pub index: usize,
+    /// The numbers; none where the row has null.
+    pub values: Vec<(String, f64)>,
+}
+
+impl Reading {
+    /// The metric.
+    #[must_use]
+    pub fn metric(&self) -> &'static Metric {
+        &METRICS[self.index]
+    }
+}
+
+/// What a row says, metric by metric. Metrics that rows of its kind do not have are missing.
+pub fn readings(row: &Value) -> impl Iterator<Item = Reading> {
+    METRICS.iter().enumerate().filter_map(|(index, metric)| {
+        // Part of what may be null as a whole, such as a gap that was not measured.
+        let top = metric.key.split('/').nth(1)?;
+        let present = row.get(top)?;
+        let value = if present.is_null() { present } else { row.pointer(metric.key)? };
+        Some(Reading { index, values: values(metric.shape, value) })
+    })
+}
+
+fn values(shape: Shape, value: &Value) -> Vec<(String, f64)> {
+    let number = |value: &Value| value.as_f64().or_else(|| value.as_bool().map(f64::from));
+    let plain = |number: Option<f64>| number.map(|number| (String::new(), number)).into_iter().collect();
+    let entries = || value.as_object().into_iter().flatten();
+    match shape {
+        Shape::Number | Shape::Counter => plain(number(value)),
+        Shape::Sum => plain(value.as_object().map(|map| map.values().filter_map(number).sum())),
+        Shape::Labelled(_) | Shape::Counters(_) | Shape::Histogram(_) => {
+            entries().filter_map(|(key, value)| Some((key.clone(), number(value)?))).collect()
+        }
+    }
+}
+
+/// The metrics as a table in Markdown, for the operator's guide.
+#[must_use]
+pub fn table() -> String {
+    let mut table =
+        String::from("| key in a row | TensorBoard's tag | unit | meaning |\n|---|---|---|---|\n");
+    for Metric { key, group, name, shape, unit, help } in METRICS {
+        let key = key.trim_start_matches('/').replace('/', ".");
+        let label = match shape {
+            Shape::Labelled(label) | Shape::Counters(label) => format!("/{}", label.to_uppercase()),
+            Shape::Number | Shape::Counter | Shape::Sum | Shape::Histogram(_) => String::new(),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(table, "| `{key}` | `{group}/{name}{label}` | {unit} | {help} |");
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests;
