@@ -1,14 +1,13 @@
 //! The learning thread: does what the controller says, one step after the other.
 
 use crate::buffer::StoredGroup;
-use crate::checkpoint::{self, CheckpointError};
+use crate::checkpoint::{CheckpointError, Checkpoints, State};
 use crate::controller::{Controller, Step};
 use crate::desk::DeskError;
 use crate::evaluation::{EvaluationError, evaluate};
 use crate::metrics::{EvaluationRow, Metrics, PublicationRow, UpdateRow, WeightRow};
 use crate::optimizer::StepOutcome;
 use crate::publisher::{PublishError, Publisher, dtype};
-use crate::run_dir::RunDir;
 use crate::service::Shared;
 use crate::trainer::{TrainError, Trainer, UpdateReport};
 use echo_policy::error::DecoderError;
@@ -20,6 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// Longest wait before the learning thread looks whether it has to stop.
@@ -68,8 +68,8 @@ pub enum Ended {
     Stopped,
 }
 
-/// Hands a stored snapshot and its signed manifest to the network.
-pub type Announce = Box<dyn Fn(Arc<Manifest>, Signed<Manifest>) + Send>;
+/// Hands a stored snapshot and its signed manifest to the network, at the latest when its checkpoint lies where it is to lie.
+pub type Announce = Box<dyn FnMut(Arc<Manifest>, Signed<Manifest>) + Send>;
 
 /// Everything that the learning thread owns.
 pub struct Learning {
@@ -83,8 +83,12 @@ pub struct Learning {
     pub publisher: Publisher,
     /// Hands a snapshot to the network.
     pub announce: Announce,
-    /// Where everything lies.
-    pub dir: RunDir,
+    /// Where checkpoints go.
+    pub checkpoints: Checkpoints,
+    /// Drives what waits for the disk or the network.
+    pub runtime: Handle,
+    /// The newest evaluation.
+    pub evaluated: Option<EvaluationRow>,
     /// Rows of updates and evaluations.
     pub metrics: Metrics,
     /// Held-out orders in an evaluation.
@@ -101,6 +105,7 @@ impl Learning {
         let mut skipped = 0;
         loop {
             let step = self.controller.next();
+            tracing::debug!("next: {step:?}");
             match step {
                 Step::Evaluate(version) => self.evaluate(version)?,
                 Step::Checkpoint(version) => self.checkpoint(version)?,
@@ -128,15 +133,23 @@ impl Learning {
         let row =
             evaluate(&self.shared.workload, version, &self.weights(DType::F32)?, self.evaluation_orders)?;
         log_evaluation(&row);
-        self.metrics.write(&row).map_err(LearningError::Metrics)
+        self.metrics.write(&row).map_err(LearningError::Metrics)?;
+        self.evaluated = Some(row);
+        Ok(())
     }
 
     fn checkpoint(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
-        let dir = self.dir.checkpoints();
-        checkpoint::write(&dir, version, self.trainer.decoder(), self.trainer.optimizer())?;
-        if let Some(oldest) = checkpoint::oldest(&dir)? {
+        let since = Instant::now();
+        let optimizer = self.trainer.optimizer();
+        let desk = self.shared.desk().state(version);
+        let fleet = self.shared.fleet().view();
+        let (run, evaluated) = (self.shared.workload.run, self.evaluated.clone());
+        let state = State::new(run, version, evaluated, optimizer.updates(), desk, fleet);
+        self.runtime.block_on(self.checkpoints.write(state, self.trainer.decoder(), optimizer))?;
+        if let Some(oldest) = self.runtime.block_on(self.checkpoints.oldest())? {
             self.shared.desk().settle(oldest)?;
         }
+        tracing::debug!("wrote the checkpoint of {version} in {:.0} ms", since.elapsed().as_secs_f64() * 1e3);
         Ok(())
     }
 

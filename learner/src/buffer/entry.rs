@@ -32,6 +32,8 @@ pub enum DropReason {
     Damaged,
     /// The run ended before it was needed.
     RunEnded,
+    /// It was in a database that is gone: the run went on from a checkpoint alone.
+    Lost,
 }
 
 impl DropReason {
@@ -42,6 +44,7 @@ impl DropReason {
             Self::Overflow => "overflow",
             Self::Damaged => "damaged",
             Self::RunEnded => "run_ended",
+            Self::Lost => "lost",
         }
     }
 }
