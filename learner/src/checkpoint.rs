@@ -136,33 +136,43 @@ impl Checkpoints {
     pub async fn upload(&self, version: PolicyVersion) -> Result<(), CheckpointError> {
         let Some(far) = &self.far else { return Ok(()) };
         let _turn = self.turn.lock().await;
-        far.copy(&self.near, version).await?;
+        match far.copy(&self.near, version).await {
+            // A run that came back from there has it nowhere else.
+            Err(CheckpointError::Damaged { .. }) if far.versions().await?.contains(&version) => {}
+            copied => copied?,
+        }
         far.prune(version).await
     }
 
-    /// Reads the newest checkpoint that is whole, and says which ones are not. The disk is read first where it has the same version.
+    /// Reads the newest checkpoint that is whole, and says what was passed over: what is damaged, and a store that does not answer. The
+    /// disk is read first where it has the same version.
     ///
     /// # Errors
-    /// When a store cannot be read at all, or is another run's.
+    /// When one is another run's; when there is none, and a store could not be asked.
     pub async fn newest(
         &self,
         run: &RunId,
         device: &Device,
     ) -> Result<(Option<Checkpoint>, Vec<CheckpointError>), CheckpointError> {
-        let mut places = Vec::new();
+        let (mut places, mut passed) = (Vec::new(), Vec::new());
         for shelf in [Some(&self.near), self.far.as_ref()].into_iter().flatten() {
-            places.extend(shelf.versions().await?.into_iter().map(|version| (version, shelf)));
-        }
-        places.sort_by_key(|(version, _)| Reverse(*version));
-        let mut damaged = Vec::new();
-        for (version, shelf) in places {
-            match shelf.read(version, run, device).await {
-                Ok(checkpoint) => return Ok((Some(checkpoint), damaged)),
-                Err(error @ CheckpointError::Damaged { .. }) => damaged.push(error),
-                Err(error) => return Err(error),
+            match shelf.versions().await {
+                Ok(versions) => places.extend(versions.into_iter().map(|version| (version, shelf))),
+                Err(error) => passed.push(error),
             }
         }
-        Ok((None, damaged))
+        places.sort_by_key(|(version, _)| Reverse(*version));
+        for (version, shelf) in places {
+            match shelf.read(version, run, device).await {
+                Ok(checkpoint) => return Ok((Some(checkpoint), passed)),
+                Err(error @ CheckpointError::WrongRun { .. }) => return Err(error),
+                Err(error) => passed.push(error),
+            }
+        }
+        match passed.iter().position(|error| matches!(error, CheckpointError::Store { .. })) {
+            Some(unknown) => Err(passed.swap_remove(unknown)),
+            None => Ok((None, passed)),
+        }
     }
 
     /// The oldest checkpoint on this machine: nothing before it is needed for going on from any of them.

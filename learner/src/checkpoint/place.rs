@@ -29,10 +29,11 @@ impl Checkpoints {
                 let wrong = |why: String| CheckpointError::Place { store: url.to_owned(), why };
                 let place = url.trim_start_matches(S3);
                 let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-                let bucket = AmazonS3Builder::from_env().with_bucket_name(bucket).build();
-                let bucket = Arc::new(bucket.map_err(|e| wrong(e.to_string()))?);
+                let store = AmazonS3Builder::from_env().with_bucket_name(bucket).build();
+                let store = Arc::new(store.map_err(|e| wrong(e.to_string()))?);
                 let prefix = ObjectPath::parse(prefix).map_err(|e| wrong(e.to_string()))?;
-                Ok(Self::in_directory(&dir.checkpoints(), keep)?.copied_to(bucket, prefix, url))
+                let name = format!("{S3}{bucket}");
+                Ok(Self::in_directory(&dir.checkpoints(), keep)?.copied_to(store, prefix, &name))
             }
             Some(url) if url.contains("://") => {
                 let why = "use a directory, or s3://BUCKET/PREFIX".to_owned();

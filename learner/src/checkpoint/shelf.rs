@@ -25,7 +25,7 @@ pub(super) struct Shelf {
     pub(super) store: Arc<dyn ObjectStore>,
     /// Every object lies below it.
     pub(super) root: Path,
-    /// What people call it.
+    /// What people call the store.
     pub(super) name: String,
     /// Checkpoints that are kept.
     pub(super) keep: usize,
@@ -201,8 +201,13 @@ impl Shelf {
         Ok(objects)
     }
 
+    /// Below this, everything of a version.
+    fn of(&self, version: PolicyVersion) -> Path {
+        self.root.clone().join(format!("{:012}", version.0))
+    }
+
     fn at(&self, version: PolicyVersion, name: &str) -> Path {
-        self.root.clone().join(format!("{:012}", version.0)).join(name)
+        self.of(version).join(name)
     }
 
     fn called(&self, at: &Path) -> String {
@@ -210,7 +215,7 @@ impl Shelf {
     }
 
     fn damaged(&self, version: PolicyVersion, what: String) -> CheckpointError {
-        CheckpointError::Damaged { at: format!("{}/{:012}", self.name, version.0), what }
+        CheckpointError::Damaged { at: self.called(&self.of(version)), what }
     }
 
     fn unreadable(&self, version: PolicyVersion, name: &str, error: Error) -> CheckpointError {

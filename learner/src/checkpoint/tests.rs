@@ -11,6 +11,8 @@ use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::{Lease, LeaseId};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::time::UnixMillis;
+use object_store::RetryConfig;
+use object_store::aws::AmazonS3Builder;
 use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
 use std::fs;
@@ -199,6 +201,7 @@ async fn a_store_elsewhere_is_enough_when_the_machine_is_lost() {
     let elsewhere = Room::new();
     let checkpoints = elsewhere.open().copied_to(bucket, prefix, "memory");
     assert_eq!(elsewhere.newest(&checkpoints).await, (Some(8), 0));
+    checkpoints.upload(PolicyVersion(8)).await.unwrap();
     assert_eq!(checkpoints.far.as_ref().unwrap().versions().await.unwrap(), [4, 6, 8].map(PolicyVersion));
 }
 
@@ -216,4 +219,26 @@ fn the_run_file_says_where() {
     let far = bucket.far.as_ref().unwrap();
     assert_eq!((far.root.as_ref(), far.keep, bucket.near.keep), ("some/prefix", 1, 2));
     assert!(matches!(open(Some("gs://bucket")), Err(CheckpointError::Place { .. })));
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_not_an_empty_one() {
+    let room = Room::new();
+    // Nobody listens there.
+    let deaf = AmazonS3Builder::new()
+        .with_bucket_name("bucket")
+        .with_endpoint("http://127.0.0.1:1")
+        .with_allow_http(true)
+        .with_access_key_id("key")
+        .with_secret_access_key("secret")
+        .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
+        .build()
+        .unwrap();
+    let checkpoints = room.open().copied_to(Arc::new(deaf), ObjectPath::default(), "deaf");
+    let nothing = checkpoints.newest(&room.run, &Device::Cpu).await;
+    assert!(matches!(nothing, Err(CheckpointError::Store { .. })));
+    room.write(&checkpoints, 2).await;
+    let uploaded = checkpoints.upload(PolicyVersion(2)).await;
+    assert!(matches!(uploaded, Err(CheckpointError::Store { .. })));
+    assert_eq!(room.newest(&checkpoints).await, (Some(2), 1), "the disk is enough to go on");
 }
