@@ -20,6 +20,7 @@ mod index;
 mod plan;
 mod recover;
 mod totals;
+mod watermark;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use plan::Plan;
 
 pub use entry::{DropReason, OrderStatus, StoredGroup};
 pub use totals::{Count, Totals};
+pub use watermark::Watermark;
 
 /// Most groups that are staged at once; the next one is asked to come again.
 pub const MAX_STAGED_GROUPS: usize = 4096;
@@ -325,7 +327,7 @@ impl ReplayBuffer {
     /// Writes a plan to the store, and mirrors it in memory.
     fn write(&mut self, plan: &Plan) -> Result<(), BufferError> {
         let mut totals = self.totals.clone();
-        let batch = plan.to_store(&self.index, &mut totals, self.settled)?;
+        let batch = plan.to_store(&self.index, &mut totals, self.settled, self.next_arrival)?;
         self.store.apply(&batch)?;
         self.written = Write(self.written.0 + 1);
         self.totals = totals;

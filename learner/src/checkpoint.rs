@@ -1,192 +1,188 @@
-//! Checkpoints: everything that the next update depends on, atomically.
+//! Checkpoints: self-contained snapshots of a run in an object store.
 //!
-//! A checkpoint is a directory named by its version: weights and optimizer state as safetensors, and `state.json` with the BLAKE3
-//! of both. It is written beside its place, synced, and renamed into it. Nothing else is random or hidden: prompts, samples and
-//! batches follow from the run and the journal, so the same checkpoint leads to the same updates.
+//! A checkpoint is a few objects under its version: weights and optimizer state as safetensors, and `state.json` with the length and
+//! BLAKE3 of both. `state.json` is written last, and commits: without it there is no checkpoint, and one whose parts do not match it is
+//! damaged and passed over. A directory is synced before a write returns.
+//!
+//! Nothing else is random or hidden: prompts, samples and batches follow from the run, the state and the learner's database, so the same
+//! checkpoint leads to the same updates.
+//!
+//! **A store on another machine.** Checkpoints are written to the run directory first, which holds training up no longer than a disk
+//! does, and are copied out beside it ([`Checkpoints::upload`]). What the fleet has seen must never be taken back, so a version is
+//! announced only when its checkpoint lies where checkpoints are to lie; training goes on meanwhile. One copy is under way at a time, so
+//! that a store which is too slow paces publications, and nothing piles up.
+
+mod place;
+mod shelf;
+mod state;
+mod tensors;
+mod writer;
 
 use crate::optimizer::{AdamW, OptimizerError};
-use candle_core::{Device, Tensor, safetensors};
+use candle_core::{Device, Tensor};
 use echo_policy::decoder::Decoder;
-use echo_protocol::content::ContentId;
+use echo_protocol::charter::RunId;
 use echo_protocol::version::PolicyVersion;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
+use shelf::Shelf;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::Mutex;
 
-/// Checkpoints kept; older ones are deleted once a newer one is durable.
-pub const KEPT_CHECKPOINTS: usize = 3;
+pub use state::{Part, State, Streams};
+#[cfg(test)]
+pub(crate) use tests::state_at;
 
-const WEIGHTS: &str = "model.safetensors";
-const OPTIMIZER: &str = "optimizer.safetensors";
-const STATE: &str = "state.json";
+/// Checkpoints that are kept unless the run file says otherwise.
+pub const DEFAULT_KEEP: usize = 3;
+/// Most checkpoints that may be kept.
+pub const MAX_KEEP: usize = 1000;
 
 /// Why a checkpoint cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The disk.
-    #[error("checkpoint {path}: {source} (is the disk full?)")]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
+    /// The store.
+    #[error("checkpoint {at}: {source} (is the disk full, or the store out of reach?)")]
+    Store {
+        /// The object.
+        at: String,
+        /// What the store said.
+        source: object_store::Error,
     },
     /// The content is not what was written.
-    #[error("checkpoint {path} is damaged: {what}")]
+    #[error("checkpoint {at} is damaged: {what}")]
     Damaged {
-        /// The directory.
-        path: PathBuf,
+        /// The checkpoint.
+        at: String,
         /// What is wrong.
         what: String,
     },
+    /// A store of two runs.
+    #[error("checkpoint {at} belongs to run {found}: give every run a [checkpoints] store of its own")]
+    WrongRun {
+        /// The checkpoint.
+        at: String,
+        /// Its run.
+        found: RunId,
+    },
     /// Tensors.
-    #[error("checkpoint {path}: {source}")]
+    #[error("checkpoint {at}: {source}")]
     Tensor {
-        /// The directory.
-        path: PathBuf,
+        /// The object.
+        at: String,
         /// What candle said.
         source: candle_core::Error,
     },
     /// The optimizer refuses its state.
     #[error(transparent)]
     Optimizer(#[from] OptimizerError),
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
-    version: PolicyVersion,
-    /// File name → BLAKE3 in hexadecimal.
-    files: BTreeMap<String, String>,
-}
-
-/// Writes the checkpoint of `version`, durably, and deletes all but the newest [`KEPT_CHECKPOINTS`].
-pub fn write(
-    dir: &Path,
-    version: PolicyVersion,
-    decoder: &Decoder,
-    optimizer: &AdamW,
-) -> Result<(), CheckpointError> {
-    let place = place(dir, version);
-    if place.exists() {
-        if read(dir, version, &Device::Cpu).is_ok() {
-            return Ok(());
-        }
-        // Damaged since: the run has come back to this version.
-        fs::remove_dir_all(&place).map_err(io_error(&place))?;
-    }
-    let draft = dir.join(format!(".{:012}.draft", version.0));
-    if draft.exists() {
-        fs::remove_dir_all(&draft).map_err(io_error(&draft))?;
-    }
-    fs::create_dir_all(&draft).map_err(io_error(&draft))?;
-    let tensor = |source| CheckpointError::Tensor { path: place.clone(), source };
-    let weights: HashMap<String, Tensor> =
-        decoder.vars().iter().map(|(name, var)| (name.clone(), var.as_tensor().clone())).collect();
-    safetensors::save(&weights, draft.join(WEIGHTS)).map_err(tensor)?;
-    let moments: HashMap<String, Tensor> = optimizer.state()?.into_iter().collect();
-    safetensors::save(&moments, draft.join(OPTIMIZER)).map_err(tensor)?;
-    let mut state = State { version, files: BTreeMap::new() };
-    for name in [WEIGHTS, OPTIMIZER] {
-        state.files.insert(name.to_owned(), sync_and_hash(&draft.join(name))?);
-    }
-    let text = serde_json::to_string_pretty(&state).expect("a map of strings serialises");
-    fs::write(draft.join(STATE), text).map_err(io_error(&draft))?;
-    sync_and_hash(&draft.join(STATE))?;
-    sync_dir(&draft)?;
-    fs::rename(&draft, &place).map_err(io_error(&place))?;
-    sync_dir(dir)?;
-    let old: Vec<PolicyVersion> = list(dir)?.into_iter().rev().skip(KEPT_CHECKPOINTS).collect();
-    old.into_iter().try_for_each(|v| fs::remove_dir_all(self::place(dir, v)).map_err(io_error(dir)))
+    /// The setting.
+    #[error("[checkpoints] store = {store:?}: {why}")]
+    Place {
+        /// The setting.
+        store: String,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 /// A checkpoint in memory.
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// Its version.
-    pub version: PolicyVersion,
+    /// Everything but tensors.
+    pub state: State,
     /// Parameters by Hugging Face name, f32.
     pub weights: BTreeMap<String, Tensor>,
     /// The optimizer's state.
     pub optimizer: BTreeMap<String, Tensor>,
 }
 
-/// Reads the newest checkpoint that is whole, and says which ones are not.
-pub fn newest(
-    dir: &Path,
-    device: &Device,
-) -> Result<(Option<Checkpoint>, Vec<CheckpointError>), CheckpointError> {
-    let mut damaged = Vec::new();
-    for version in list(dir)?.into_iter().rev() {
-        match read(dir, version, device) {
-            Ok(checkpoint) => return Ok((Some(checkpoint), damaged)),
-            Err(error) => damaged.push(error),
+/// Where the checkpoints of a run are.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    /// What is written first.
+    near: Shelf,
+    /// Where it is copied to, if that is another machine.
+    far: Option<Shelf>,
+    /// Held by the one copy that is under way.
+    turn: Arc<Mutex<()>>,
+}
+
+impl Checkpoints {
+    /// Writes the checkpoint of `state`, durably, and deletes all but the newest ones before it.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn write(
+        &self,
+        state: State,
+        decoder: &Decoder,
+        optimizer: &AdamW,
+    ) -> Result<(), CheckpointError> {
+        let version = state.version;
+        self.near.write(state, decoder, optimizer).await?;
+        self.near.prune(version).await
+    }
+
+    /// Whether there is a store besides the disk, to which every checkpoint has to be copied.
+    pub fn uploads(&self) -> bool {
+        self.far.is_some()
+    }
+
+    /// Copies the checkpoint of `version` to the store on another machine, if there is one. It is durable there when this returns.
+    ///
+    /// # Errors
+    /// When a store fails, or the checkpoint has been damaged meanwhile.
+    pub async fn upload(&self, version: PolicyVersion) -> Result<(), CheckpointError> {
+        let Some(far) = &self.far else { return Ok(()) };
+        let _turn = self.turn.lock().await;
+        match far.copy(&self.near, version).await {
+            // A run that came back from there has it nowhere else.
+            Err(CheckpointError::Damaged { .. }) if far.versions().await?.contains(&version) => {}
+            copied => copied?,
+        }
+        far.prune(version).await
+    }
+
+    /// Reads the newest checkpoint that is whole, and says what was passed over: what is damaged, and a store that does not answer. The
+    /// disk is read first where it has the same version.
+    ///
+    /// # Errors
+    /// When one is another run's; when there is none, and a store could not be asked.
+    pub async fn newest(
+        &self,
+        run: &RunId,
+        device: &Device,
+    ) -> Result<(Option<Checkpoint>, Vec<CheckpointError>), CheckpointError> {
+        let (mut places, mut passed) = (Vec::new(), Vec::new());
+        for shelf in [Some(&self.near), self.far.as_ref()].into_iter().flatten() {
+            match shelf.versions().await {
+                Ok(versions) => places.extend(versions.into_iter().map(|version| (version, shelf))),
+                Err(error) => passed.push(error),
+            }
+        }
+        places.sort_by_key(|(version, _)| Reverse(*version));
+        for (version, shelf) in places {
+            match shelf.read(version, run, device).await {
+                Ok(checkpoint) => return Ok((Some(checkpoint), passed)),
+                Err(error @ CheckpointError::WrongRun { .. }) => return Err(error),
+                Err(error) => passed.push(error),
+            }
+        }
+        match passed.iter().position(|error| matches!(error, CheckpointError::Store { .. })) {
+            Some(unknown) => Err(passed.swap_remove(unknown)),
+            None => Ok((None, passed)),
         }
     }
-    Ok((None, damaged))
-}
 
-fn read(dir: &Path, version: PolicyVersion, device: &Device) -> Result<Checkpoint, CheckpointError> {
-    let path = place(dir, version);
-    let damaged = |what: String| CheckpointError::Damaged { path: path.clone(), what };
-    let text = fs::read_to_string(path.join(STATE)).map_err(io_error(&path))?;
-    let state: State = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
-    if state.version != version {
-        return Err(damaged(format!("it says that it is {}", state.version)));
+    /// The oldest checkpoint on this machine: nothing before it is needed for going on from any of them.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn oldest(&self) -> Result<Option<PolicyVersion>, CheckpointError> {
+        Ok(self.near.versions().await?.first().copied())
     }
-    let load = |name: &str| {
-        let bytes = fs::read(path.join(name)).map_err(io_error(&path.join(name)))?;
-        if state.files.get(name) != Some(&ContentId::of(&bytes).to_string()) {
-            return Err(damaged(format!("{name} does not match its recorded hash")));
-        }
-        let tensors = safetensors::load_buffer(&bytes, device);
-        let tensors = tensors.map_err(|source| CheckpointError::Tensor { path: path.clone(), source })?;
-        Ok(tensors.into_iter().collect())
-    };
-    Ok(Checkpoint { version, weights: load(WEIGHTS)?, optimizer: load(OPTIMIZER)? })
 }
 
-/// The oldest checkpoint that is kept: nothing before it will ever be resumed from.
-pub fn oldest(dir: &Path) -> Result<Option<PolicyVersion>, CheckpointError> {
-    Ok(list(dir)?.first().copied())
-}
-
-/// Versions with a checkpoint, oldest first.
-fn list(dir: &Path) -> Result<Vec<PolicyVersion>, CheckpointError> {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(io_error(dir)(e)),
-    };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut versions: Vec<_> = names.filter_map(|name| name.parse().ok()).map(PolicyVersion).collect();
-    versions.sort_unstable();
-    Ok(versions)
-}
-
-fn place(dir: &Path, version: PolicyVersion) -> PathBuf {
-    dir.join(format!("{:012}", version.0))
-}
-
-fn sync_and_hash(path: &Path) -> Result<String, CheckpointError> {
-    // Writable, because Windows syncs no other files.
-    let mut file = File::options().read(true).write(true).open(path).map_err(io_error(path))?;
-    let mut hasher = blake3::Hasher::new();
-    io::copy(&mut file, &mut hasher).map_err(io_error(path))?;
-    file.sync_all().map_err(io_error(path))?;
-    Ok(hasher.finalize().to_hex().to_string())
-}
-
-/// Makes a rename durable. Directories can only be synced on Unix; elsewhere the file system's journal does it.
-fn sync_dir(dir: &Path) -> Result<(), CheckpointError> {
-    if cfg!(unix) {
-        File::open(dir).and_then(|d| d.sync_all()).map_err(io_error(dir))?;
-    }
-    Ok(())
-}
-
-fn io_error(path: &Path) -> impl FnOnce(io::Error) -> CheckpointError + use<> {
-    let path = path.to_owned();
-    move |source| CheckpointError::Io { path, source }
-}
+#[cfg(test)]
+mod tests;

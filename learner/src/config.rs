@@ -7,6 +7,7 @@ mod watch;
 
 use crate::batch::MAX_SEQUENCES;
 use crate::buffer::MAX_BATCH_GROUPS;
+use crate::checkpoint::{DEFAULT_KEEP, MAX_KEEP};
 use crate::filter::Filter;
 use crate::objective::{Choice, ObjectiveError, Preset};
 use crate::optimizer::{Guard, OptimizerError};
@@ -61,6 +62,9 @@ pub struct RunConfig {
     /// How snapshots are published.
     #[serde(default)]
     pub snapshot: SnapshotSection,
+    /// Where checkpoints are.
+    #[serde(default)]
+    pub checkpoints: CheckpointsSection,
     /// How work is handed out.
     #[serde(default)]
     pub fleet: FleetSection,
@@ -198,6 +202,16 @@ pub struct SnapshotSection {
     pub keep_versions: usize,
 }
 
+/// `[checkpoints]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointsSection {
+    /// A directory (relative paths are relative to the run file), or `s3://BUCKET/PREFIX`; left out, `checkpoints` in the run directory.
+    pub store: Option<String>,
+    /// How many are kept.
+    pub keep: usize,
+}
+
 /// `[fleet]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -274,6 +288,12 @@ impl Default for EvaluationSection {
 impl Default for SnapshotSection {
     fn default() -> Self {
         Self { dtype: TensorType::Bf16, chunk_bytes: 4 << 20, keep_versions: 3 }
+    }
+}
+
+impl Default for CheckpointsSection {
+    fn default() -> Self {
+        Self { store: None, keep: DEFAULT_KEEP }
     }
 }
 
@@ -378,6 +398,7 @@ impl RunConfig {
         config.run.dir = base.join(&config.run.dir);
         config.model.path = config.model.path.map(|p| base.join(p));
         config.network.peers = config.network.peers.map(|p| base.join(p));
+        config.checkpoints.resolve(|path| Ok::<_, ConfigError>(base.join(path)))?;
         config.validate()?;
         Ok(config)
     }
@@ -418,6 +439,10 @@ impl RunConfig {
             let (field, found) = ("snapshot.keep_versions", self.snapshot.keep_versions as u64);
             return Err(ConfigError::Number { field, found, rule: "it has to be 1 to 16" });
         }
+        if !(1..=MAX_KEEP).contains(&self.checkpoints.keep) {
+            let (field, found) = ("checkpoints.keep", self.checkpoints.keep as u64);
+            return Err(ConfigError::Number { field, found, rule: "it has to be 1 to 1000" });
+        }
         above_zero("fleet.lease_s", self.fleet.lease_s)?;
         above_zero("fleet.orders_per_node", u64::from(self.fleet.orders_per_node))?;
         match &self.warmup {
@@ -429,6 +454,16 @@ impl RunConfig {
     /// The staleness policy.
     pub fn staleness(&self) -> Result<Staleness, ConfigError> {
         self.staleness.policy()
+    }
+}
+
+impl CheckpointsSection {
+    /// Replaces a directory by what `change` makes of it; URLs stay.
+    pub(crate) fn resolve<E>(&mut self, change: impl FnOnce(&Path) -> Result<PathBuf, E>) -> Result<(), E> {
+        if let Some(store) = self.store.as_mut().filter(|store| !store.contains("://")) {
+            *store = change(Path::new(store))?.to_string_lossy().into_owned();
+        }
+        Ok(())
     }
 }
 
@@ -489,6 +524,13 @@ mod tests {
         assert_eq!(config.run.dir, dir.path().join("out"));
         assert_eq!(config.staleness().unwrap(), Staleness::new(3, Some(2)).unwrap());
         assert_eq!(config.train.groups_per_update, 16);
+        assert_eq!(config.checkpoints, CheckpointsSection { store: None, keep: 3 });
+        let stored = |store: &str| {
+            std::fs::write(&path, format!("{FILE}\n[checkpoints]\nstore = \"{store}\"")).unwrap();
+            RunConfig::load(&path).unwrap().checkpoints.store.unwrap()
+        };
+        assert_eq!(PathBuf::from(stored("kept")), dir.path().join("kept"));
+        assert_eq!(stored("s3://bucket/run"), "s3://bucket/run");
         assert_eq!(RunConfig::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
     }
 
@@ -507,6 +549,7 @@ mod tests {
         let buffer = |option: &str| refused("[warmup]", &format!("[buffer]\n{option}\n[warmup]"));
         assert!(buffer("max_groups = 15").contains("buffer.max_groups"));
         assert!(buffer("max_bytes = 1000000").contains("buffer.max_bytes"));
+        assert!(refused("[warmup]", "[checkpoints]\nkeep = 0\n[warmup]").contains("checkpoints.keep"));
         assert!(refused("name = \"gepo\"", "name = \"gpo\"").contains("gpo"));
         assert!(refused("batch = 64", "batch = 64\nlerning_rate = 1").contains("lerning_rate"));
         assert!(refused("[model.tiny]", "[model]\npath = \"x\"\n[model.tiny]").contains("exactly one"));

@@ -1,7 +1,7 @@
 //! A learner process: network, service and learning thread around one run.
 
 use crate::admission::{Admission, Tally};
-use crate::checkpoint;
+use crate::checkpoint::{Checkpoint, CheckpointError, Checkpoints, State};
 use crate::config::RunConfig;
 use crate::controller::{Controller, Plan};
 use crate::demand;
@@ -9,7 +9,7 @@ use crate::desk::{Desk, DeskConfig};
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Announce, Ended, Learning};
 use crate::leases::LeaseConfig;
-use crate::metrics;
+use crate::metrics::{self, EvaluationRow};
 use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
 use crate::publisher::Publisher;
 use crate::run_dir::RunDir;
@@ -38,11 +38,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// How long nodes are given to hear that the run has ended.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// Pause between attempts to copy a checkpoint to a store that is out of reach.
+const UPLOAD_PAUSE: Duration = Duration::from_secs(10);
+/// How often the learning thread looks up while it waits for a copy.
+const UPLOAD_LOOK: Duration = Duration::from_millis(200);
 /// What the run's key signs for the seed of the fleet's draws.
 const FLEET_SEED: &[u8] = b"echo fleet draws 1";
 /// Pause between attempts to reach a bootstrap peer, while none is connected.
@@ -52,21 +57,25 @@ const BOOTSTRAP_EVERY: Duration = Duration::from_secs(2);
 pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let started = Instant::now();
     let _lock = lock(&founded)?;
-    let (trainer, version) = trainer(&founded)?;
+    let checkpoints = Checkpoints::open(&founded.dir, &founded.config.checkpoints)?;
+    let found = newest(&checkpoints, &founded).await?;
+    let trainer = trainer(&founded, found.as_ref())?;
+    let state = found.map(|found| found.state);
     let plan = Plan {
         updates: founded.config.run.updates,
         staleness: founded.workload.charter.staleness,
         evaluate_every: founded.config.evaluation.every,
     };
-    let evaluations = metrics::evaluations(&founded.dir.metrics())?;
-    let evaluated =
-        |upto| evaluations.iter().map(|row| PolicyVersion(row.evaluated)).filter(|at| *at <= upto).max();
-    let controller = match version {
-        Some(version) => Controller::resume(plan, version, evaluated(version)),
+    let version = state.as_ref().map(|state| state.version).unwrap_or_default();
+    let evaluated = last_evaluation(&founded, state.as_ref())?;
+    let controller = match &state {
+        Some(_) => {
+            let evaluated = evaluated.as_ref().map(|row| PolicyVersion(row.evaluated));
+            Controller::resume(plan, version, evaluated)
+        }
         None => Controller::new(plan),
     };
-    let version = version.unwrap_or_default();
-    let tally = last_tally(&founded)?;
+    let tally = last_tally(&founded, state.as_ref())?;
     say_demand(&founded)?;
     let watch = Watch::open(&founded.dir, version, &founded.config.watch)?;
     let watching = serve_metrics(&founded.config, &watch).await?;
@@ -79,7 +88,8 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let publisher = Publisher::new(chunks, companion_files(&founded), founded.config.snapshot);
     let (config, dir) = (founded.config.clone(), founded.dir.clone());
     let store = Arc::new(SledStore::open(&dir.database())?);
-    let shared = Arc::new(shared(founded, store, version, tally, &host)?);
+    let shared = Arc::new(shared(founded, store, version, tally, state.as_ref(), &host)?);
+    shared.fleet().recall(state.map(|state| state.fleet).unwrap_or_default());
     let mut serving =
         tokio::spawn(serve(shared.clone(), host.clone(), snapshots.clone(), events, snapshot_events));
     let finding = tokio::spawn(stay_found(host.clone(), bootstraps(&config)?, me.as_bytes().to_vec()));
@@ -92,8 +102,16 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
         trainer,
         shared: shared.clone(),
         publisher,
-        announce: announcer(shared.clone(), host.clone(), snapshots.clone()),
-        dir: dir.clone(),
+        announce: announcer(
+            shared.clone(),
+            host.clone(),
+            snapshots.clone(),
+            checkpoints.clone(),
+            stop.clone(),
+        ),
+        checkpoints,
+        runtime: Handle::current(),
+        evaluated,
         watch,
         peak_flops: config.watch.peak_flops,
         max_skipped: config.train.max_skipped,
@@ -145,18 +163,22 @@ async fn serve_metrics(config: &RunConfig, watch: &Watch) -> anyhow::Result<Opti
 
 /// Learns, and when the run is finished writes what it came to.
 fn learn(learning: Learning, dir: &RunDir) -> anyhow::Result<Ended> {
-    let shared = learning.shared.clone();
+    let (shared, runtime, checkpoints) =
+        (learning.shared.clone(), learning.runtime.clone(), learning.checkpoints.clone());
     let ended = learning.run()?;
     if ended == Ended::Finished {
-        finish(&shared, dir)?;
+        let (newest, _) = runtime.block_on(checkpoints.newest(&shared.workload.run, &Device::Cpu))?;
+        let newest = newest.context("a finished run has a checkpoint of its last version")?;
+        finish(&shared, dir, &newest)?;
+        if let Err(error) = runtime.block_on(checkpoints.upload(newest.state.version)) {
+            tracing::warn!(%error, "the last checkpoint is on this disk only; `echo-learner resume` copies it again");
+        }
     }
     Ok(ended)
 }
 
-fn finish(shared: &Shared, dir: &RunDir) -> anyhow::Result<()> {
-    let (newest, _) = checkpoint::newest(&dir.checkpoints(), &Device::Cpu)?;
-    let newest = newest.context("a finished run has a checkpoint of its last version")?;
-    let weights = crate::trainer::weights_of(&shared.workload.model, &newest)?;
+fn finish(shared: &Shared, dir: &RunDir, newest: &Checkpoint) -> anyhow::Result<()> {
+    let weights = crate::trainer::weights_of(&shared.workload.model, newest)?;
     let tokenizer = matches!(shared.workload.charter.tokenizer, TokenizerSpec::Snapshot).then(|| dir.start());
     if !dir.policy().exists() {
         export_policy(&dir.policy(), &shared.workload, &weights, tokenizer.as_deref())?;
@@ -177,25 +199,30 @@ fn finish(shared: &Shared, dir: &RunDir) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The trainer, and the version that it resumes from; `None` at the start of a run.
-fn trainer(founded: &Founded) -> anyhow::Result<(Trainer, Option<PolicyVersion>)> {
-    let (model, train) = (&founded.workload.model, &founded.config.train);
-    let (newest, damaged) = checkpoint::newest(&founded.dir.checkpoints(), &Device::Cpu)?;
+/// The checkpoint to go on from; `None` at the start of a run.
+async fn newest(checkpoints: &Checkpoints, founded: &Founded) -> anyhow::Result<Option<Checkpoint>> {
+    let (newest, damaged) = checkpoints.newest(&founded.workload.run, &Device::Cpu).await?;
     damaged.iter().for_each(|error| tracing::warn!(%error, "passed over a checkpoint"));
-    let start = || Weights::load_dir(&founded.dir.start(), model);
-    let (trainer, resumed) = match newest {
-        Some(found) => {
-            tracing::info!("resuming from the checkpoint of {}", found.version);
-            (Trainer::resume(model, &found, train)?, Some(found.version))
+    match &newest {
+        Some(found) => tracing::info!("resuming from the checkpoint of {}", found.state.version),
+        None if damaged.is_empty() => {}
+        None => {
+            bail!("no checkpoint of {} is whole: restore one from a backup", founded.dir.path().display())
         }
-        None if damaged.is_empty() => (Trainer::new(model, &start()?, train)?, None),
-        None => bail!(
-            "no checkpoint in {} is whole: restore one from a backup",
-            founded.dir.checkpoints().display()
-        ),
+    }
+    Ok(newest)
+}
+
+/// The trainer, as it was at a checkpoint or as a run begins.
+fn trainer(founded: &Founded, checkpoint: Option<&Checkpoint>) -> anyhow::Result<Trainer> {
+    let (model, train) = (&founded.workload.model, &founded.config.train);
+    let start = || Weights::load_dir(&founded.dir.start(), model);
+    let trainer = match checkpoint {
+        Some(found) => Trainer::resume(model, found, train)?,
+        None => Trainer::new(model, &start()?, train)?,
     };
     let anchored = train.objective.objective.needs_reference();
-    Ok((if anchored { trainer.with_reference(&start()?)? } else { trainer }, resumed))
+    Ok(if anchored { trainer.with_reference(&start()?)? } else { trainer })
 }
 
 /// The learner's end of all broadcasts.
@@ -228,10 +255,20 @@ fn say_demand(founded: &Founded) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The newest evaluation up to the checkpoint: by the metrics, which may be lost, or by the checkpoint itself.
+fn last_evaluation(founded: &Founded, state: Option<&State>) -> anyhow::Result<Option<EvaluationRow>> {
+    let Some(state) = state else { return Ok(None) };
+    let mut rows = metrics::evaluations(&founded.dir.metrics())?;
+    rows.extend(state.evaluated.clone());
+    rows.retain(|row| row.evaluated <= state.version.0);
+    Ok(rows.into_iter().max_by_key(|row| row.evaluated))
+}
+
 /// What the earlier processes of this run counted.
-fn last_tally(founded: &Founded) -> anyhow::Result<Tally> {
+fn last_tally(founded: &Founded, state: Option<&State>) -> anyhow::Result<Tally> {
     let rows = metrics::updates(&founded.dir.metrics())?;
-    let Some(row) = rows.last() else { return Ok(Tally::default()) };
+    let counted = state.map(|state| state.desk.tally.clone()).unwrap_or_default();
+    let Some(row) = rows.last().filter(|row| row.accepted >= counted.accepted) else { return Ok(counted) };
     let reasons = echo_protocol::submission::RefuseReason::ALL;
     let refused = reasons.into_iter().filter_map(|reason| Some((reason, *row.refused.get(reason.name())?)));
     Ok(Tally { accepted: row.accepted, refused: refused.collect(), ..Tally::default() })
@@ -264,6 +301,7 @@ pub(crate) fn shared(
     store: Arc<dyn Store>,
     version: PolicyVersion,
     tally: Tally,
+    checkpoint: Option<&State>,
     host: &Host,
 ) -> anyhow::Result<Shared> {
     let Founded { dir: _, config, key, charter, workload } = founded;
@@ -280,7 +318,7 @@ pub(crate) fn shared(
         staleness: workload.charter.staleness,
         groups_per_update: config.train.groups_per_update,
     };
-    let desk = Desk::open(store, desk, version, tally)?;
+    let desk = Desk::open(store, desk, version, tally, checkpoint.map(|state| &state.desk))?;
     let admission = Admission::new(workload.run, &workload.charter, workload.clone())?;
     let mut addresses: Vec<String> = host.listen_addrs().iter().map(Multiaddr::to_string).collect();
     addresses.extend(config.network.external.iter().cloned());
@@ -297,12 +335,60 @@ pub(crate) fn shared(
     Ok(Shared::new(workload, charter, key, admission, desk, fleet, keep_versions))
 }
 
-fn announcer(shared: Arc<Shared>, host: Host, snapshots: Snapshots) -> Announce {
-    let runtime = tokio::runtime::Handle::current();
+/// Announces versions: at once where checkpoints stay on this disk; else as soon as the version's checkpoint is in its store, while
+/// training goes on. The version after it waits until then.
+fn announcer(
+    shared: Arc<Shared>,
+    host: Host,
+    snapshots: Snapshots,
+    checkpoints: Checkpoints,
+    stop: Arc<AtomicBool>,
+) -> Announce {
+    let runtime = Handle::current();
+    let mut before: Option<JoinHandle<()>> = None;
     Box::new(move |manifest, signed| {
-        tracing::info!("published {} in {} chunks", manifest.version, manifest.chunks.len());
-        runtime.block_on(shared.publish(&host, &snapshots, manifest, signed));
+        let (shared, host, snapshots) = (shared.clone(), host.clone(), snapshots.clone());
+        let version = manifest.version;
+        let announce = async move {
+            tracing::info!("published {version} in {} chunks", manifest.chunks.len());
+            shared.publish(&host, &snapshots, manifest, signed).await;
+        };
+        if !checkpoints.uploads() {
+            return runtime.block_on(announce);
+        }
+        while let Some(uploading) = before.take_if(|_| !stop.load(Ordering::Relaxed)) {
+            before = runtime.block_on(unless_done(uploading));
+        }
+        let checkpoints = checkpoints.clone();
+        before = Some(runtime.spawn(async move {
+            if upload(&checkpoints, version).await {
+                announce.await;
+            }
+        }));
     })
+}
+
+/// Waits a moment for a task; returns it unless it has ended.
+async fn unless_done(mut task: JoinHandle<()>) -> Option<JoinHandle<()>> {
+    // A task that panicked has ended, too.
+    tokio::time::timeout(UPLOAD_LOOK, &mut task).await.is_err().then_some(task)
+}
+
+/// Copies a checkpoint to its store, however long that is out of reach. False when there is nothing left to copy.
+async fn upload(checkpoints: &Checkpoints, version: PolicyVersion) -> bool {
+    loop {
+        match checkpoints.upload(version).await {
+            Ok(()) => return true,
+            Err(error @ CheckpointError::Damaged { .. }) => {
+                tracing::error!(%error, "{version} is not announced");
+                return false;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the checkpoint of {version} is not in its store yet; trying again");
+                tokio::time::sleep(UPLOAD_PAUSE).await;
+            }
+        }
+    }
 }
 
 /// Bootstrap peers of the signed list, if the run file names one.

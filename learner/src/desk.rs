@@ -1,20 +1,25 @@
 //! The learner's desk: lease book, replay buffer and tally, which are only ever changed together.
 
+mod state;
+
 use crate::admission::{Admission, Admitted, Progress, Refusal, Rejection, Tally};
 use crate::buffer::{
     BufferError, BufferLimits, DropReason, Flushed, ReplayBuffer, StoredGroup, Totals, Unflushed,
 };
 use crate::filter::Filter;
 use crate::leases::{LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, SnapshotError};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::Lease;
+use echo_protocol::order::OrderCounter;
 use echo_protocol::staleness::Staleness;
 use echo_protocol::submission::{Answer, Outcome, RefuseReason};
 use echo_protocol::time::UnixMillis;
 use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 use std::sync::Arc;
+
+pub use state::DeskState;
 
 /// Why the desk cannot work.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +33,20 @@ pub enum DeskError {
     /// The lease journal contradicts itself.
     #[error(transparent)]
     Book(#[from] SnapshotError),
+    /// The store's.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A database from before the checkpoint.
+    #[error(
+        "the database is older than the checkpoint (its next order is {database}, the checkpoint's {checkpoint}): put the one back that \
+         belongs to it, or move database/ away; the next `echo-learner resume` makes a new one from the checkpoint"
+    )]
+    Behind {
+        /// The next order by the database.
+        database: OrderCounter,
+        /// The next order by the checkpoint.
+        checkpoint: OrderCounter,
+    },
 }
 
 /// The numbers of a desk.
@@ -58,14 +77,17 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// Opens the desk of a run that stands at `version`, as the store remembers it; `tally` is what was counted so far.
+    /// Opens the desk of a run that stands at `version`, as the store remembers it; `tally` is what was counted so far. A store that
+    /// remembers nothing is made from `checkpoint`, what was the state at this version.
     pub fn open(
         store: Arc<dyn Store>,
         config: DeskConfig,
         version: PolicyVersion,
         tally: Tally,
+        checkpoint: Option<&DeskState>,
     ) -> Result<Self, DeskError> {
         let DeskConfig { leases, limits, filter, staleness, groups_per_update } = config;
+        state::prepare(&store, leases.run, version, checkpoint)?;
         let mut buffer = ReplayBuffer::open(store.clone(), limits)?.with_filter(filter);
         if buffer.reconcile(version, tally.accepted)? {
             tracing::warn!(

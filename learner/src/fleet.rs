@@ -16,6 +16,7 @@ pub mod mesh;
 mod ranking;
 pub mod score;
 pub mod trust;
+mod view;
 
 use chains::Chains;
 use echo_protocol::control::Peer;
@@ -26,11 +27,13 @@ use echo_protocol::relay::Mode;
 use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
 use graph::Graph;
+use score::Record;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trust::{Accusations, Rotten};
 
 pub use member::{Member, Standing};
 pub use ranking::UNKNOWN_UPLINK;
+pub use view::MemberView;
 
 /// Most nodes that a fleet holds; heartbeats of further ones are refused.
 pub const MAX_NODES: usize = 100_000;
@@ -88,6 +91,8 @@ pub struct Fleet {
     current: usize,
     /// B̂w at the last ranking.
     cap: BytesPerSec,
+    /// What an earlier process knew of nodes that have not come back yet.
+    recalled: BTreeMap<PublicKey, (Record, Standing)>,
     /// When nodes were ranked, and whether something that matters to it has changed since.
     ranked: UnixMillis,
     changed: bool,
@@ -112,6 +117,7 @@ impl Fleet {
             cap: config.node_uplink.unwrap_or(UNKNOWN_UPLINK),
             config,
             source_places: BTreeSet::new(),
+            recalled: BTreeMap::new(),
             accusations: Accusations::default(),
             rotten: Rotten::default(),
             publications: VecDeque::new(),
@@ -157,6 +163,9 @@ impl Fleet {
     fn admit(&mut self, now: UnixMillis, node: PublicKey, heartbeat: &Heartbeat) {
         let (reach, relays) = (heartbeat.reach, heartbeat.relays);
         let mut member = Member::new(Heartbeat { reach, relays, ..Heartbeat::default() }, now);
+        if let Some((record, standing)) = self.recalled.remove(&node) {
+            (member.record, member.standing) = (record, standing);
+        }
         if self.rotten.condemns(&node) {
             member.standing = Standing::Banned;
         }

@@ -3,7 +3,7 @@
 mod row;
 
 use crate::buffer::StoredGroup;
-use crate::checkpoint::{self, CheckpointError};
+use crate::checkpoint::{CheckpointError, Checkpoints, State};
 use crate::controller::{Controller, Step};
 use crate::desk::DeskError;
 use crate::evaluation::{EvaluationError, evaluate};
@@ -11,7 +11,6 @@ use crate::filter::Starvation;
 use crate::metrics::{EvaluationRow, PublicationRow, UpdateRow};
 use crate::optimizer::SkipCause;
 use crate::publisher::{PublishError, Publisher, dtype};
-use crate::run_dir::RunDir;
 use crate::service::Shared;
 use crate::trainer::{TrainError, Trainer, UpdateReport};
 use crate::watch::Watch;
@@ -23,6 +22,7 @@ use echo_protocol::version::PolicyVersion;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// Longest wait before the learning thread looks whether it has to stop.
@@ -71,8 +71,8 @@ pub enum Ended {
     Stopped,
 }
 
-/// Hands a stored snapshot and its signed manifest to the network.
-pub type Announce = Box<dyn Fn(Arc<Manifest>, Signed<Manifest>) + Send>;
+/// Hands a stored snapshot and its signed manifest to the network, at the latest when its checkpoint lies where it is to lie.
+pub type Announce = Box<dyn FnMut(Arc<Manifest>, Signed<Manifest>) + Send>;
 
 /// Everything that the learning thread owns.
 pub struct Learning {
@@ -86,8 +86,12 @@ pub struct Learning {
     pub publisher: Publisher,
     /// Hands a snapshot to the network.
     pub announce: Announce,
-    /// Where everything lies.
-    pub dir: RunDir,
+    /// Where checkpoints go.
+    pub checkpoints: Checkpoints,
+    /// Drives what waits for the disk or the network.
+    pub runtime: Handle,
+    /// The newest evaluation.
+    pub evaluated: Option<EvaluationRow>,
     /// Rows of updates, evaluations and publications.
     pub watch: Watch,
     /// FLOP/s that the machine can do at most, where the operator says so.
@@ -137,6 +141,7 @@ impl Learning {
         let (mut skipped, mut phases) = (0, Phases::begin());
         loop {
             let step = self.controller.next();
+            tracing::debug!("next: {step:?}");
             match step {
                 Step::Evaluate(version) => timed(&mut phases.evaluation_s, || self.evaluate(version))?,
                 Step::Checkpoint(version) => timed(&mut phases.checkpoint_s, || self.checkpoint(version))?,
@@ -166,15 +171,23 @@ impl Learning {
         let row =
             evaluate(&self.shared.workload, version, &self.weights(DType::F32)?, self.evaluation_orders)?;
         log_evaluation(&row);
-        self.watch.write(&row).map_err(LearningError::Metrics)
+        self.watch.write(&row).map_err(LearningError::Metrics)?;
+        self.evaluated = Some(row);
+        Ok(())
     }
 
     fn checkpoint(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
-        let dir = self.dir.checkpoints();
-        checkpoint::write(&dir, version, self.trainer.decoder(), self.trainer.optimizer())?;
-        if let Some(oldest) = checkpoint::oldest(&dir)? {
+        let since = Instant::now();
+        let optimizer = self.trainer.optimizer();
+        let desk = self.shared.desk().state(version);
+        let fleet = self.shared.fleet().view();
+        let (run, evaluated) = (self.shared.workload.run, self.evaluated.clone());
+        let state = State::new(run, version, evaluated, optimizer.updates(), desk, fleet);
+        self.runtime.block_on(self.checkpoints.write(state, self.trainer.decoder(), optimizer))?;
+        if let Some(oldest) = self.runtime.block_on(self.checkpoints.oldest())? {
             self.shared.desk().settle(oldest)?;
         }
+        tracing::debug!("wrote the checkpoint of {version} in {:.0} ms", since.elapsed().as_secs_f64() * 1e3);
         Ok(())
     }
 

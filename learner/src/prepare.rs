@@ -268,6 +268,7 @@ fn absolute(config: &RunConfig) -> Result<RunConfig, PrepareError> {
     config.run.dir = absolute(&config.run.dir)?;
     config.model.path = config.model.path.as_ref().map(absolute).transpose()?;
     config.network.peers = config.network.peers.as_ref().map(absolute).transpose()?;
+    config.checkpoints.resolve(|path| absolute(&path.to_owned()))?;
     Ok(config)
 }
 
@@ -311,6 +312,7 @@ mod tests {
             warmup: None,
             evaluation: Default::default(),
             snapshot: Default::default(),
+            checkpoints: Default::default(),
             fleet: Default::default(),
             network: NetworkSection { peers: Some("lists/echo.peers".into()), ..Default::default() },
             watch: Default::default(),

@@ -83,7 +83,7 @@ pub async fn rehearse(founded: Founded, plan: &Plan) -> anyhow::Result<()> {
     };
     let publisher = Arc::new(Mutex::new(Publisher::new(chunks, files, config.snapshot)));
     let store = Arc::new(MemoryStore::default());
-    let shared = daemon::shared(founded, store, PolicyVersion::default(), Tally::default(), &host)?;
+    let shared = daemon::shared(founded, store, PolicyVersion::default(), Tally::default(), None, &host)?;
     let shared = Arc::new(shared);
     shared.desk().close(PolicyVersion::default())?;
     let mut serving =

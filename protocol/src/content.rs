@@ -1,6 +1,6 @@
 //! Content addresses.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
 /// BLAKE3 hash of some bytes: their name everywhere in Echo.
@@ -54,20 +54,38 @@ impl fmt::Debug for ContentId {
 #[serde(transparent)]
 pub struct ChunkIndex(pub u32);
 
-/// 32 bytes that travel as one CBOR byte string of 34 bytes instead of an array of numbers.
-#[derive(Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Bytes32(serde_bytes::ByteArray<32>);
+/// 32 bytes that travel as one CBOR byte string of 34 bytes instead of an array of numbers, and are written as 64 hexadecimal digits in
+/// forms that people read.
+pub(crate) struct Bytes32([u8; 32]);
+
+impl Serialize for Bytes32 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match serializer.is_human_readable() {
+            true => serializer.serialize_str(&hex::encode(self.0)),
+            false => serde_bytes::ByteArray::new(self.0).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes32 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Ok(Self(serde_bytes::ByteArray::deserialize(deserializer)?.into_array()));
+        }
+        let id = ContentId::from_hex(&String::deserialize(deserializer)?);
+        id.map(|id| Self(id.0)).ok_or_else(|| de::Error::custom("not 64 hexadecimal digits"))
+    }
+}
 
 impl From<[u8; 32]> for Bytes32 {
     fn from(bytes: [u8; 32]) -> Self {
-        Self(serde_bytes::ByteArray::new(bytes))
+        Self(bytes)
     }
 }
 
 impl From<Bytes32> for [u8; 32] {
     fn from(bytes: Bytes32) -> Self {
-        bytes.0.into_array()
+        bytes.0
     }
 }
 
@@ -97,5 +115,9 @@ mod tests {
         assert_eq!(codec::decode::<ContentId>(&bytes, 64).unwrap(), id);
         assert_eq!(ContentId::from_hex(&id.to_string()), Some(id));
         assert_eq!(ContentId::from_hex("12"), None);
+        let json = serde_json::to_string(&id).unwrap();
+        assert_eq!(json, format!("\"{id}\""));
+        assert_eq!(serde_json::from_str::<ContentId>(&json).unwrap(), id);
+        assert!(serde_json::from_str::<ContentId>("\"12\"").is_err());
     }
 }

@@ -13,6 +13,7 @@ use echo_lab::delta_study;
 use echo_lab::demo::{self, Demo, Faults, UPDATES};
 use echo_lab::processes::interruptible;
 use echo_lab::simulate::{self, Simulate};
+use echo_lab::study::kill::{self, KillStudy};
 use echo_lab::study::{self, DelayModel, Study};
 use echo_lab::{suite, vectors};
 use echo_learner::objective::vectors::Precision;
@@ -34,6 +35,7 @@ Examples:
   cargo lab vectors delta DIR                     deltas between the checkpoints in and below a directory
   cargo lab simulate --seeds 10000                relay machines in simulated networks with loss, crashes and liars
   cargo lab study staleness --seeds 8 --json      what delays do to GRPO, GSPO, GEPO and others, with pictures
+  cargo lab study kill --json                     a learner that is killed 50 times, against one that is not
   cargo lab bench train --peer torch --json       a training step against PyTorch's
   cargo lab bench ingest --json                   trajectories that a learner takes in, against bare signature verification
   cargo lab bench share --json                    what the rest of a learner costs beside its updates
@@ -287,9 +289,13 @@ impl TrainOptions {
     }
 }
 
+/// Updates of the kill study.
+const KILL_UPDATES: u64 = 200;
+
 #[derive(Debug, Args)]
 struct StudyOptions {
-    /// Which study: staleness (GEPO, table 1), decoupled (AReaL, figure 5), echoclip (EchoRL, table 1), variance (GEPO, figure 2).
+    /// Which study: staleness (GEPO, table 1), decoupled (AReaL, figure 5), echoclip (EchoRL, table 1), variance (GEPO, figure 2), kill (a
+    /// learner that is killed at random instants).
     #[arg(value_enum)]
     name: StudyName,
     /// Seeds; each has its own weights, prompts and samples.
@@ -313,6 +319,12 @@ struct StudyOptions {
     /// Where the pictures go.
     #[arg(long, value_name = "DIR", default_value = "runs/studies")]
     out: PathBuf,
+    /// How often the kill study kills the learner.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    kills: u32,
+    /// Of the instants at which the kill study kills.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -321,6 +333,7 @@ enum StudyName {
     Decoupled,
     Echoclip,
     Variance,
+    Kill,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -332,13 +345,22 @@ enum Delays {
 }
 
 impl StudyOptions {
-    fn study(self) -> Study {
+    fn execute(self, console: &Console) -> anyhow::Result<Report> {
         let name = match self.name {
+            StudyName::Kill => return interruptible(kill::run(self.kill_study(), console)),
             StudyName::Staleness => study::Name::Staleness,
             StudyName::Decoupled => study::Name::Decoupled,
             StudyName::Echoclip => study::Name::EchoClip,
             StudyName::Variance => study::Name::Variance,
         };
+        study::run(&self.study(name), console)
+    }
+
+    fn kill_study(&self) -> KillStudy {
+        KillStudy { kills: self.kills, updates: self.updates.unwrap_or(KILL_UPDATES), seed: self.seed }
+    }
+
+    fn study(self, name: study::Name) -> Study {
         let delay_model = match self.delays {
             Delays::Fixed => DelayModel::Fixed,
             Delays::LogNormal => DelayModel::LogNormal,
@@ -428,7 +450,7 @@ impl Command {
                 println!("{}", serde_json::to_string(&step::run(&serde_json::from_str(&setting)?)?)?);
                 Ok(Report { passed: true, json: serde_json::Value::Null })
             }
-            Self::Study(options) => study::run(&options.study(), console),
+            Self::Study(options) => options.execute(console),
             Self::DeltaStudy(options) => delta_study::run(&options.study(), console),
         }
     }

@@ -45,7 +45,7 @@ pub struct Liar {
     /// The stream that groups go out on; opened when it is first needed.
     stream: Option<Stream>,
     /// Heartbeats, and a reader of the host's events.
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl Liar {
@@ -56,13 +56,38 @@ impl Liar {
     /// When the list does not open, or the learner is not found or understood within [`PATIENCE`].
     pub async fn join(list: &Path, secret: [u8; 32], relays: bool) -> anyhow::Result<Self> {
         let listen = [LISTEN.to_owned()];
-        let (host, learner, mut tasks) = enter(list, secret, &listen, "echo-lab liar", relays).await?;
+        let (host, learner, tasks) = enter(list, secret, &listen, "echo-lab liar", relays).await?;
+        let mut liar = Self::member(secret, host, learner, tasks).await?;
+        liar.learner.beat().await?;
+        liar.tasks.spawn(liar.learner.clone().stay());
+        Ok(liar)
+    }
+
+    /// Joins the run of the learner at `address` with the key of `secret`. Heartbeats are the caller's.
+    ///
+    /// # Errors
+    /// When the learner is not reached or understood.
+    pub async fn meet(address: &Multiaddr, secret: [u8; 32]) -> anyhow::Result<Self> {
+        let Some(AddrProtocol::P2p(peer)) = address.iter().last() else {
+            bail!("{address} does not say who is there")
+        };
+        let (host, events) = Host::start(HostConfig::client(secret, "echo-lab player")).await?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(ignore(events));
+        host.dial(peer, vec![address.clone()]).await?;
+        Self::member(secret, host.clone(), Learner::new(host, peer, false), tasks).await
+    }
+
+    async fn member(
+        secret: [u8; 32],
+        host: Host,
+        learner: Learner,
+        tasks: JoinSet<()>,
+    ) -> anyhow::Result<Self> {
         let (run, charter) = Charter::open(&learner.charter().await?)?;
         // The runs of the lab's tests use the character tokenizer, which needs no files.
         let workload = Workload::open(run, charter, Path::new(""))?;
-        learner.beat().await?;
-        tasks.spawn(learner.clone().stay());
-        Ok(Self { host, key: NodeKey::from_secret(secret), learner, workload, stream: None, _tasks: tasks })
+        Ok(Self { host, key: NodeKey::from_secret(secret), learner, workload, stream: None, tasks })
     }
 
     /// Its key.
@@ -81,6 +106,12 @@ impl Liar {
     #[must_use]
     pub fn learner(&self) -> &Learner {
         &self.learner
+    }
+
+    /// What the run's charter means.
+    #[must_use]
+    pub fn workload(&self) -> &Workload {
+        &self.workload
     }
 
     /// The learner's key, which signs manifests.

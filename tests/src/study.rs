@@ -3,10 +3,12 @@
 //! A study trains one policy for each seed by imitation, then goes on from it with every *arm*: an objective and a delay between
 //! sampling and training, in updates. Rollouts come from the engine that nodes use, updates from the learner's trainer; there is no
 //! network, so that delays are exact and a seed gives the same course every time. Every claim is reported whichever way it falls.
+//! [`kill`] is another kind: real processes, and whether they can be killed.
 
 mod arm;
 mod crew;
 mod delay;
+pub mod kill;
 mod picture;
 mod plans;
 mod report;

@@ -36,6 +36,8 @@ pub enum DropReason {
     NoSignal,
     /// The filter found its share of right responses outside the bounds.
     PassRate,
+    /// It was in a database that is gone: the run went on from a checkpoint alone.
+    Lost,
 }
 
 impl DropReason {
@@ -48,6 +50,7 @@ impl DropReason {
             Self::RunEnded => "run_ended",
             Self::NoSignal => "no_signal",
             Self::PassRate => "pass_rate",
+            Self::Lost => "lost",
         }
     }
 }

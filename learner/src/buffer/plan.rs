@@ -18,6 +18,9 @@ pub(super) const HEAD: &[u8] = b"head";
 pub(super) struct Head {
     pub(super) totals: Totals,
     pub(super) settled: PolicyVersion,
+    /// So that arrivals are counted on when no group is left to count them by.
+    #[serde(default)]
+    pub(super) next_arrival: u64,
 }
 
 /// What changes, in this order: groups arrive, groups are dropped, a batch is taken, batches are settled.
@@ -53,6 +56,7 @@ impl Plan {
         index: &Index,
         totals: &mut Totals,
         settled: PolicyVersion,
+        next_arrival: u64,
     ) -> Result<WriteBatch, StoreError> {
         let mut batch = WriteBatch::default();
         for (entry, body) in &self.arrive {
@@ -106,7 +110,7 @@ impl Plan {
             totals.drop(DropReason::Damaged, self.lost);
         }
         let settled = settled.max(self.settled.unwrap_or_default());
-        batch.put(Tree::BufferHead, HEAD, seal(&Head { totals: totals.clone(), settled })?);
+        batch.put(Tree::BufferHead, HEAD, seal(&Head { totals: totals.clone(), settled, next_arrival })?);
         Ok(batch)
     }
 

@@ -38,8 +38,8 @@ pub(super) fn open(store: Arc<dyn Store>, limits: BufferLimits) -> Result<Replay
         None => recount(&*store, lost)?,
     };
     account(&mut head.totals, &scan);
-    let changed =
-        before.as_ref() != Some(&head) && head != Head { totals: Totals::default(), settled: head.settled };
+    head.next_arrival = head.next_arrival.max(scan.next_arrival);
+    let changed = before.as_ref() != Some(&head) && head.totals != Totals::default();
     if changed || !repairs.is_empty() {
         repairs.put(Tree::BufferHead, HEAD, seal(&head)?);
         store.apply(&repairs)?;
@@ -53,7 +53,7 @@ pub(super) fn open(store: Arc<dyn Store>, limits: BufferLimits) -> Result<Replay
         index: scan.index,
         totals: head.totals,
         settled: head.settled,
-        next_arrival: scan.next_arrival,
+        next_arrival: head.next_arrival,
         staged: Vec::new(),
         staged_bytes: 0,
         filtered: Vec::new(),
@@ -151,7 +151,7 @@ fn recount(store: &dyn Store, lost: u64) -> Result<Head, StoreError> {
     if lost > 0 {
         totals.drop(DropReason::Damaged, Count { groups: lost, trajectories: 0 });
     }
-    Ok(Head { totals, settled })
+    Ok(Head { totals, settled, next_arrival: 0 })
 }
 
 /// Books what the scan no longer found as damaged, and makes the totals add up.

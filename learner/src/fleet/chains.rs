@@ -107,6 +107,11 @@ impl Chains {
         self.by_length.insert((*length, chain));
     }
 
+    /// The chain that a node stands in.
+    pub fn chain_of(&self, node: &PublicKey) -> Option<usize> {
+        self.links.get(node).map(|link| link.chain)
+    }
+
     /// Whether a node stands in a chain.
     pub fn contains(&self, node: &PublicKey) -> bool {
         self.links.contains_key(node)

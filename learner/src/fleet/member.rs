@@ -6,6 +6,7 @@ use echo_protocol::heartbeat::{Heartbeat, Reach};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::time::UnixMillis;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Neighbours that a node does not want back for a while, at most; the one that is longest avoided is taken back to make room.
@@ -36,7 +37,8 @@ pub struct Member {
 }
 
 /// Whether others wait for a node's forwarding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// It has its place by rank.
     #[default]

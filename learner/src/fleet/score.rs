@@ -7,6 +7,7 @@ use super::trust::REPORT_WINDOW_MS;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::time::UnixMillis;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Consecutive failures beyond which a node is not stable. Each is another node's word: a quorum.
@@ -29,7 +30,7 @@ const SAMPLE_MS: u64 = 1_000;
 const PAUSE_MS: u64 = 3_000;
 
 /// What was seen of a node's forwarding.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Average speed while it forwarded, in bits per second; `None` before the first sample.
     average: Option<f64>,

@@ -30,8 +30,8 @@ pub enum LeaseJournalError {
     Store(#[from] StoreError),
     /// The counters are unreadable: nobody can say which orders are fresh.
     #[error(
-        "the lease book's counters are damaged: move the learner's store away and start a new run from the last \
-         checkpoint's policy"
+        "the lease book's counters are damaged: move the run's database/ away; the next `echo-learner resume` makes a new \
+         one from the checkpoint"
     )]
     Damaged,
     /// The journal is another run's.
@@ -76,6 +76,28 @@ impl LeaseJournal {
         self.store.apply(&batch)?;
         self.store.flush()?;
         book.changes = Changes::default();
+        Ok(())
+    }
+
+    /// The next order that was never leased, by what is on disk; `None` when the store is new.
+    ///
+    /// # Errors
+    /// When the store fails, or the counters are damaged.
+    pub fn cursor(&self) -> Result<Option<OrderCounter>, LeaseJournalError> {
+        let Some(head) = self.store.get(Tree::LeaseHead, HEAD)? else { return Ok(None) };
+        unseal::<Head>(&head).map(|head| Some(head.cursor)).ok_or(LeaseJournalError::Damaged)
+    }
+
+    /// Puts into `batch` what makes the book in an empty store that of `snapshot`.
+    ///
+    /// # Errors
+    /// When it cannot be encoded.
+    pub(crate) fn found(snapshot: &LeaseSnapshot, batch: &mut WriteBatch) -> Result<(), LeaseJournalError> {
+        for OpenLease { lease, .. } in &snapshot.leases {
+            batch.put(Tree::Leases, &lease.id.0.to_be_bytes(), seal(lease)?);
+        }
+        let head = Head { run: snapshot.run, cursor: snapshot.cursor, next_lease: snapshot.next_lease };
+        batch.put(Tree::LeaseHead, HEAD, seal(&head)?);
         Ok(())
     }
 

@@ -33,6 +33,34 @@ pub struct LeaseSnapshot {
     pub leases: Vec<OpenLease>,
 }
 
+/// More orders, and more leases, than any process hands out between two checkpoints.
+const STRETCH: u64 = 1 << 32;
+
+impl LeaseSnapshot {
+    /// The book that goes on from this one when everything written since is lost: nobody knows what was leased meanwhile, so both
+    /// counters go on in their next stretch of 2^32, where nothing was leased before. Orders that were open stay with their nodes,
+    /// under new numbers, since a lease on disk says nothing of orders that are delivered.
+    pub fn after_loss(&self) -> Self {
+        let next_stretch = |counter: u64| (counter / STRETCH).saturating_add(1).saturating_mul(STRETCH);
+        let mut next_lease = next_stretch(self.next_lease.0);
+        let mut leases = Vec::new();
+        for open in &self.leases {
+            for orders in open.left.chunk_by(|a, b| a.0.checked_add(1) == Some(b.0)) {
+                let lease = Lease {
+                    id: LeaseId(next_lease),
+                    first: orders[0],
+                    count: u32::try_from(orders.len()).unwrap_or(u32::MAX),
+                    ..open.lease.clone()
+                };
+                next_lease = next_lease.saturating_add(1);
+                leases.push(OpenLease { lease, left: orders.to_vec() });
+            }
+        }
+        let cursor = OrderCounter(next_stretch(self.cursor.0));
+        Self { run: self.run, cursor, next_lease: LeaseId(next_lease), leases }
+    }
+}
+
 /// A snapshot that is no state of a lease book.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
@@ -53,7 +81,8 @@ impl LeaseBook {
     /// The state, for a checkpoint.
     ///
     /// A learner that goes on after a crash takes the journal's state instead
-    /// ([`LeaseJournal::load`](super::LeaseJournal::load)): leases may have left after the checkpoint.
+    /// ([`LeaseJournal::load`](super::LeaseJournal::load)): leases may have left after the checkpoint. Where the journal is lost, see
+    /// [`LeaseSnapshot::after_loss`].
     pub fn snapshot(&self) -> LeaseSnapshot {
         let left = |open: &Open| {
             let of_lease = |counter: &OrderCounter| {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::checkpoint;
+use crate::checkpoint::{Checkpoints, state_at};
 use crate::objective::Preset;
 use crate::schedule::Schedule;
 use crate::testing;
@@ -10,6 +10,7 @@ use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
 use echo_protocol::version::PolicyVersion;
+use futures::executor::block_on;
 use std::sync::Arc;
 
 fn section() -> TrainSection {
@@ -94,13 +95,15 @@ fn a_resumed_trainer_goes_on_bit_for_bit() {
     let batches: Vec<_> = (0..4).map(|i| groups(&workload, &weights, 4 * i..4 * i + 3)).collect();
     let mut whole = Trainer::new(&workload.model, &weights, &section()).unwrap();
     let dir = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::in_directory(dir.path(), 3).unwrap();
     for (at, batch) in batches.iter().enumerate() {
         if at == 2 {
-            checkpoint::write(dir.path(), PolicyVersion(2), whole.decoder(), whole.optimizer()).unwrap();
+            let state = state_at(workload.run, 2);
+            block_on(checkpoints.write(state, whole.decoder(), whole.optimizer())).unwrap();
         }
         whole.update(&workload, batch).unwrap();
     }
-    let (found, damaged) = checkpoint::newest(dir.path(), &Device::Cpu).unwrap();
+    let (found, damaged) = block_on(checkpoints.newest(&workload.run, &Device::Cpu)).unwrap();
     assert!(damaged.is_empty());
     let mut resumed = Trainer::resume(&workload.model, &found.unwrap(), &section()).unwrap();
     for batch in &batches[2..] {
@@ -145,29 +148,6 @@ fn a_policy_whose_numbers_overflow_skips_the_update_and_says_so() {
     assert_eq!(trainer.optimizer().updates(), 0);
     let examples = [example(&workload, 0).unwrap()];
     assert!(matches!(trainer.imitate(&examples), Err(TrainError::NotFinite)));
-}
-
-#[test]
-fn a_damaged_checkpoint_is_passed_over() {
-    let (workload, weights) = testing::workload();
-    let trainer = Trainer::new(&workload.model, &weights, &section()).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    for version in [2, 4, 6, 8] {
-        checkpoint::write(dir.path(), PolicyVersion(version), trainer.decoder(), trainer.optimizer())
-            .unwrap();
-    }
-    assert_eq!(checkpoint::oldest(dir.path()).unwrap(), Some(PolicyVersion(4)));
-    let newest = dir.path().join("000000000008/optimizer.safetensors");
-    let mut bytes = std::fs::read(&newest).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::write(&newest, bytes).unwrap();
-    let (found, damaged) = checkpoint::newest(dir.path(), &Device::Cpu).unwrap();
-    assert_eq!((found.unwrap().version, damaged.len()), (PolicyVersion(6), 1));
-    // The run comes back to the version, and replaces what is damaged.
-    checkpoint::write(dir.path(), PolicyVersion(8), trainer.decoder(), trainer.optimizer()).unwrap();
-    let (found, damaged) = checkpoint::newest(dir.path(), &Device::Cpu).unwrap();
-    assert_eq!((found.unwrap().version, damaged.len()), (PolicyVersion(8), 0));
 }
 
 #[test]

@@ -72,7 +72,11 @@ impl Liar {
         Ok(orders)
     }
 
-    async fn lease(&self, orders: u32) -> anyhow::Result<Vec<Order>> {
+    /// At most `orders` orders, possibly none.
+    ///
+    /// # Errors
+    /// When the learner does not answer.
+    pub async fn lease(&self, orders: u32) -> anyhow::Result<Vec<Order>> {
         let mut leased = Vec::new();
         for signed in self.learner.leases(orders).await? {
             let lease = signed.open_from(&self.learner_key())?;
@@ -117,13 +121,20 @@ impl Liar {
                 response,
             })
         };
-        Ok(TrajectoryGroup {
+        let trajectories = (0..samples).map(trajectory).collect::<anyhow::Result<_>>()?;
+        Ok(TrajectoryGroup { trajectories, ..self.empty_group(order) })
+    }
+
+    /// A group of ours for `order`, without a trajectory.
+    #[must_use]
+    pub fn empty_group(&self, order: Order) -> TrajectoryGroup {
+        TrajectoryGroup {
             run: self.workload.run,
             lease: order.lease,
             counter: order.counter,
             node: self.key.public(),
-            trajectories: (0..samples).map(trajectory).collect::<anyhow::Result<_>>()?,
-        })
+            trajectories: Vec::new(),
+        }
     }
 
     /// Signs a group with our own key.
@@ -150,15 +161,23 @@ impl Liar {
     pub async fn send(&mut self, frame: &[u8]) -> anyhow::Result<Answer> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let stream = self.stream().await?;
-            write_frame(stream, frame, MAX_FRAME_BYTES).await?;
-            let answer = read_answer(stream).await?;
+            let answer = self.offer(frame).await?;
             if answer.outcome != Outcome::Retry {
                 return Ok(answer);
             }
             ensure!(Instant::now() < deadline, "the learner never decides");
             sleep(PAUSE).await;
         }
+    }
+
+    /// Sends one frame once, and returns what the learner says.
+    ///
+    /// # Errors
+    /// When there is no answer within [`PATIENCE`].
+    pub async fn offer(&mut self, frame: &[u8]) -> anyhow::Result<Answer> {
+        let stream = self.stream().await?;
+        write_frame(stream, frame, MAX_FRAME_BYTES).await?;
+        read_answer(stream).await
     }
 
     /// Announces a frame of `len` bytes, sends none of them, and returns what the learner says.

@@ -1,0 +1,97 @@
+//! From the run file to the stores.
+
+use super::shelf::Shelf;
+use super::{CheckpointError, Checkpoints};
+use crate::config::CheckpointsSection;
+use crate::run_dir::RunDir;
+use object_store::ObjectStore;
+use object_store::aws::AmazonS3Builder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as ObjectPath;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What the name of a bucket begins with.
+const S3: &str = "s3://";
+
+impl Checkpoints {
+    /// The checkpoints of a run: in its directory, in another one, or in a bucket.
+    ///
+    /// # Errors
+    /// When the directory cannot be made, or the bucket's name or credentials are not understood.
+    pub fn open(dir: &RunDir, section: &CheckpointsSection) -> Result<Self, CheckpointError> {
+        let keep = section.keep;
+        match section.store.as_deref() {
+            None => Self::in_directory(&dir.checkpoints(), keep),
+            Some(url) if url.starts_with(S3) => {
+                let wrong = |why: String| CheckpointError::Place { store: url.to_owned(), why };
+                let place = url.trim_start_matches(S3);
+                let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+                let store = AmazonS3Builder::from_env().with_bucket_name(bucket).build();
+                let store = Arc::new(store.map_err(|e| wrong(e.to_string()))?);
+                let prefix = ObjectPath::parse(prefix).map_err(|e| wrong(e.to_string()))?;
+                let name = format!("{S3}{bucket}");
+                Ok(Self::in_directory(&dir.checkpoints(), keep)?.copied_to(store, prefix, &name))
+            }
+            Some(url) if url.contains("://") => {
+                let why = "use a directory, or s3://BUCKET/PREFIX".to_owned();
+                Err(CheckpointError::Place { store: url.to_owned(), why })
+            }
+            Some(path) => Self::in_directory(Path::new(path), keep),
+        }
+    }
+
+    /// Checkpoints in a directory.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn in_directory(dir: &Path, keep: usize) -> Result<Self, CheckpointError> {
+        let wrong = |why: String| CheckpointError::Place { store: dir.display().to_string(), why };
+        make(dir).and_then(|()| sweep(dir)).map_err(|e| wrong(e.to_string()))?;
+        let store = LocalFileSystem::new_with_prefix(dir).map_err(|e| wrong(e.to_string()))?;
+        let store = Arc::new(store.with_fsync(true).with_automatic_cleanup(true));
+        let (root, name) = (ObjectPath::default(), dir.display().to_string());
+        let near = Shelf { store, root, name, keep, on_disk: true };
+        Ok(Self { near, far: None, turn: Arc::default() })
+    }
+
+    /// The same, copied to another store as well.
+    pub(super) fn copied_to(mut self, store: Arc<dyn ObjectStore>, root: ObjectPath, name: &str) -> Self {
+        let (keep, name) = (self.near.keep, name.to_owned());
+        // One may be on its way while the next is written.
+        self.near.keep = keep.max(2);
+        self.far = Some(Shelf { store, root, name, keep, on_disk: false });
+        self
+    }
+}
+
+/// Makes a directory whose name is as durable as what will be in it.
+fn make(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(dir)?;
+    // Directories can only be synced on Unix; elsewhere the file system's journal does it.
+    match dir.parent().filter(|_| cfg!(unix)) {
+        Some(parent) if !parent.as_os_str().is_empty() => fs::File::open(parent)?.sync_all(),
+        _ => Ok(()),
+    }
+}
+
+/// Deletes what killed processes left behind: the store writes to `NAME#NUMBER` beside the object, and never looks at it again.
+fn sweep(dir: &Path) -> io::Result<()> {
+    for version in fs::read_dir(dir)?.flatten().filter(|entry| entry.path().is_dir()) {
+        for file in fs::read_dir(version.path())?.flatten() {
+            let name = file.file_name();
+            let number = name.to_str().and_then(|name| Some(name.rsplit_once('#')?.1.to_owned()));
+            if number.is_some_and(|number| number.parse::<u64>().is_ok()) {
+                fs::remove_file(file.path())?;
+            }
+        }
+        // Fails where something is left in it, as it should.
+        let _ = fs::remove_dir(version.path());
+    }
+    Ok(())
+}

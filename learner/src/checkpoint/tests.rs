@@ -1,0 +1,244 @@
+use super::*;
+use crate::buffer::{Count, Totals, Watermark};
+use crate::config::{CheckpointsSection, TrainSection};
+use crate::desk::DeskState;
+use crate::leases::{LeaseSnapshot, OpenLease};
+use crate::metrics::EvaluationRow;
+use crate::run_dir::RunDir;
+use crate::testing;
+use crate::trainer::Trainer;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::lease::{Lease, LeaseId};
+use echo_protocol::order::OrderCounter;
+use echo_protocol::time::UnixMillis;
+use object_store::RetryConfig;
+use object_store::aws::AmazonS3Builder;
+use object_store::memory::InMemory;
+use object_store::path::Path as ObjectPath;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A state of some run, with something in every part.
+pub(crate) fn state_at(run: RunId, version: u64) -> State {
+    let next = OrderCounter(4 * version + 4);
+    let node = PublicKey::from_bytes([9; 32]);
+    let lease = Lease {
+        run,
+        id: LeaseId(version),
+        node,
+        first: OrderCounter(next.0 - 2),
+        count: 2,
+        deadline: UnixMillis(7),
+    };
+    let leases = vec![OpenLease { left: lease.orders().collect(), lease }];
+    let count = Count { groups: 2, trajectories: 8 };
+    let totals = Totals { acknowledged: count, waiting: count, ..Totals::default() };
+    let desk = DeskState {
+        leases: LeaseSnapshot { run, cursor: next, next_lease: LeaseId(version + 1), leases },
+        buffer: Watermark { next_arrival: 5, totals, ..Watermark::default() },
+        tally: Default::default(),
+    };
+    let evaluated = EvaluationRow { evaluated: version, held_out_accuracy: 0.1, ..EvaluationRow::default() };
+    State::new(run, PolicyVersion(version), Some(evaluated), version, desk, Vec::new())
+}
+
+/// A trainer, its run, and a directory for checkpoints.
+struct Room {
+    trainer: Trainer,
+    run: RunId,
+    dir: tempfile::TempDir,
+}
+
+impl Room {
+    fn new() -> Self {
+        let (workload, weights) = testing::workload();
+        let trainer = Trainer::new(&workload.model, &weights, &TrainSection::default()).unwrap();
+        Self { trainer, run: workload.run, dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, version: u64, name: &str) -> PathBuf {
+        self.dir.path().join(format!("{version:012}")).join(name)
+    }
+
+    fn open(&self) -> Checkpoints {
+        Checkpoints::in_directory(self.dir.path(), 3).unwrap()
+    }
+
+    async fn write(&self, checkpoints: &Checkpoints, version: u64) {
+        let (decoder, optimizer) = (self.trainer.decoder(), self.trainer.optimizer());
+        checkpoints.write(state_at(self.run, version), decoder, optimizer).await.unwrap();
+    }
+
+    /// The newest whole version, and how many are damaged.
+    async fn newest(&self, checkpoints: &Checkpoints) -> (Option<u64>, usize) {
+        let (found, damaged) = checkpoints.newest(&self.run, &Device::Cpu).await.unwrap();
+        (found.map(|found| found.state.version.0), damaged.len())
+    }
+}
+
+fn change(path: &Path, how: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(path).unwrap();
+    how(&mut bytes);
+    fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_read_as_it_was_written() {
+    let room = Room::new();
+    let checkpoints = room.open();
+    room.write(&checkpoints, 6).await;
+    let (found, damaged) = checkpoints.newest(&room.run, &Device::Cpu).await.unwrap();
+    let found = found.unwrap();
+    assert!(damaged.is_empty());
+    let parts = found.state.parts.clone();
+    assert_eq!(found.state, State { parts: parts.clone(), ..state_at(room.run, 6) });
+    assert_eq!(
+        parts["model.safetensors"].bytes,
+        fs::metadata(room.path(6, "model.safetensors")).unwrap().len()
+    );
+    assert_eq!(found.state.streams.orders, OrderCounter(28));
+    for (name, var) in room.trainer.decoder().vars() {
+        let values = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(values(&found.weights[name]), values(var.as_tensor()), "{name}");
+    }
+    assert_eq!(found.optimizer.len(), 1 + 2 * found.weights.len());
+}
+
+#[tokio::test]
+async fn every_kind_of_damage_is_passed_over() {
+    type Damage = fn(&Room);
+    let kinds: [(&str, Damage, usize); 9] = [
+        ("a flipped bit in the weights", |r| change(&r.path(4, "model.safetensors"), |b| b[200] ^= 1), 1),
+        (
+            "a flipped bit in the optimizer",
+            |r| change(&r.path(4, "optimizer.safetensors"), |b| b[99] ^= 1),
+            1,
+        ),
+        ("truncated weights", |r| change(&r.path(4, "model.safetensors"), |b| b.truncate(100)), 1),
+        ("an empty optimizer", |r| change(&r.path(4, "optimizer.safetensors"), Vec::clear), 1),
+        ("no weights", |r| fs::remove_file(r.path(4, "model.safetensors")).unwrap(), 1),
+        ("a truncated state", |r| change(&r.path(4, "state.json"), |b| b.truncate(b.len() / 2)), 1),
+        (
+            "the state of another version",
+            |r| drop(fs::copy(r.path(2, "state.json"), r.path(4, "state.json"))),
+            1,
+        ),
+        ("another form", |r| change(&r.path(4, "state.json"), |b| *b = b"{\"form\": 2}".to_vec()), 1),
+        // Killed before it was committed: it never was a checkpoint.
+        ("no state", |r| fs::remove_file(r.path(4, "state.json")).unwrap(), 0),
+    ];
+    for (what, damage, damaged) in kinds {
+        let room = Room::new();
+        let checkpoints = room.open();
+        room.write(&checkpoints, 2).await;
+        room.write(&checkpoints, 4).await;
+        assert_eq!(room.newest(&checkpoints).await, (Some(4), 0));
+        damage(&room);
+        let checkpoints = room.open();
+        assert_eq!(room.newest(&checkpoints).await, (Some(2), damaged), "{what}");
+        // The run comes back to the version, and replaces what is damaged.
+        room.write(&checkpoints, 4).await;
+        assert_eq!(room.newest(&checkpoints).await, (Some(4), 0), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn the_newest_few_are_kept_and_nothing_that_was_never_finished() {
+    let room = Room::new();
+    let checkpoints = room.open();
+    for version in [2, 4] {
+        room.write(&checkpoints, version).await;
+    }
+    // A process was killed while it wrote version 5.
+    fs::create_dir(room.path(5, "")).unwrap();
+    for name in ["model.safetensors", "optimizer.safetensors#1"] {
+        fs::write(room.path(5, name), "half").unwrap();
+    }
+    let checkpoints = room.open();
+    assert!(!room.path(5, "optimizer.safetensors#1").exists(), "swept when the store was opened");
+    assert_eq!(room.newest(&checkpoints).await, (Some(4), 0));
+    for version in [6, 8] {
+        room.write(&checkpoints, version).await;
+    }
+    let mut names: Vec<_> = fs::read_dir(room.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["000000000004", "000000000006", "000000000008"]);
+    assert_eq!(checkpoints.oldest().await.unwrap(), Some(PolicyVersion(4)));
+}
+
+#[tokio::test]
+async fn another_runs_checkpoints_are_refused() {
+    let room = Room::new();
+    let checkpoints = room.open();
+    let other = state_at(room.run, 2).desk.leases.leases[0].lease.node;
+    let other: RunId = serde_json::from_str(&serde_json::to_string(&other).unwrap()).unwrap();
+    let (decoder, optimizer) = (room.trainer.decoder(), room.trainer.optimizer());
+    checkpoints.write(state_at(other, 2), decoder, optimizer).await.unwrap();
+    let found = checkpoints.newest(&room.run, &Device::Cpu).await;
+    assert!(matches!(found, Err(CheckpointError::WrongRun { found, .. }) if found == other));
+}
+
+#[tokio::test]
+async fn a_store_elsewhere_is_enough_when_the_machine_is_lost() {
+    let room = Room::new();
+    let bucket = Arc::new(InMemory::new());
+    let prefix = ObjectPath::from("runs/small");
+    let checkpoints = room.open().copied_to(bucket.clone(), prefix.clone(), "memory");
+    assert!(checkpoints.uploads());
+    for version in [2, 4, 6, 8] {
+        room.write(&checkpoints, version).await;
+        checkpoints.upload(PolicyVersion(version)).await.unwrap();
+    }
+    // Once more costs nothing, and changes nothing.
+    checkpoints.upload(PolicyVersion(8)).await.unwrap();
+    // Written here, and not copied yet.
+    room.write(&checkpoints, 10).await;
+    assert_eq!(room.newest(&checkpoints).await, (Some(10), 0));
+    change(&room.path(10, "model.safetensors"), |bytes| bytes[300] ^= 1);
+    assert!(matches!(checkpoints.upload(PolicyVersion(10)).await, Err(CheckpointError::Damaged { .. })));
+    assert_eq!(room.newest(&checkpoints).await, (Some(8), 1), "damage is not copied");
+
+    let elsewhere = Room::new();
+    let checkpoints = elsewhere.open().copied_to(bucket, prefix, "memory");
+    assert_eq!(elsewhere.newest(&checkpoints).await, (Some(8), 0));
+    checkpoints.upload(PolicyVersion(8)).await.unwrap();
+    assert_eq!(checkpoints.far.as_ref().unwrap().versions().await.unwrap(), [4, 6, 8].map(PolicyVersion));
+}
+
+#[test]
+fn the_run_file_says_where() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |store: Option<&str>| {
+        let section = CheckpointsSection { store: store.map(str::to_owned), keep: 1 };
+        Checkpoints::open(&RunDir::new(&dir.path().join("run")), &section)
+    };
+    assert!(!open(None).unwrap().uploads() && dir.path().join("run/checkpoints").is_dir());
+    let other = dir.path().join("other");
+    assert!(!open(other.to_str()).unwrap().uploads() && other.is_dir());
+    let bucket = open(Some("s3://bucket/some/prefix")).unwrap();
+    let far = bucket.far.as_ref().unwrap();
+    assert_eq!((far.root.as_ref(), far.keep, bucket.near.keep), ("some/prefix", 1, 2));
+    assert!(matches!(open(Some("gs://bucket")), Err(CheckpointError::Place { .. })));
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_not_an_empty_one() {
+    let room = Room::new();
+    // Nobody listens there.
+    let deaf = AmazonS3Builder::new()
+        .with_bucket_name("bucket")
+        .with_endpoint("http://127.0.0.1:1")
+        .with_allow_http(true)
+        .with_access_key_id("key")
+        .with_secret_access_key("secret")
+        .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
+        .build()
+        .unwrap();
+    let checkpoints = room.open().copied_to(Arc::new(deaf), ObjectPath::default(), "deaf");
+    let nothing = checkpoints.newest(&room.run, &Device::Cpu).await;
+    assert!(matches!(nothing, Err(CheckpointError::Store { .. })));
+    room.write(&checkpoints, 2).await;
+    let uploaded = checkpoints.upload(PolicyVersion(2)).await;
+    assert!(matches!(uploaded, Err(CheckpointError::Store { .. })));
+    assert_eq!(room.newest(&checkpoints).await, (Some(2), 1), "the disk is enough to go on");
+}

@@ -1,0 +1,71 @@
+//! Writing an object piece by piece, so that it is never in memory as a whole.
+
+use super::Part;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use object_store::path::Path;
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, Result, UploadPart};
+
+/// Bytes that are sent at once. S3 takes 10,000 of them for an object: 160 GB.
+pub(super) const PIECE_BYTES: usize = 16 << 20;
+/// Pieces that are under way at once.
+const PIECES_AT_ONCE: usize = 4;
+
+/// An object that is being written. It appears, durably, when [`Writer::finish`] returns.
+pub(super) struct Writer {
+    upload: Box<dyn MultipartUpload>,
+    piece: Vec<u8>,
+    under_way: FuturesUnordered<UploadPart>,
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
+
+impl Writer {
+    pub(super) async fn begin(store: &dyn ObjectStore, at: &Path) -> Result<Self> {
+        let upload = store.put_multipart(at).await?;
+        let (piece, under_way) = (Vec::new(), FuturesUnordered::new());
+        Ok(Self { upload, piece, under_way, hasher: blake3::Hasher::new(), bytes: 0 })
+    }
+
+    pub(super) async fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.hasher.update(bytes);
+        self.bytes += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE_BYTES - self.piece.len()));
+            self.piece.extend_from_slice(now);
+            bytes = later;
+            if self.piece.len() == PIECE_BYTES {
+                self.send().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self) -> Result<()> {
+        while self.under_way.len() >= PIECES_AT_ONCE {
+            self.under_way.next().await.transpose()?;
+        }
+        let piece = std::mem::take(&mut self.piece);
+        self.under_way.push(self.upload.put_part(piece.into()));
+        Ok(())
+    }
+
+    pub(super) async fn finish(&mut self) -> Result<Part> {
+        if !self.piece.is_empty() {
+            self.send().await?;
+        }
+        while let Some(sent) = self.under_way.next().await {
+            sent?;
+        }
+        self.upload.complete().await?;
+        Ok(Part { bytes: self.bytes, blake3: self.hasher.finalize().to_hex().to_string() })
+    }
+
+    /// Frees what the store holds of an object that will not be finished.
+    pub(super) async fn abandon(mut self) {
+        // The store may be what has failed.
+        if let Err(error) = self.upload.abort().await {
+            tracing::debug!(%error, "an unfinished object stays in the store");
+        }
+    }
+}

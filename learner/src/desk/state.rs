@@ -1,0 +1,69 @@
+//! The desk as a checkpoint keeps it.
+//!
+//! The store is always ahead of the checkpoint, and is the truth. Only where it is gone (a new machine, a lost disk) does the
+//! checkpoint's account begin a new one, so that no order is leased twice and nothing is trained on twice.
+
+use super::{Desk, DeskError};
+use crate::admission::Tally;
+use crate::buffer::Watermark;
+use crate::leases::{LeaseJournal, LeaseSnapshot};
+use crate::store::{Store, WriteBatch};
+use echo_protocol::charter::RunId;
+use echo_protocol::lease::LeaseId;
+use echo_protocol::order::OrderCounter;
+use echo_protocol::version::PolicyVersion;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Where a desk stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeskState {
+    /// Open leases, and the next order and lease.
+    pub leases: LeaseSnapshot,
+    /// The buffer's account.
+    pub buffer: Watermark,
+    /// Groups accepted and refused.
+    pub tally: Tally,
+}
+
+impl Desk {
+    /// Where the desk stands, for the checkpoint at `version`.
+    pub fn state(&self, version: PolicyVersion) -> DeskState {
+        let (leases, buffer) = (self.book.snapshot(), self.buffer.watermark(version));
+        DeskState { leases, buffer, tally: self.tally.clone() }
+    }
+}
+
+/// Makes sure that the store knows its run. From then on, a store that knows none is one that was lost.
+pub(super) fn prepare(
+    store: &Arc<dyn Store>,
+    run: RunId,
+    version: PolicyVersion,
+    checkpoint: Option<&DeskState>,
+) -> Result<(), DeskError> {
+    let mut batch = WriteBatch::default();
+    match (LeaseJournal::new(store.clone()).cursor()?, checkpoint) {
+        (Some(database), Some(DeskState { leases, .. })) if database < leases.cursor => {
+            return Err(DeskError::Behind { database, checkpoint: leases.cursor });
+        }
+        (Some(_), _) => return Ok(()),
+        (None, Some(state)) => {
+            LeaseJournal::found(&state.leases.after_loss(), &mut batch)?;
+            state.buffer.restore(version, &mut batch)?;
+            tracing::warn!(
+                at = %version,
+                groups = state.buffer.totals.waiting.groups,
+                "the database is gone: a new one was made from the checkpoint; groups that waited are lost"
+            );
+        }
+        (None, None) => {
+            let (cursor, next_lease, leases) = (OrderCounter(0), LeaseId(0), Vec::new());
+            LeaseJournal::found(&LeaseSnapshot { run, cursor, next_lease, leases }, &mut batch)?;
+        }
+    }
+    store.apply(&batch)?;
+    Ok(store.flush()?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! The fleet as a checkpoint keeps it, and what a later process makes of it.
+//!
+//! Nodes tell of themselves again within a second, so of all this only what others said of a node is taken up, when it comes back: it
+//! gets the rank that it has earned, and one that was banned stays banned.
+
+use super::score::Record;
+use super::{Fleet, MAX_NODES, Standing};
+use echo_protocol::identity::PublicKey;
+use echo_protocol::rate::BytesPerSec;
+use echo_protocol::time::UnixMillis;
+use echo_protocol::version::PolicyVersion;
+use serde::{Deserialize, Serialize};
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberView {
+    /// The node.
+    pub node: PublicKey,
+    /// When it was last heard.
+    pub seen: UnixMillis,
+    /// Where others reach it.
+    pub addresses: Vec<String>,
+    /// The version that it generates under.
+    pub installed: Option<PolicyVersion>,
+    /// Rollouts per second.
+    pub rollouts_per_s: f32,
+    /// Whether it forwards snapshots.
+    pub relays: bool,
+    /// The cap that its owner set.
+    pub max_upload: Option<BytesPerSec>,
+    /// The chain that it stands in.
+    pub chain: Option<usize>,
+    /// Whether others wait for it.
+    pub standing: Standing,
+    /// How it forwards, by what others say.
+    pub record: Record,
+}
+
+impl Fleet {
+    /// What is known of every node.
+    pub fn view(&self) -> Vec<MemberView> {
+        let view = |(node, member): (&PublicKey, &super::Member)| MemberView {
+            node: *node,
+            seen: member.seen,
+            addresses: member.heartbeat.addresses.clone(),
+            installed: member.heartbeat.installed,
+            rollouts_per_s: member.heartbeat.rollouts_per_s,
+            relays: member.heartbeat.relays,
+            max_upload: member.heartbeat.max_upload,
+            chain: self.chains.chain_of(node),
+            standing: member.standing,
+            record: member.record.clone(),
+        };
+        self.members.iter().map(view).collect()
+    }
+
+    /// Remembers what an earlier process knew.
+    pub fn recall(&mut self, view: Vec<MemberView>) {
+        for MemberView { node, standing, record, .. } in view.into_iter().take(MAX_NODES) {
+            if standing == Standing::Banned {
+                self.rotten.met(node);
+            }
+            self.recalled.insert(node, (record, standing));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fleet::{Fleet, FleetConfig, Standing};
+    use echo_protocol::control::Peer;
+    use echo_protocol::heartbeat::Heartbeat;
+    use echo_protocol::identity::PublicKey;
+    use echo_protocol::rate::BytesPerSec;
+    use echo_protocol::relay::Mode;
+    use echo_protocol::time::UnixMillis;
+
+    #[test]
+    fn a_later_process_knows_who_served_well_and_who_is_banned() {
+        let [me, good, bad, new] = [0, 1, 2, 3].map(|n| PublicKey::from_bytes([n; 32]));
+        let fleet = || {
+            let config = FleetConfig {
+                mode: Mode::Echo,
+                uplink: BytesPerSec(1_000_000),
+                node_uplink: None,
+                seed: [7; 32],
+            };
+            Fleet::new(Peer { key: me, addresses: Vec::new() }, config)
+        };
+        let beat = || Heartbeat { relays: true, ..Heartbeat::default() };
+        let mut first = fleet();
+        for node in [good, bad] {
+            first.heartbeat(UnixMillis(1), node, beat()).unwrap();
+        }
+        for second in 0..5 {
+            first.members.get_mut(&good).unwrap().record.delivered(UnixMillis(second * 1_000), 1 << 20, 0);
+        }
+        first.cut_off(&bad);
+
+        let text = serde_json::to_string(&first.view()).unwrap();
+        let mut second = fleet();
+        second.recall(serde_json::from_str(&text).unwrap());
+        assert!(second.members().is_empty(), "who is here is what heartbeats say");
+        for node in [good, bad, new] {
+            second.heartbeat(UnixMillis(9_000), node, beat()).unwrap();
+        }
+        let standing = |node| second.members()[&node].standing;
+        assert_eq!(
+            [good, bad, new].map(standing),
+            [Standing::Forwards, Standing::Banned, Standing::Forwards]
+        );
+        assert_eq!(second.members()[&good].record, first.members()[&good].record);
+        assert_eq!(second.members()[&new].record, Default::default());
+        assert_eq!(second.chains().chain_of(&bad), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! What became of everything that the learner acknowledged, as its own database and metrics tell.
+
+use anyhow::Context as _;
+use echo_learner::buffer::{BufferLimits, OrderStatus, ReplayBuffer, Totals};
+use echo_learner::config::RunConfig;
+use echo_learner::metrics;
+use echo_learner::run_dir::RunDir;
+use echo_learner::store::SledStore;
+use echo_protocol::order::OrderCounter;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The account of a run.
+#[derive(Debug)]
+pub(super) struct Account {
+    /// Acknowledged groups.
+    pub(super) acknowledged: u64,
+    /// Of these, trained on.
+    pub(super) trained: u64,
+    /// Of these, dropped, by reason.
+    pub(super) dropped: BTreeMap<&'static str, u64>,
+    /// Acknowledged, and neither.
+    pub(super) lost: Vec<OrderCounter>,
+    /// Updates that do not have exactly B groups of their own: a group that was trained on in two updates is missing in one.
+    pub(super) uneven: Vec<u64>,
+    /// Whether the buffer's totals add up, and say the same.
+    pub(super) adds_up: bool,
+    /// Updates in the metrics, each once.
+    pub(super) rows: u64,
+    /// The largest lag of any token.
+    pub(super) largest_lag: u64,
+    /// Held-out accuracy of the first and the last evaluation.
+    pub(super) accuracy: [f64; 2],
+}
+
+/// The account of a run that has ended; `acknowledged` is what its learners told the player.
+pub(super) fn of(
+    dir: &RunDir,
+    acknowledged: &BTreeSet<OrderCounter>,
+    config: &RunConfig,
+) -> anyhow::Result<Account> {
+    let store = Arc::new(SledStore::open(&dir.database())?);
+    let buffer = ReplayBuffer::open(store, BufferLimits::default())?;
+    let mut by_update: BTreeMap<u64, usize> = (0..config.run.updates).map(|update| (update, 0)).collect();
+    let (mut trained, mut dropped, mut lost) = (0, BTreeMap::new(), Vec::new());
+    for counter in acknowledged {
+        match buffer.status(*counter)? {
+            Some(OrderStatus::Trained { update }) => {
+                trained += 1;
+                *by_update.entry(update.0).or_default() += 1;
+            }
+            Some(OrderStatus::Dropped { reason }) => *dropped.entry(reason.name()).or_default() += 1,
+            Some(OrderStatus::Staged | OrderStatus::Waiting | OrderStatus::Batched { .. }) | None => {
+                lost.push(*counter);
+            }
+        }
+    }
+    let batch = config.train.groups_per_update;
+    let uneven = by_update.into_iter().filter(|(_, groups)| *groups != batch).map(|(update, _)| update);
+    let totals: &Totals = buffer.totals();
+    let adds_up = totals.add_up()
+        && totals.acknowledged.groups == acknowledged.len() as u64
+        && totals.trained.groups == trained;
+    let rows = metrics::updates(&dir.metrics())?;
+    let each_once = rows.iter().zip(1..).take_while(|(row, update)| row.update == *update).count();
+    let evaluations = metrics::evaluations(&dir.metrics())?;
+    let first = evaluations.first().context("no evaluation was made")?;
+    let last = evaluations.last().unwrap_or(first);
+    Ok(Account {
+        acknowledged: acknowledged.len() as u64,
+        trained,
+        dropped,
+        lost,
+        uneven: uneven.collect(),
+        adds_up,
+        rows: if each_once == rows.len() { rows.len() as u64 } else { 0 },
+        largest_lag: rows.iter().flat_map(|row| row.staleness.keys()).max().copied().unwrap_or_default(),
+        accuracy: [first.held_out_accuracy, last.held_out_accuracy],
+    })
+}

@@ -1,0 +1,190 @@
+//! What a learner's log says of what it does.
+
+use anyhow::Context as _;
+use echo_protocol::net::Multiaddr;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+use tokio::time::sleep;
+
+/// The pause between two looks for the address.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// What the learner is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::study::kill) enum Phase {
+    /// It opens what it left, and connects.
+    StartUp,
+    /// It writes a checkpoint.
+    Checkpoint,
+    /// It publishes.
+    Publication,
+    /// It answers held-out orders.
+    Evaluation,
+    /// It waits for a batch, or trains on one.
+    Update,
+    /// It writes its results, and takes leave.
+    End,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::StartUp => "start-up",
+            Self::Checkpoint => "checkpoint",
+            Self::Publication => "publication",
+            Self::Evaluation => "evaluation",
+            Self::Update => "update",
+            Self::End => "end",
+        })
+    }
+}
+
+/// How long things take undisturbed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::study::kill) struct Pace {
+    pub(super) start_up: Duration,
+    pub(super) checkpoint: Duration,
+    pub(super) publication: Duration,
+    /// From one publication to the next.
+    pub(super) period: Duration,
+}
+
+/// The log of one process.
+#[derive(Clone, Debug)]
+pub(in crate::study::kill) struct Log(PathBuf);
+
+impl Log {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Where the learner listens, as soon as it does.
+    pub(in crate::study::kill) async fn address(&self) -> anyhow::Result<Multiaddr> {
+        loop {
+            let text = fs::read_to_string(&self.0).unwrap_or_default();
+            let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+            if let Some((_, address)) = whole.lines().find_map(|line| line.split_once("listening on ")) {
+                return Ok(address.trim().parse()?);
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Updates that the process made.
+    pub(in crate::study::kill) fn updates(&self) -> anyhow::Result<u64> {
+        let text = fs::read_to_string(&self.0)?;
+        Ok(text.lines().filter(|line| line.contains(" update ") && line.contains(" · reward ")).count()
+            as u64)
+    }
+
+    /// How long things took in a whole run.
+    pub(in crate::study::kill) fn pace(&self) -> anyhow::Result<Pace> {
+        let text = fs::read_to_string(&self.0)?;
+        let time = |line: &str| humantime::parse_rfc3339(line.split_whitespace().next()?).ok();
+        let begun = text.lines().find_map(time).context("the learner's log has no time")?;
+        let steps: Vec<(SystemTime, Phase)> =
+            text.lines().filter_map(|line| Some((time(line)?, step(line)?.0))).collect();
+        let first = steps.first().context("the learner's log names no step")?.0;
+        let mean = |times: Vec<Duration>| {
+            times.iter().sum::<Duration>().checked_div(u32::try_from(times.len()).ok()?)
+        };
+        let between = |(from, to): (&SystemTime, &SystemTime)| to.duration_since(*from).unwrap_or_default();
+        let of = |phase| {
+            let within = steps.windows(2).filter(|pair| pair[0].1 == phase);
+            mean(within.map(|pair| between((&pair[0].0, &pair[1].0))).collect()).unwrap_or_default()
+        };
+        let published: Vec<SystemTime> =
+            steps.iter().filter(|(_, phase)| *phase == Phase::Publication).map(|(at, _)| *at).collect();
+        let period = mean(published.iter().zip(published.iter().skip(1)).map(between).collect());
+        Ok(Pace {
+            start_up: between((&begun, &first)),
+            checkpoint: of(Phase::Checkpoint),
+            publication: of(Phase::Publication),
+            period: period.unwrap_or_default(),
+        })
+    }
+
+    /// Reads what is added to the log.
+    pub(super) fn follow(&self) -> Tail {
+        Tail { path: self.0.clone(), file: None, line: Vec::new() }
+    }
+}
+
+/// The growing end of a log.
+pub(super) struct Tail {
+    path: PathBuf,
+    file: Option<File>,
+    /// What has no end yet.
+    line: Vec<u8>,
+}
+
+impl Tail {
+    /// The steps that the learner has begun since the last look, and the versions that it stood at.
+    pub(super) fn steps(&mut self) -> anyhow::Result<Vec<(Phase, u64)>> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => match File::open(&self.path) {
+                Ok(file) => self.file.insert(file),
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        file.read_to_end(&mut self.line)?;
+        let end = self.line.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let whole: Vec<u8> = self.line.drain(..end).collect();
+        Ok(String::from_utf8_lossy(&whole).lines().filter_map(step).collect())
+    }
+}
+
+/// The step that a line says is begun.
+fn step(line: &str) -> Option<(Phase, u64)> {
+    let (_, next) = line.split_once(" next: ")?;
+    let (name, version) = next.split_once('(')?;
+    let phase = match name {
+        "Evaluate" => Phase::Evaluation,
+        "Checkpoint" => Phase::Checkpoint,
+        "Publish" => Phase::Publication,
+        "Update" => Phase::Update,
+        "Finish" => Phase::End,
+        _ => return None,
+    };
+    let digits: String = version.chars().filter(char::is_ascii_digit).collect();
+    Some((phase, digits.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    const LINES: [&str; 6] = [
+        "2026-01-01T00:00:00.000000Z  INFO resuming from the checkpoint of v4",
+        "2026-01-01T00:00:00.100000Z DEBUG next: Publish(PolicyVersion(4))",
+        "2026-01-01T00:00:00.120000Z DEBUG next: Update(PolicyVersion(4))",
+        "2026-01-01T00:00:00.150000Z  INFO update 5 · reward 0.5 · accuracy 0.5",
+        "2026-01-01T00:00:00.200000Z DEBUG next: Checkpoint(PolicyVersion(6))",
+        "2026-01-01T00:00:00.210000Z DEBUG next: Publish(PolicyVersion(6))",
+    ];
+
+    #[test]
+    fn a_log_is_followed_line_by_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::new(dir.path().join("log"));
+        let mut tail = log.follow();
+        assert_eq!(tail.steps().unwrap(), []);
+        let mut file = File::create(&log.0).unwrap();
+        let text = LINES.join("\n") + "\n";
+        let (first, rest) = text.split_at(text.find("(6)").unwrap());
+        file.write_all(first.as_bytes()).unwrap();
+        assert_eq!(tail.steps().unwrap(), [(Phase::Publication, 4), (Phase::Update, 4)]);
+        file.write_all(rest.as_bytes()).unwrap();
+        assert_eq!(tail.steps().unwrap(), [(Phase::Checkpoint, 6), (Phase::Publication, 6)]);
+        let pace = log.pace().unwrap();
+        let found = [pace.start_up, pace.checkpoint, pace.publication, pace.period];
+        assert_eq!(found.map(|time| time.as_millis()), [100, 10, 20, 110]);
+        assert_eq!(log.updates().unwrap(), 1);
+    }
+}
