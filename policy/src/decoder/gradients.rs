@@ -1,6 +1,6 @@
 //! Gradients of a decoder's parameters, added up over any number of passes.
 
-use candle_core::{DType, Tensor};
+use candle_core::{D, DType, Tensor};
 
 use super::Decoder;
 use crate::error::DecoderError;
@@ -27,7 +27,10 @@ impl Gradient {
     pub fn norm(&self) -> Result<f64, DecoderError> {
         Ok(match self {
             Self::Host(values) => values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt(),
-            Self::Device(tensor) => tensor.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar::<f64>()?.sqrt(),
+            // Rows first: one sum over everything runs on a corner of a GPU.
+            Self::Device(tensor) => {
+                tensor.to_dtype(DType::F64)?.sqr()?.sum(D::Minus1)?.sum_all()?.to_scalar::<f64>()?.sqrt()
+            }
         })
     }
 }
