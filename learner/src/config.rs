@@ -2,11 +2,12 @@
 
 use crate::batch::MAX_SEQUENCES;
 use crate::buffer::MAX_BATCH_GROUPS;
+use crate::device::DeviceChoice;
 use crate::objective::{Choice, ObjectiveError};
 use crate::publisher::MAX_KEEP_VERSIONS;
 use crate::schedule::{Schedule, ScheduleError};
 use echo_policy::config::TinySizes;
-use echo_policy::decoder::Activations;
+use echo_policy::decoder::{Activations, Compute};
 use echo_protocol::charter::{Sampling, TaskSpec};
 use echo_protocol::manifest::TensorType;
 use echo_protocol::rate::BytesPerSec;
@@ -146,6 +147,10 @@ pub struct TrainSection {
     pub micro_batch_tokens: usize,
     /// What is held in memory between forward and backward: `keep`, or `recompute` for less memory and a third more computing.
     pub activations: Activations,
+    /// Where the policy is trained: `auto`, `cpu`, `cuda` or `cuda:N`.
+    pub device: DeviceChoice,
+    /// Precision of matrix products: `f32`, or `bf16` on a GPU.
+    pub compute: Compute,
 }
 
 /// `[warmup]`: supervised updates on the tasks' own solutions.
@@ -240,6 +245,8 @@ impl Default for TrainSection {
             max_grad_norm: 1.0,
             micro_batch_tokens: 16 << 10,
             activations: Activations::Keep,
+            device: DeviceChoice::default(),
+            compute: Compute::default(),
         }
     }
 }
@@ -461,5 +468,7 @@ mod tests {
         assert!(refused("batch = 64", "batch = 64\nlerning_rate = 1").contains("lerning_rate"));
         assert!(refused("[model.tiny]", "[model]\npath = \"x\"\n[model.tiny]").contains("exactly one"));
         assert!(refused("peak = 1e-4", "peak = -1.0").contains("schedule"));
+        assert!(refused("[train]", "[train]\ndevice = \"gpu\"").contains("cuda:N"));
+        assert!(refused("[train]", "[train]\ncompute = \"f16\"").contains("bf16"));
     }
 }

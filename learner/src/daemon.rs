@@ -5,6 +5,7 @@ use crate::checkpoint;
 use crate::config::RunConfig;
 use crate::controller::{Controller, Plan};
 use crate::desk::Desk;
+use crate::device;
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Announce, Ended, Learning};
 use crate::leases::LeaseConfig;
@@ -172,6 +173,8 @@ fn trainer(founded: &Founded) -> anyhow::Result<(Trainer, Option<PolicyVersion>)
             founded.dir.checkpoints().display()
         ),
     };
+    let decoder = trainer.decoder();
+    tracing::info!("training on {} in {}", device::name(decoder.device()), decoder.compute());
     let anchored = train.objective.objective.needs_reference();
     Ok((if anchored { trainer.with_reference(&start()?)? } else { trainer }, resumed))
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{D, DType, Device, Tensor, Var};
 use echo_policy::decoder::Gradient;
 
 use super::fused::{Coefficients, FusedUpdate, HostState, square_sum};
@@ -58,7 +58,8 @@ impl Slot {
         match gradient {
             Gradient::Host(values) => Ok(square_sum(values)),
             Gradient::Device(tensor) => {
-                Ok(tensor.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar::<f64>()?)
+                // Rows first: one sum over everything runs on a corner of a GPU.
+                Ok(tensor.to_dtype(DType::F64)?.sqr()?.sum(D::Minus1)?.sum_all()?.to_scalar::<f64>()?)
             }
         }
     }
