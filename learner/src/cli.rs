@@ -1,15 +1,18 @@
 //! The command line of `echo-learner`.
 
+use crate::bench;
+use crate::device::BUILT_IN;
 use crate::rehearsal::Plan;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 /// Trains a language model on the rollouts of volunteers.
 ///
 /// A run lives in one directory (`[run] dir` of its run file): key, charter, checkpoints, replay buffer, metrics. `run` founds it and
 /// works until all updates are made; `resume` goes on after a stop or a crash, where the last checkpoint ended.
 #[derive(Debug, Parser)]
-#[command(name = "echo-learner", version, after_help = EXAMPLES)]
+#[command(name = "echo-learner", version = VERSION.as_str(), after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -24,6 +27,9 @@ pub struct Cli {
     pub log: String,
 }
 
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{} (trains on: {BUILT_IN})", env!("CARGO_PKG_VERSION")));
+
 const EXAMPLES: &str = "\
 Examples:
   echo-learner run --config run.toml        found a run and train
@@ -32,6 +38,7 @@ Examples:
                                             only make the supervised starting policy
   echo-learner publish run.toml --policy qwen3 --nodes 8 --json
                                             how long a policy takes to reach a fleet
+  echo-learner bench --config run.toml      how fast this machine trains the run's model, in how much memory
   echo-learner objectives gepo              the parts of an objective, as a run file may change them
   echo-learner metrics                      what a run's metrics are called, and what they say
   echo-learner identity runs/addition       the key that belongs into a signed peer list
@@ -94,6 +101,17 @@ pub enum Command {
         /// What is published, and when.
         #[command(flatten)]
         plan: Plan,
+    },
+    /// Try a run file's model and [train] settings: training steps on tokens that mean nothing.
+    ///
+    /// Prints tokens per second, and on a GPU the memory that was needed. Nothing is founded or written.
+    Bench {
+        /// The run file.
+        #[arg(long)]
+        config: PathBuf,
+        /// What is tried.
+        #[command(flatten)]
+        plan: bench::Plan,
     },
     /// Show the objectives that a run file may name, or the parts of one of them.
     ///

@@ -8,13 +8,14 @@ mod watch;
 use crate::batch::MAX_SEQUENCES;
 use crate::buffer::MAX_BATCH_GROUPS;
 use crate::checkpoint::{DEFAULT_KEEP, MAX_KEEP};
+use crate::device::DeviceChoice;
 use crate::filter::Filter;
 use crate::objective::{Choice, ObjectiveError, Preset};
 use crate::optimizer::{Guard, OptimizerError};
 use crate::publisher::MAX_KEEP_VERSIONS;
 use crate::schedule::{Schedule, ScheduleError};
 use echo_policy::config::TinySizes;
-use echo_policy::decoder::Activations;
+use echo_policy::decoder::{Activations, Compute};
 use echo_protocol::charter::{Sampling, TaskSpec};
 use echo_protocol::manifest::TensorType;
 use echo_protocol::rate::BytesPerSec;
@@ -158,6 +159,10 @@ pub struct TrainSection {
     pub micro_batch_tokens: usize,
     /// What is held in memory between forward and backward: `keep`, or `recompute` for less memory and a third more computing.
     pub activations: Activations,
+    /// Where the policy is trained: `auto`, `cpu`, `cuda` or `cuda:N`.
+    pub device: DeviceChoice,
+    /// Precision of matrix products: `f32`, or `bf16` on a GPU.
+    pub compute: Compute,
     /// Updates in a row without a step, after which the run stops.
     pub max_skipped: u32,
     /// Which gradients are not stepped on.
@@ -262,6 +267,8 @@ impl Default for TrainSection {
             max_grad_norm: 1.0,
             micro_batch_tokens: 16 << 10,
             activations: Activations::Keep,
+            device: DeviceChoice::default(),
+            compute: Compute::default(),
             max_skipped: 20,
             guard: Guard::default(),
             filter: FilterSection::default(),
@@ -558,6 +565,8 @@ mod tests {
         assert!(train("max_skipped = 0").contains("train.max_skipped"));
         assert!(train("guard = { max_norm_ratio = 0.5 }").contains("guard.max_norm_ratio"));
         assert!(train("filter = { pass_rate = [0.9, 0.1] }").contains("train.filter.pass_rate"));
+        assert!(train("device = \"gpu\"").contains("cuda:N"));
+        assert!(train("compute = \"f16\"").contains("bf16"));
         let watch = |option: &str| refused("[warmup]", &format!("[watch]\n{option}\n[warmup]"));
         assert!(watch("peak_flops = -1.0").contains("watch.peak_flops"));
         assert!(watch("listen = \"everywhere\"").contains("socket address"));

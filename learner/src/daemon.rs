@@ -6,6 +6,7 @@ use crate::config::RunConfig;
 use crate::controller::{Controller, Plan};
 use crate::demand;
 use crate::desk::{Desk, DeskConfig};
+use crate::device;
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Announce, Ended, Learning};
 use crate::leases::LeaseConfig;
@@ -221,6 +222,8 @@ fn trainer(founded: &Founded, checkpoint: Option<&Checkpoint>) -> anyhow::Result
         Some(found) => Trainer::resume(model, found, train)?,
         None => Trainer::new(model, &start()?, train)?,
     };
+    let decoder = trainer.decoder();
+    tracing::info!("training on {} in {}", device::name(decoder.device()), decoder.compute());
     let anchored = train.objective.objective.needs_reference();
     Ok(if anchored { trainer.with_reference(&start()?)? } else { trainer })
 }

@@ -4,12 +4,14 @@
 //!   [`demand`] (what it asks of the fleet), [`metrics`] and [`watch`] (where they are seen);
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
 //!   [`filter`] (what is worth a place in a batch), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
-//! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`warmup`], [`evaluation`], [`checkpoint`];
+//! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`device`] (where), [`bench`] (how fast),
+//!   [`warmup`], [`evaluation`], [`checkpoint`];
 //! - **the fleet**: [`fleet`] (nodes and forwarding chains), [`publisher`] (snapshots), [`rehearsal`] (broadcasts without
 //!   training).
 
 pub mod admission;
 pub mod batch;
+pub mod bench;
 pub mod buffer;
 pub mod checkpoint;
 pub mod cli;
@@ -18,6 +20,7 @@ pub mod controller;
 pub mod daemon;
 pub mod demand;
 pub mod desk;
+pub mod device;
 pub mod evaluation;
 pub mod filter;
 pub mod fleet;

@@ -6,7 +6,7 @@ use echo_learner::cli::{Cli, Command};
 use echo_learner::config::RunConfig;
 use echo_learner::objective::{Choice, Preset};
 use echo_learner::run_dir::RunDir;
-use echo_learner::{daemon, prepare, rehearsal};
+use echo_learner::{bench, daemon, prepare, rehearsal};
 use echo_protocol::keyfile;
 use echo_protocol::net::peer_id_of;
 use std::io::IsTerminal as _;
@@ -36,6 +36,7 @@ fn main() -> anyhow::Result<()> {
         Command::Warmup { config, output } => {
             daemon::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
         }
+        Command::Bench { config, plan } => bench::run(&RunConfig::load(&config)?, &plan),
         Command::Objectives { name } => objectives(name.as_deref()),
         Command::Metrics => {
             print!("{}", echo_learner::watch::catalog::table());

@@ -1,6 +1,7 @@
 //! Founding a run: key, model, starting policy, charter.
 
 use crate::config::{ConfigError, RunConfig};
+use crate::device::DeviceError;
 use crate::run_dir::RunDir;
 use crate::warmup::{WarmupError, warm_up};
 use crate::workload::{Workload, WorkloadError};
@@ -48,6 +49,9 @@ pub enum PrepareError {
     /// The run file.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The device that the run file asks for.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// The key.
     #[error(transparent)]
     Key(#[from] KeyfileError),
@@ -103,6 +107,8 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     if dir.charter().exists() {
         return Err(PrepareError::Exists(dir.path().to_owned()));
     }
+    // A device that is not there is told before anything is made.
+    config.train.device.open(config.train.compute)?;
     fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
     let key = keyfile::load_or_create(&dir.identity())?;
     let start = Start::of(config)?;

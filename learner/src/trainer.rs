@@ -7,6 +7,7 @@ use crate::batch::{BatchError, Sequence, micro_batches, pack};
 use crate::buffer::StoredGroup;
 use crate::checkpoint::Checkpoint;
 use crate::config::TrainSection;
+use crate::device::DeviceError;
 use crate::objective::{Known, Objective, ObjectiveError, ObjectiveStats, Outcome, Scored, step_ends};
 use crate::optimizer::{AdamW, AdamWConfig, OptimizerError, SkipCause, StepOutcome, StepReport};
 use crate::workload::{Workload, WorkloadError};
@@ -44,6 +45,9 @@ pub enum TrainError {
     /// The decoder.
     #[error(transparent)]
     Decoder(#[from] DecoderError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// The batch.
     #[error(transparent)]
     Batch(#[from] BatchError),
@@ -126,17 +130,19 @@ fn deal(groups: usize, minibatches: usize) -> impl Iterator<Item = std::ops::Ran
 impl Trainer {
     /// A trainer that begins with `weights`.
     pub fn new(config: &ModelConfig, weights: &Weights, train: &TrainSection) -> Result<Self, TrainError> {
-        let decoder = Decoder::trainable(config, weights, &Device::Cpu)?;
-        Self::over(decoder, train)
+        let device = train.device.open(train.compute)?;
+        let decoder = Decoder::trainable(config, weights, &device)?;
+        Self::over(decoder.with_compute(train.compute), train)
     }
 
-    /// A trainer that goes on from a checkpoint, bit for bit.
+    /// A trainer that goes on from a checkpoint, bit for bit on the CPU.
     pub fn resume(
         config: &ModelConfig,
         checkpoint: &Checkpoint,
         train: &TrainSection,
     ) -> Result<Self, TrainError> {
-        let mut trainer = Self::over(decoder_of(config, checkpoint)?, train)?;
+        let decoder = decoder_of(config, checkpoint, &train.device.open(train.compute)?)?;
+        let mut trainer = Self::over(decoder.with_compute(train.compute), train)?;
         trainer.optimizer.load_state(&checkpoint.optimizer)?;
         Ok(trainer)
     }
@@ -165,7 +171,8 @@ impl Trainer {
     /// Gives the run's first policy to an objective that is anchored to it ([`Objective::needs_reference`]); others ignore it.
     pub fn with_reference(mut self, weights: &Weights) -> Result<Self, TrainError> {
         if self.objective.needs_reference() {
-            self.reference = Some(Decoder::trainable(self.decoder.config(), weights, self.decoder.device())?);
+            let reference = Decoder::trainable(self.decoder.config(), weights, self.decoder.device())?;
+            self.reference = Some(reference.with_compute(self.decoder.compute()));
         }
         Ok(self)
     }
@@ -368,17 +375,17 @@ fn scores(
 
 /// A checkpoint's weights in f32.
 pub fn weights_of(config: &ModelConfig, checkpoint: &Checkpoint) -> Result<Weights, TrainError> {
-    Ok(decoder_of(config, checkpoint)?.to_weights(echo_policy::weights::DType::F32)?)
+    Ok(decoder_of(config, checkpoint, &Device::Cpu)?.to_weights(echo_policy::weights::DType::F32)?)
 }
 
-fn decoder_of(config: &ModelConfig, checkpoint: &Checkpoint) -> Result<Decoder, TrainError> {
+fn decoder_of(config: &ModelConfig, checkpoint: &Checkpoint, device: &Device) -> Result<Decoder, TrainError> {
     let vars = expected_tensors(config).into_iter().map(|spec| {
         let tensor = checkpoint.weights.get(&spec.name);
         let tensor = tensor.ok_or_else(|| TrainError::Checkpoint(spec.name.clone()))?;
-        Ok((spec.name, Var::from_tensor(tensor)?))
+        Ok((spec.name, Var::from_tensor(&tensor.to_device(device)?)?))
     });
     let vars = vars.collect::<Result<_, TrainError>>()?;
-    Ok(Decoder::new(config, vars, &Device::Cpu)?)
+    Ok(Decoder::new(config, vars, device)?)
 }
 
 /// A batch's responses in the order of its groups.

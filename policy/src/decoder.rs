@@ -5,16 +5,19 @@
 //! and adds to the [`Gradients`] of the parameters.
 //!
 //! The decoder is described once, in `places`, and implemented twice. `cpu` has kernels and a backward written by hand,
-//! which reuse their buffers and add gradients in place. `autograd`, for every other device, is composed of candle's
-//! differentiable operations, a layer at a time. Tests hold one to the other, and both to finite differences.
+//! which reuse their buffers and add gradients in place. `autograd`, for every other device and for bf16 ([`Compute`]), is
+//! composed of candle's differentiable operations, a layer at a time. Tests hold one to the other, and both to finite
+//! differences.
 
 mod autograd;
 mod batch;
+mod compute;
 mod cpu;
 mod gradients;
 mod places;
 mod scored;
 
+pub use compute::Compute;
 pub use gradients::{Gradient, Gradients};
 pub use scored::{Activations, Scored, Scores};
 
@@ -36,6 +39,7 @@ pub struct Decoder {
     device: Device,
     vars: Vec<(String, Var)>,
     places: Places,
+    compute: Compute,
     engine: Engine,
     /// Buffers of the last pass on the CPU, for the next one.
     shelf: cpu::Shelf,
@@ -46,6 +50,15 @@ pub struct Decoder {
 enum Engine {
     Cpu,
     Autograd,
+}
+
+impl Engine {
+    fn of(device: &Device, compute: Compute) -> Self {
+        match (device, compute) {
+            (Device::Cpu, Compute::F32) => Self::Cpu,
+            _ => Self::Autograd,
+        }
+    }
 }
 
 /// What a pass holds between its halves.
@@ -97,14 +110,27 @@ impl Decoder {
             return Err(WeightsError::Unexpected { name: name.clone() }.into());
         }
         let places = Places::new(config, &expected)?;
-        let engine = if device.is_cpu() { Engine::Cpu } else { Engine::Autograd };
+        let (compute, engine) = (Compute::F32, Engine::of(device, Compute::F32));
         let (config, device) = (config.clone(), device.clone());
-        Ok(Self { config, device, vars, places, engine, shelf: cpu::Shelf::default() })
+        Ok(Self { config, device, vars, places, compute, engine, shelf: cpu::Shelf::default() })
+    }
+
+    /// The same decoder with its matrix products in another precision. It begins with f32; bf16 on a CPU is for comparisons,
+    /// as it is slower there.
+    #[must_use]
+    pub fn with_compute(self, compute: Compute) -> Self {
+        let engine = Engine::of(&self.device, compute);
+        Self { compute, engine, ..self }
     }
 
     /// The configuration.
     pub fn config(&self) -> &ModelConfig {
         &self.config
+    }
+
+    /// The precision of matrix products.
+    pub fn compute(&self) -> Compute {
+        self.compute
     }
 
     /// Where the parameters are.

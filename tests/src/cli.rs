@@ -33,6 +33,7 @@ Examples:
   cargo lab vectors models DIR                    logits, losses and gradients against a directory of models
   cargo lab vectors tokenizer FILE --json         encodings and chats; one JSON object as the last line
   cargo lab vectors delta DIR                     deltas between the checkpoints in and below a directory
+  cargo lab vectors export --python PYTHON        exported policies against what transformers reads in them
   cargo lab simulate --seeds 10000                relay machines in simulated networks with loss, crashes and liars
   cargo lab study staleness --seeds 8 --json      what delays do to GRPO, GSPO, GEPO and others, with pictures
   cargo lab study kill --json                     a learner that is killed 50 times, against one that is not
@@ -199,6 +200,12 @@ enum Vectors {
     Delta {
         /// A directory of directories of two checkpoints each.
         dir: PathBuf,
+    },
+    /// Exported policies of every family: `transformers` has to open them and give the same log-probs.
+    Export {
+        /// A Python with torch and transformers.
+        #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+        python: PathBuf,
     },
 }
 
@@ -521,6 +528,7 @@ impl Vectors {
     fn execute(self, console: &Console) -> anyhow::Result<Report> {
         let report = match self {
             Self::Delta { dir } => return vectors::delta::check(&dir, console),
+            Self::Export { python } => return vectors::export::check(&python, console),
             Self::Models { dir } => vectors::models(&dir),
             Self::Tokenizer(TokenizerVectors { file, tokenizer }) => {
                 vectors::tokenizer(&file, tokenizer.as_deref())

@@ -3,6 +3,7 @@
 //! Every check reads any data of the documented form, so that other vectors can be tried without a rebuild.
 
 pub mod delta;
+pub mod export;
 mod sources;
 
 pub use sources::{MODELS, OBJECTIVES, SOURCES_VARIABLE, Sources, TOKENIZER};

@@ -4,6 +4,7 @@ use crate::objective::Preset;
 use crate::schedule::Schedule;
 use crate::testing;
 use candle_core::Tensor;
+use echo_policy::decoder::Compute;
 use echo_policy::engine::{Generation, Policy};
 use echo_policy::weights::DType as Stored;
 use echo_protocol::lease::LeaseId;
@@ -148,6 +149,23 @@ fn a_policy_whose_numbers_overflow_skips_the_update_and_says_so() {
     assert_eq!(trainer.optimizer().updates(), 0);
     let examples = [example(&workload, 0).unwrap()];
     assert!(matches!(trainer.imitate(&examples), Err(TrainError::NotFinite)));
+}
+
+/// On the CPU only because this is a test: a run file gets bf16 on GPUs alone.
+#[test]
+fn bf16_trains_as_f32_does_up_to_rounding() {
+    let (workload, weights) = testing::workload();
+    let examples: Vec<_> = (0..8).map(|counter| example(&workload, counter).unwrap()).collect();
+    let losses = |compute| {
+        let decoder = Decoder::trainable(&workload.model, &weights, &Device::Cpu).unwrap();
+        let mut trainer = Trainer::over(decoder.with_compute(compute), &section()).unwrap();
+        (0..6).map(|_| trainer.imitate(&examples).unwrap()).collect::<Vec<f64>>()
+    };
+    let (exact, rounded) = (losses(Compute::F32), losses(Compute::Bf16));
+    assert!(rounded[5] < rounded[0] - 0.01, "{rounded:?}");
+    for (exact, rounded) in exact.iter().zip(&rounded) {
+        assert!((exact - rounded).abs() < 0.01 * exact, "{exact} {rounded}");
+    }
 }
 
 #[test]

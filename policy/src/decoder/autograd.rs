@@ -1,4 +1,4 @@
-//! The training pass composed of candle's operations, for devices without kernels of our own.
+//! The training pass composed of candle's operations, for devices and precisions without kernels of our own.
 //!
 //! Several of candle's own fused operations return no gradient and say nothing; only operations with a gradient are used
 //! here. The graph never spans more than one layer or one piece of the head: a layer's input is a variable of its own,
@@ -8,6 +8,7 @@
 mod head;
 mod layer;
 mod ops;
+mod shared;
 
 use candle_core::{Tensor, Var};
 
@@ -16,7 +17,8 @@ use super::scored::{Activations, Scores, Slopes};
 use super::{Decoder, Gradients};
 use crate::error::DecoderError;
 use crate::packed::Target;
-use layer::{Layer, Rotary};
+use layer::Layer;
+use shared::Shared;
 
 /// What the way back needs.
 pub(super) struct Kept {
@@ -66,12 +68,12 @@ fn trunk(
     batch: &Batch,
     mut keep: impl FnMut((Var, Tensor)),
 ) -> Result<Tensor, DecoderError> {
-    let rotary = Rotary::new(&decoder.config, batch, &decoder.device)?;
+    let shared = Shared::new(&decoder.config, batch, &decoder.device)?;
     let table = decoder.vars[decoder.places.embedding].1.as_detached_tensor();
     let mut x = table.index_select(&ids(decoder, batch)?, 0)?;
     for place in &decoder.places.layers {
         let input = Var::from_tensor(&x)?;
-        let output = Layer::new(decoder, place).forward(input.as_tensor(), batch, &rotary)?;
+        let output = Layer::new(decoder, place).forward(input.as_tensor(), &shared)?;
         x = output.detach();
         keep((input, output));
     }
@@ -91,14 +93,14 @@ impl Kept {
         slopes: Slopes<'_>,
         gradients: &mut Gradients,
     ) -> Result<(), DecoderError> {
-        let rotary = Rotary::new(&decoder.config, batch, &decoder.device)?;
+        let shared = Shared::new(&decoder.config, batch, &decoder.device)?;
         let mut d = head::backward(decoder, &self.last, slopes, gradients)?;
         for (place, kept) in decoder.places.layers.iter().zip(self.layers).rev() {
             let (input, output) = match kept {
                 KeptLayer::Graph(input, output) => (input, output),
                 KeptLayer::Input(x) => {
                     let input = Var::from_tensor(&x)?;
-                    let output = Layer::new(decoder, place).forward(input.as_tensor(), batch, &rotary)?;
+                    let output = Layer::new(decoder, place).forward(input.as_tensor(), &shared)?;
                     (input, output)
                 }
             };

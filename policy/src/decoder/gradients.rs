@@ -1,6 +1,6 @@
 //! Gradients of a decoder's parameters, added up over any number of passes.
 
-use candle_core::{DType, Tensor};
+use candle_core::{D, DType, Tensor};
 use rayon::prelude::*;
 
 use super::Decoder;
@@ -35,7 +35,10 @@ impl Gradient {
                 let blocks: Vec<f64> = values.par_chunks(TASK_ELEMENTS).map(block_square_sum).collect();
                 Ok(blocks.iter().sum())
             }
-            Self::Device(tensor) => Ok(tensor.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar::<f64>()?),
+            // Rows first: one sum over everything runs on a corner of a GPU.
+            Self::Device(tensor) => {
+                Ok(tensor.to_dtype(DType::F64)?.sqr()?.sum(D::Minus1)?.sum_all()?.to_scalar::<f64>()?)
+            }
         }
     }
 }

@@ -87,7 +87,7 @@ fn gradients(decoder: &Decoder, activations: Activations) -> Vec<Vec<f32>> {
 fn values(gradients: &Gradients) -> Vec<Vec<f32>> {
     let host = |gradient: &Gradient| match gradient {
         Gradient::Host(values) => values.clone(),
-        Gradient::Device(_) => unreachable!("the tests run on the CPU"),
+        Gradient::Device(tensor) => tensor.flatten_all().unwrap().to_vec1().unwrap(),
     };
     gradients.buffers().iter().map(host).collect()
 }
@@ -154,6 +154,60 @@ fn both_implementations_give_the_same_numbers() {
         let found = [&cpu, &autograd].map(|decoder| gradients(decoder, Activations::Keep));
         for (((name, _), a), b) in cpu.vars().iter().zip(&found[0]).zip(&found[1]) {
             assert_close(a, b, 2e-5, name);
+        }
+    }
+}
+
+/// Distance of two vectors, as a share of the second's length.
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    let length = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let wide = |x: &f32| f64::from(*x);
+    let apart = length(&mut a.iter().zip(b).map(|(a, b)| wide(a) - wide(b)));
+    apart / length(&mut b.iter().map(wide))
+}
+
+/// The casts must not cut anything off from its gradient, and what arrives must be the f32 gradient up to rounding.
+#[test]
+fn in_bf16_every_gradient_is_that_of_f32_up_to_rounding() {
+    for (config, weights) in families() {
+        let exact = decoder(&config, &weights);
+        let rounded = decoder(&config, &weights).with_compute(Compute::Bf16);
+        let (packed, targets) = pack();
+        let scores = [&exact, &rounded].map(|decoder| decoder.score(&packed, &targets).unwrap());
+        assert_close(&scores[0].logp, &scores[1].logp, 0.05, "log-probs");
+        assert_ne!(scores[0].logp, scores[1].logp, "bf16 rounds");
+        let found = [&exact, &rounded].map(|decoder| gradients(decoder, Activations::Keep));
+        for (((name, var), exact), rounded) in rounded.vars().iter().zip(&found[0]).zip(&found[1]) {
+            assert_eq!(var.dtype(), CandleType::F32, "{name} is a master weight");
+            // Some have few elements, of which each is a small difference of large numbers.
+            let share = distance(rounded, exact);
+            assert!(share < 0.2, "{:?} {name}: {share}", config.family);
+        }
+        let share = distance(&found[1].concat(), &found[0].concat());
+        assert!(share < 0.05, "{:?}: {share}", config.family);
+        assert_eq!(found[1], gradients(&rounded, Activations::Recompute));
+    }
+}
+
+/// For a machine with an NVIDIA GPU.
+#[cfg(feature = "cuda")]
+#[test]
+fn a_gpu_gives_the_numbers_of_the_cpu() {
+    let gpu = Device::new_cuda_with_stream(0).unwrap();
+    for (config, weights) in families() {
+        let here = decoder(&config, &weights);
+        for (compute, tolerance, share) in [(Compute::F32, 1e-4, 1e-3), (Compute::Bf16, 0.05, 0.2)] {
+            let there = Decoder::trainable(&config, &weights, &gpu).unwrap().with_compute(compute);
+            let (packed, targets) = pack();
+            let scores = [&here, &there].map(|decoder| decoder.score(&packed, &targets).unwrap());
+            assert_close(&scores[1].logp, &scores[0].logp, tolerance, "log-probs");
+            assert_close(&scores[1].entropy, &scores[0].entropy, tolerance, "entropies");
+            let found = [&here, &there].map(|decoder| gradients(decoder, Activations::Recompute));
+            for (((name, _), here), there) in here.vars().iter().zip(&found[0]).zip(&found[1]) {
+                assert!(distance(there, here) < share, "{compute} {:?} {name}", config.family);
+            }
+            let read = there.to_weights(DType::F32).unwrap();
+            assert!(weights.iter().zip(read.iter()).all(|(a, b)| a.bytes() == b.bytes()));
         }
     }
 }

@@ -32,12 +32,20 @@ pub const MAX_MODELS: usize = 256;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Checks every model directory in `dir`, in order of name. A sub-directory that lacks a file, or holds one that cannot be
-/// used, counts as one failed case; the others go on.
+/// Checks every model directory in `dir` on the CPU, in order of name. A sub-directory that lacks a file, or holds one that cannot
+/// be used, counts as one failed case; the others go on.
 ///
 /// # Errors
 /// When `dir` itself cannot be listed.
 pub fn check_dir(dir: &Path) -> Result<VectorReport, VectorError> {
+    check_dir_on(dir, &Device::Cpu)
+}
+
+/// [`check_dir`] with the training forward on `device`; the generation engine stays on the CPU.
+///
+/// # Errors
+/// When `dir` itself cannot be listed.
+pub fn check_dir_on(dir: &Path, device: &Device) -> Result<VectorReport, VectorError> {
     let read = |source| VectorError::Read { path: dir.to_owned(), source };
     let mut models = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(read)? {
@@ -55,7 +63,7 @@ pub fn check_dir(dir: &Path) -> Result<VectorReport, VectorError> {
     for model in models {
         let mut part = VectorReport::default();
         let name = model.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if let Err(failure) = check_model(&model, &name, &mut part) {
+        if let Err(failure) = check_model(&model, &name, device, &mut part) {
             part.fail(format!("{name}: {failure}"));
         }
         report.merge(part);
@@ -63,11 +71,11 @@ pub fn check_dir(dir: &Path) -> Result<VectorReport, VectorError> {
     Ok(report)
 }
 
-fn check_model(dir: &Path, name: &str, report: &mut VectorReport) -> Result<(), Failure> {
+fn check_model(dir: &Path, name: &str, device: &Device, report: &mut VectorReport) -> Result<(), Failure> {
     let config = ModelConfig::from_file(&dir.join("config.json"))?;
     let weights = Weights::load_dir(dir, &config)?;
     let expected = Expected::load(&dir.join("expected.json"))?;
-    let decoder = Decoder::trainable(&config, &weights, &Device::Cpu)?;
+    let decoder = Decoder::trainable(&config, &weights, device)?;
     let engine = CpuBackend::load(&config, &weights)?;
     for (index, case) in expected.cases.iter().enumerate() {
         let label = |forward: &str| format!("{name}, case {index}, {forward}");

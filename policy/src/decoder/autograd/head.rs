@@ -10,10 +10,14 @@ use crate::packed::Target;
 
 /// Logits that exist at once, in every copy that the graph makes of them: what bounds memory for large vocabularies.
 const PIECE_LOGITS: usize = 1 << 24;
+/// The same off the CPU. With a vocabulary of 150,000 the other limit gives pieces of 110 rows: too few to fill a GPU, and each
+/// piece adds a gradient as large as the projection.
+const DEVICE_PIECE_LOGITS: usize = 1 << 26;
 
 /// Targets in a piece.
 fn piece(decoder: &Decoder) -> usize {
-    (PIECE_LOGITS / decoder.config.vocab_size).max(1)
+    let logits = if decoder.device.is_cpu() { PIECE_LOGITS } else { DEVICE_PIECE_LOGITS };
+    (logits / decoder.config.vocab_size).max(1)
 }
 
 /// Rows of the residual stream.
