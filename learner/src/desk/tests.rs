@@ -26,10 +26,15 @@ impl World {
         workload.charter.staleness = staleness;
         let (run, charter) = (workload.run, workload.charter.clone());
         let leases = LeaseConfig { run, lifetime_ms: 1 << 40, max_open_per_node: 1000 };
-        let config =
-            DeskConfig { leases, limits: BufferLimits::default(), filter, staleness, groups_per_update: BATCH };
+        let config = DeskConfig {
+            leases,
+            limits: BufferLimits::default(),
+            filter,
+            staleness,
+            groups_per_update: BATCH,
+        };
         let store = Arc::new(MemoryStore::default());
-        let desk = Desk::open(store, config, PolicyVersion(0), Tally::default()).unwrap();
+        let desk = Desk::open(store, config, PolicyVersion(0), Tally::default(), None).unwrap();
         let admission = Admission::new(run, &charter, Arc::new(workload)).unwrap();
         Self { desk, admission, node: PublicKey::from_bytes([7; 32]), run, rewards: vec![0.0] }
     }

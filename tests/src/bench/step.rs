@@ -80,11 +80,7 @@ pub(super) fn report(command: &mut Command) -> anyhow::Result<Step> {
 
 /// Medians of each figure.
 pub(super) fn median(runs: &[Step]) -> Step {
-    let of = |figure: fn(&Step) -> f64| {
-        let mut values: Vec<f64> = runs.iter().map(figure).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or_default()
-    };
+    let of = |figure: fn(&Step) -> f64| super::median(runs.iter().map(figure));
     let parameters = runs.first().map_or(0, |run| run.parameters);
     Step { tok_s: of(|run| run.tok_s), memory_mb: of(|run| run.memory_mb), parameters }
 }
@@ -138,11 +134,14 @@ pub fn run(setting: &Setting) -> anyhow::Result<Step> {
         optimizer.step(gradients.buffers())?;
         seconds.push(since.elapsed().as_secs_f64());
     }
-    seconds.sort_by(f64::total_cmp);
     let (_, peak) = memory::resident()?;
     let tokens = setting.lengths.iter().sum::<usize>() as f64;
-    let tok_s = tokens / seconds.get(seconds.len() / 2).copied().context("no step was made")?;
-    Ok(Step { tok_s, memory_mb: peak - before, parameters: config.parameter_count() })
+    ensure!(!seconds.is_empty(), "no step was made");
+    Ok(Step {
+        tok_s: tokens / super::median(seconds),
+        memory_mb: peak - before,
+        parameters: config.parameter_count(),
+    })
 }
 
 /// Adds the gradients of a micro-batch.

@@ -1,6 +1,8 @@
 use super::*;
 use crate::admission::Admitted;
-use crate::buffer::OrderStatus;
+use crate::buffer::{BufferLimits, OrderStatus};
+use crate::desk::DeskConfig;
+use crate::filter::Filter;
 use crate::leases::LeaseConfig;
 use crate::store::MemoryStore;
 use echo_protocol::identity::PublicKey;
@@ -20,10 +22,14 @@ fn node() -> PublicKey {
 }
 
 fn open(store: &Arc<MemoryStore>, version: u64, checkpoint: Option<&DeskState>) -> Result<Desk, DeskError> {
-    let config = LeaseConfig { run: run(), lifetime_ms: 1_000, max_open_per_node: 100 };
-    let staleness = Staleness::new(3, None).unwrap();
-    let at = PolicyVersion(version);
-    Desk::open(store.clone(), config, staleness, GROUPS, at, Tally::default(), checkpoint)
+    let config = DeskConfig {
+        leases: LeaseConfig { run: run(), lifetime_ms: 1_000, max_open_per_node: 100 },
+        limits: BufferLimits::default(),
+        filter: Filter::default(),
+        staleness: Staleness::new(3, None).unwrap(),
+        groups_per_update: GROUPS,
+    };
+    Desk::open(store.clone(), config, PolicyVersion(version), Tally::default(), checkpoint)
 }
 
 fn lease(desk: &mut Desk, now: u64, orders: u32) -> Vec<Lease> {
