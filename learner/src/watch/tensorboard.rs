@@ -1,8 +1,8 @@
 //! Event files for TensorBoard, derived from `metrics.jsonl`.
 //!
-//! When a learner starts it writes a new file from all rows of the lineage that it goes on with, and deletes the older ones: nothing
-//! appears twice, and nothing is missing that a crash kept from the file. The new file begins with a session start at step 0, with
-//! which a TensorBoard that is looking forgets what it has read.
+//! When a learner starts it writes a new file from all rows of the lineage that it goes on with, in the place of the one before:
+//! nothing appears twice, and nothing is missing that a crash kept from the file. The new file begins with a session start at step 0,
+//! with which a TensorBoard that is looking forgets what it has read.
 //!
 //! The few messages of TensorFlow's `event.proto` and `summary.proto` that scalars and histograms need are written out here.
 //! `tboard` needs a `protoc` to be built; `tensorboard-rs` ends the process when a disk is full, queues without bound, and pulls a
@@ -27,7 +27,8 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// A new file in `dir`, in the place of all that are there; `now` is the time in Unix seconds.
+    /// A new file in `dir`, in the place of all that are there; `now` is the time in Unix seconds. The one before is emptied, and goes
+    /// with the next start: a TensorBoard that is looking never gets beyond a file that vanishes.
     pub(super) fn replace(dir: &Path, now: f64) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let mut old = Vec::new();
@@ -50,7 +51,12 @@ impl EventFile {
         })?;
         let start = SessionLog { status: SESSION_START };
         events.append(&Event { wall_time: now, step: 0, what: Some(What::SessionLog(start)) })?;
-        old.iter().try_for_each(|name| fs::remove_file(dir.join(name)))?;
+        for path in old.iter().map(|name| dir.join(name)) {
+            match fs::metadata(&path)?.len() {
+                0 => fs::remove_file(&path)?,
+                _ => drop(File::create(&path)?),
+            }
+        }
         Ok(events)
     }
 

@@ -2,12 +2,12 @@ use super::*;
 use crate::watch::catalog::readings;
 use serde_json::json;
 
-/// The events of the one file in `dir`, with their framing checked.
+/// The events of the one file in `dir` that is not empty, with their framing checked.
 fn events(dir: &Path) -> Vec<Event> {
-    let files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(files.len(), 1, "{files:?}");
-    let bytes = fs::read(&files[0]).unwrap();
-    let (mut rest, mut events) = (bytes.as_slice(), Vec::new());
+    let files = fs::read_dir(dir).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+    let files: Vec<Vec<u8>> = files.filter(|bytes| !bytes.is_empty()).collect();
+    assert_eq!(files.len(), 1);
+    let (mut rest, mut events) = (files[0].as_slice(), Vec::new());
     while !rest.is_empty() {
         let (length, after) = rest.split_at(8);
         let (of_length, after) = after.split_at(4);
@@ -74,17 +74,18 @@ fn a_row_is_one_event_and_a_tag_is_described_once() {
 fn a_new_file_comes_after_the_old_one_and_replaces_it() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("notes"), "mine").unwrap();
-    let name = |now| {
+    let after = |now| {
         drop(EventFile::replace(dir.path(), now).unwrap());
-        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
-        names.sort();
-        assert_eq!((names.len(), names[1].as_str()), (2, "notes"));
-        names.remove(0)
+        let entries = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap());
+        let mut files: Vec<(String, bool)> = entries
+            .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len() > 0))
+            .collect();
+        files.sort();
+        assert_eq!(files.pop(), Some(("notes".into(), true)));
+        files.into_iter().map(|(name, full)| (name[NAME.len()..].to_owned(), full)).collect::<Vec<_>>()
     };
-    let names = [name(100.0), name(100.9), name(50.0)];
-    assert_eq!(
-        names.map(|name| name[NAME.len()..].to_owned()),
-        ["0000000100.echo", "0000000101.echo", "0000000102.echo"]
-    );
+    let [first, second, third] = [100, 101, 102].map(|at| format!("0000000{at}.echo"));
+    assert_eq!(after(100.0), [(first.clone(), true)]);
+    assert_eq!(after(100.9), [(first, false), (second.clone(), true)]);
+    assert_eq!(after(50.0), [(second, false), (third, true)], "the clock went back");
 }
