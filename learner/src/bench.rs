@@ -1,7 +1,7 @@
 //! `echo-learner bench`: training steps on tokens that mean nothing, to see what a machine makes of a run file's `[model]` and `[train]`
 //! before there is a run.
 
-use crate::batch::Sequence;
+use crate::batch::{BatchError, Sequence, pack};
 use crate::config::RunConfig;
 use crate::device;
 use crate::trainer::Trainer;
@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use echo_policy::config::ModelConfig;
 use echo_policy::decoder::Compute;
+use echo_policy::flops::Work;
 use echo_policy::tokenizer::CHARACTER_VOCABULARY;
 use echo_policy::vectors::{VectorReport, models};
 use echo_policy::weights::Weights;
@@ -63,7 +64,7 @@ pub fn run(config: &RunConfig, plan: &Plan) -> anyhow::Result<()> {
     seconds.sort_by(f64::total_cmp);
     let median = seconds[seconds.len() / 2];
     let tokens = f64::from(plan.sequences) * f64::from(plan.length);
-    let tflops = flops(&model, plan) / median / 1e12;
+    let tflops = model.training_flops(&work(&batch)?) / median / 1e12;
     let place = trainer.decoder().device();
     let memory = device::memory_in_use(place)?;
     let found = json!({
@@ -119,15 +120,14 @@ fn sequences(plan: &Plan, vocabulary: usize) -> Vec<Sequence> {
     (0..plan.sequences).map(sequence).collect()
 }
 
-/// Floating-point operations of a step, forward and backward, without what is computed again: six a token and parameter (an embedding
-/// that is only looked up does not count), and six a pair of positions, layer and channel of the queries, over the pairs that causal
-/// attention has.
-fn flops(model: &ModelConfig, plan: &Plan) -> f64 {
-    let looked_up = if model.tie_word_embeddings { 0 } else { model.vocab_size * model.hidden_size };
-    let parameters = model.parameter_count() as f64 - looked_up as f64;
-    let (count, length) = (f64::from(plan.sequences), f64::from(plan.length));
-    let attention = 6.0 * length * length * (model.num_hidden_layers * model.q_dim()) as f64;
-    count * (6.0 * parameters * length + attention)
+/// What a step has the policy do. Sequences attend to themselves alone, so how they are packed makes no difference.
+fn work(sequences: &[Sequence]) -> Result<Work, BatchError> {
+    let mut work = Work::default();
+    for index in 0..sequences.len() {
+        let (packed, targets) = pack(sequences, &[index])?;
+        work += Work::of(&packed, &targets);
+    }
+    Ok(work)
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_a_tiny_model_is_tried_and_its_operations_are_counted() {
+    fn a_step_of_a_tiny_model_is_tried_and_its_work_is_counted() {
         let config: RunConfig = toml::from_str(
             r#"
             run = { name = "bench", dir = "", updates = 1 }
@@ -164,8 +164,9 @@ mod tests {
         let (model, _) = start(&config, true).unwrap();
         let batch = sequences(&plan, model.vocab_size);
         assert_eq!((batch.len(), batch[2].prompt.len() + batch[2].response.len()), (3, 8));
-        let exact = 3.0 * 6.0 * (model.parameter_count() * 8 + 8 * 8 * 2 * 16) as f64;
-        assert_eq!(flops(&model, &plan), exact);
+        // The last token is predicted, and nothing is asked after it.
+        let exact = Work { tokens: 3 * 7, targets: 3 * 7, pairs: 3 * (7 * 8 / 2) };
+        assert_eq!(work(&batch).unwrap(), exact);
         let long = Plan { length: 64, ..plan };
         assert!(run(&config, &long).is_err(), "the model has 32 positions");
     }

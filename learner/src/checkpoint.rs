@@ -136,16 +136,12 @@ impl Checkpoints {
     pub async fn upload(&self, version: PolicyVersion) -> Result<(), CheckpointError> {
         let Some(far) = &self.far else { return Ok(()) };
         let _turn = self.turn.lock().await;
-        match far.copy(&self.near, version).await {
-            // A run that came back from there has it nowhere else.
-            Err(CheckpointError::Damaged { .. }) if far.versions().await?.contains(&version) => {}
-            copied => copied?,
-        }
+        far.copy(&self.near, version).await?;
         far.prune(version).await
     }
 
     /// Reads the newest checkpoint that is whole, and says what was passed over: what is damaged, and a store that does not answer. The
-    /// disk is read first where it has the same version.
+    /// disk is read first where it has the same version, and has it afterwards.
     ///
     /// # Errors
     /// When one is another run's; when there is none, and a store could not be asked.
@@ -164,7 +160,13 @@ impl Checkpoints {
         places.sort_by_key(|(version, _)| Reverse(*version));
         for (version, shelf) in places {
             match shelf.read(version, run, device).await {
-                Ok(checkpoint) => return Ok((Some(checkpoint), passed)),
+                Ok(checkpoint) => {
+                    if !shelf.on_disk {
+                        // Announcing it, settling what came before it, and going back to it all look on this machine.
+                        self.near.copy(shelf, version).await?;
+                    }
+                    return Ok((Some(checkpoint), passed));
+                }
                 Err(error @ CheckpointError::WrongRun { .. }) => return Err(error),
                 Err(error) => passed.push(error),
             }

@@ -267,7 +267,7 @@ fn last_evaluation(founded: &Founded, state: Option<&State>) -> anyhow::Result<O
     Ok(rows.into_iter().max_by_key(|row| row.evaluated))
 }
 
-/// What the earlier processes of this run counted.
+/// What the earlier processes of this run counted, as far as it is on record. What was accepted since then, the desk finds in its store.
 fn last_tally(founded: &Founded, state: Option<&State>) -> anyhow::Result<Tally> {
     let rows = metrics::updates(&founded.dir.metrics())?;
     let counted = state.map(|state| state.desk.tally.clone()).unwrap_or_default();

@@ -74,11 +74,13 @@ pub struct Desk {
     groups_per_update: usize,
     progress: Progress,
     closed: bool,
+    /// The first failure of the disk.
+    failure: Option<BufferError>,
 }
 
 impl Desk {
-    /// Opens the desk of a run that stands at `version`, as the store remembers it; `tally` is what was counted so far. A store that
-    /// remembers nothing is made from `checkpoint`, what was the state at this version.
+    /// Opens the desk of a run that stands at `version`, as the store remembers it; `tally` is what was counted so far, as far as it is on
+    /// record. A store that remembers nothing is made from `checkpoint`, what was the state at this version.
     pub fn open(
         store: Arc<dyn Store>,
         config: DeskConfig,
@@ -87,14 +89,16 @@ impl Desk {
         checkpoint: Option<&DeskState>,
     ) -> Result<Self, DeskError> {
         let DeskConfig { leases, limits, filter, staleness, groups_per_update } = config;
-        state::prepare(&store, leases.run, version, checkpoint)?;
+        let restored = state::prepare(&store, leases.run, version, checkpoint)?;
         let mut buffer = ReplayBuffer::open(store.clone(), limits)?.with_filter(filter);
-        if buffer.reconcile(version, tally.accepted)? {
+        if !restored && buffer.reconcile(version, tally.accepted)? {
             tracing::warn!(
                 totals = ?buffer.totals(),
                 "the database has lost its end; what it lost, and what waited in it, is booked as damaged"
             );
         }
+        // The record of an earlier process ends before its last groups do.
+        let tally = Tally { accepted: buffer.totals().acknowledged.groups, ..tally };
         let journal = LeaseJournal::new(store);
         let known = |counter| Ok::<_, DeskError>(buffer.status(counter)?.is_some());
         let book = match journal.load(leases.run, known)? {
@@ -106,7 +110,17 @@ impl Desk {
         let ahead = buffer.newest_batch().map_or(version, PolicyVersion::next).max(version);
         let newest = PolicyVersion(ahead.0 / staleness.period() * staleness.period());
         let progress = Progress { current: version, newest_published: Some(newest) };
-        Ok(Self { book, journal, buffer, tally, staleness, groups_per_update, progress, closed: false })
+        Ok(Self {
+            book,
+            journal,
+            buffer,
+            tally,
+            staleness,
+            groups_per_update,
+            progress,
+            closed: false,
+            failure: None,
+        })
     }
 
     /// Leases up to `orders` orders to a node that generates under `installed`, as far as AReaL's admission rule allows; durable when
@@ -181,6 +195,7 @@ impl Desk {
             Ok(flushed) => self.buffer.flushed(flushed),
             Err(error) => {
                 tracing::error!(%error, "the replay buffer cannot be written");
+                self.failure.get_or_insert(error);
                 for answer in answers.iter_mut().filter(|a| a.outcome == Outcome::Accepted) {
                     answer.outcome = Outcome::Retry;
                 }
@@ -221,7 +236,13 @@ impl Desk {
     }
 
     /// The batch of the update at `version`: from the journal, or formed now; `None` while too few groups wait.
+    ///
+    /// # Errors
+    /// When the store fails, or has failed before: what a failed flush left on the disk is known only to a process that reads it anew.
     pub fn batch(&mut self, version: PolicyVersion) -> Result<Option<Vec<StoredGroup>>, DeskError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone().into());
+        }
         Ok(self.buffer.form_batch(version, &self.staleness, self.groups_per_update)?)
     }
 

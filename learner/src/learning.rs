@@ -52,8 +52,14 @@ pub enum LearningError {
     /// Metrics.
     #[error("metrics.jsonl: {0} (is the disk full?)")]
     Metrics(std::io::Error),
+    /// Diverged: nothing of it was written or published, and a resumed run goes on from the checkpoint before.
+    #[error(
+        "the weights of {0} are not finite: the policy has diverged. Nobody has seen this version. Lower [train.schedule] peak, and \
+         `echo-learner resume`: the run goes on from its last checkpoint"
+    )]
+    NotFinite(PolicyVersion),
     /// Diverged.
-    #[error("no step was made for {updates} updates in a row. In the last one {cause}")]
+    #[error("no step was made for {updates} updates in a row: {cause}")]
     Diverged {
         /// Updates without a step.
         updates: u32,
@@ -116,14 +122,8 @@ struct Phases {
 }
 
 impl Phases {
-    fn begin() -> Self {
-        Self {
-            since: Instant::now(),
-            checkpoint_s: 0.0,
-            publication_s: 0.0,
-            evaluation_s: 0.0,
-            waited_s: 0.0,
-        }
+    fn begin(since: Instant) -> Self {
+        Self { since, checkpoint_s: 0.0, publication_s: 0.0, evaluation_s: 0.0, waited_s: 0.0 }
     }
 }
 
@@ -138,7 +138,7 @@ fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> T) -> T {
 impl Learning {
     /// Goes on until the run is finished or stopped.
     pub fn run(mut self) -> Result<Ended, LearningError> {
-        let (mut skipped, mut phases) = (0, Phases::begin());
+        let (mut skipped, mut phases) = (0, Phases::begin(Instant::now()));
         loop {
             let step = self.controller.next();
             tracing::debug!("next: {step:?}");
@@ -151,11 +151,15 @@ impl Learning {
                         return Ok(Ended::Stopped);
                     };
                     phases.waited_s = waited_s;
-                    let report = self.update(version, &batch, &phases)?;
-                    phases = Phases::begin();
+                    let (report, ended) = self.update(version, &batch, &phases)?;
+                    phases = Phases::begin(ended);
                     skipped = report.all_skipped().map_or(0, |_| skipped + 1);
-                    if let Some(cause) = report.all_skipped().filter(|_| skipped >= self.max_skipped) {
-                        return Err(LearningError::Diverged { updates: skipped, cause });
+                    if let Some(cause) = report.all_skipped() {
+                        // No other batch would help weights that give no numbers.
+                        let most = if cause == SkipCause::Logp { 1 } else { self.max_skipped };
+                        if skipped >= most {
+                            return Err(LearningError::Diverged { updates: skipped, cause });
+                        }
                     }
                 }
                 Step::Finish(version) => {
@@ -178,6 +182,9 @@ impl Learning {
 
     fn checkpoint(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
         let since = Instant::now();
+        if !self.trainer.is_finite()? {
+            return Err(LearningError::NotFinite(version));
+        }
         let optimizer = self.trainer.optimizer();
         let desk = self.shared.desk().state(version);
         let fleet = self.shared.fleet().view();
@@ -192,6 +199,8 @@ impl Learning {
     }
 
     fn publish(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
+        // Groups under this version are taken from now on: an evaluation may lie between this and the next update.
+        self.shared.desk().at(version);
         let workload = &self.shared.workload;
         let tensors = self.trainer.decoder().tensors(dtype(workload.charter.snapshot_type));
         let publication = self.publisher.publish(workload, &self.shared.key, version, tensors)?;
@@ -229,19 +238,21 @@ impl Learning {
         Ok(None)
     }
 
+    /// Makes an update and its row. Returns the instant up to which the row counts, at which the next period begins.
     fn update(
         &mut self,
         version: PolicyVersion,
         batch: &[StoredGroup],
         phases: &Phases,
-    ) -> Result<UpdateReport, LearningError> {
+    ) -> Result<(UpdateReport, Instant), LearningError> {
         let mut update_s = 0.0;
         let report = timed(&mut update_s, || self.trainer.update(&self.shared.workload, batch))?;
         let Phases { since, checkpoint_s, publication_s, evaluation_s, waited_s } = *phases;
-        let period_s = since.elapsed().as_secs_f64();
+        let ended = Instant::now();
+        let period_s = ended.duration_since(since).as_secs_f64();
         let flops = report.effort.flops(&self.shared.workload.model);
         let mut row = UpdateRow {
-            elapsed_s: self.started.elapsed().as_secs_f64(),
+            elapsed_s: ended.duration_since(self.started).as_secs_f64(),
             tokens_per_s: report.effort.trained.tokens as f64 / update_s,
             flops,
             mfu: self.peak_flops.map(|peak| flops / update_s / peak),
@@ -256,11 +267,11 @@ impl Learning {
         };
         self.describe_fleet(&mut row);
         tracing::info!(
-            "update {} · reward {:.3} · accuracy {:.3} · KL {:.4} · waited {:.0} ms, updated {:.0} ms",
+            "update {} · reward {:.3} · accuracy {:.3} · KL {} · waited {:.0} ms, updated {:.0} ms",
             row.update,
             row.reward,
             row.accuracy,
-            row.kl,
+            row.kl.map_or_else(|| "-".to_owned(), |kl| format!("{kl:.4}")),
             row.waited_s * 1e3,
             row.update_s * 1e3
         );
@@ -269,7 +280,7 @@ impl Learning {
             tracing::warn!("update {}: skipped {skipped} of {steps} steps: {cause}", row.update);
         }
         self.watch.write(&row).map_err(LearningError::Metrics)?;
-        Ok(report)
+        Ok((report, ended))
     }
 
     fn describe_fleet(&self, row: &mut UpdateRow) {

@@ -74,9 +74,9 @@ pub enum TrainError {
 /// What an update did.
 #[derive(Clone, Debug)]
 pub struct UpdateReport {
-    /// The objective's loss; the mean over minibatches.
-    pub loss: f64,
-    /// Importance weights, KL, entropy.
+    /// The objective's loss: the mean over the minibatches that made a step. None where none did.
+    pub loss: Option<f64>,
+    /// Importance weights, KL, entropy: of the minibatches that were scored.
     pub stats: ObjectiveStats,
     /// Gradient norm, learning rate, and whether the step was taken: of the last minibatch that was, or of the last.
     pub step: StepReport,
@@ -93,8 +93,8 @@ pub struct UpdateReport {
 }
 
 impl UpdateReport {
-    /// The report of one minibatch.
-    fn of(loss: f64, stats: ObjectiveStats, step: StepReport) -> Self {
+    /// The report of one minibatch. `loss` is that of its step, if it made one.
+    fn of(loss: Option<f64>, stats: ObjectiveStats, step: StepReport) -> Self {
         let skip_cause = match step.outcome {
             StepOutcome::Skipped(cause) => Some(cause),
             StepOutcome::Applied => None,
@@ -104,10 +104,14 @@ impl UpdateReport {
     }
 
     fn add(&mut self, next: Self) {
+        let [before, more] = [&*self, &next].map(|report| f64::from(report.steps - report.skipped));
+        self.loss = match (self.loss, next.loss) {
+            (Some(mean), Some(loss)) => Some(mean + (loss - mean) * more / (before + more)),
+            (mean, loss) => mean.or(loss),
+        };
         self.steps += next.steps;
         self.skipped += next.skipped;
         self.skip_cause = next.skip_cause.or(self.skip_cause);
-        self.loss += (next.loss - self.loss) / f64::from(self.steps);
         self.stats.merge(&next.stats);
         if self.step.outcome != StepOutcome::Applied || next.step.outcome == StepOutcome::Applied {
             self.step = next.step;
@@ -182,6 +186,19 @@ impl Trainer {
         &self.decoder
     }
 
+    /// Whether the weights are numbers. A sum of some that are not is none.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn is_finite(&self) -> Result<bool, TrainError> {
+        for (_, var) in self.decoder.vars() {
+            if !var.as_tensor().sum_all()?.to_scalar::<f32>()?.is_finite() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The optimizer.
     pub fn optimizer(&self) -> &AdamW {
         &self.optimizer
@@ -196,6 +213,14 @@ impl Trainer {
         workload: &Workload,
         groups: &[StoredGroup],
     ) -> Result<UpdateReport, TrainError> {
+        if groups.is_empty() {
+            // Damage on the disk took all groups of a batch that is in the journal: the run's order of batches stays.
+            return Ok(UpdateReport::of(
+                None,
+                ObjectiveStats::default(),
+                self.optimizer.skip(SkipCause::Empty),
+            ));
+        }
         let sequences = sequences(workload, groups)?;
         let mut known = self.known(workload, groups)?;
         let (mut effort, mut differences) = (Effort::default(), Differences::default());
@@ -239,14 +264,18 @@ impl Trainer {
         differences: &mut Differences,
         work: &mut Work,
     ) -> Result<UpdateReport, TrainError> {
-        match self.add_gradients(sequences, known, limit, differences, work) {
+        // Of the whole minibatch or of none of it: the part before an overflow would look as if all were well.
+        let mut of_step = Differences::default();
+        match self.add_gradients(sequences, known, limit, &mut of_step, work) {
             Ok((loss, stats)) => {
+                differences.append(of_step);
                 let step = self.optimizer.step(self.gradients.buffers())?;
+                let loss = (step.outcome == StepOutcome::Applied).then_some(loss);
                 Ok(UpdateReport::of(loss, stats, step))
             }
             // The policy's own numbers overflowed: no step can be made of them, and the next batch may do.
             Err(TrainError::Objective(ObjectiveError::NonFinite { what: "logp" | "proximal", .. })) => {
-                Ok(UpdateReport::of(0.0, ObjectiveStats::default(), self.optimizer.skip(SkipCause::Logp)))
+                Ok(UpdateReport::of(None, ObjectiveStats::default(), self.optimizer.skip(SkipCause::Logp)))
             }
             Err(error) => Err(error),
         }

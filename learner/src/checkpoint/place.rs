@@ -1,6 +1,6 @@
 //! From the run file to the stores.
 
-use super::shelf::Shelf;
+use super::shelf::{OBJECTS, Shelf, VERSION_DIGITS};
 use super::{CheckpointError, Checkpoints};
 use crate::config::CheckpointsSection;
 use crate::run_dir::RunDir;
@@ -80,13 +80,20 @@ fn make(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Deletes what killed processes left behind: the store writes to `NAME#NUMBER` beside the object, and never looks at it again.
+/// Deletes what killed processes left behind: the store writes to `NAME#NUMBER` beside the object, and never looks at it again. What
+/// else lies in a directory that the operator named is none of ours.
 fn sweep(dir: &Path) -> io::Result<()> {
-    for version in fs::read_dir(dir)?.flatten().filter(|entry| entry.path().is_dir()) {
+    let is_version = |name: &str| name.len() == VERSION_DIGITS && name.bytes().all(|b| b.is_ascii_digit());
+    let left_behind = |name: &str| {
+        let parts = name.rsplit_once('#');
+        parts.is_some_and(|(name, number)| OBJECTS.contains(&name) && number.parse::<u64>().is_ok())
+    };
+    for version in fs::read_dir(dir)?.flatten() {
+        if !version.path().is_dir() || !version.file_name().to_str().is_some_and(is_version) {
+            continue;
+        }
         for file in fs::read_dir(version.path())?.flatten() {
-            let name = file.file_name();
-            let number = name.to_str().and_then(|name| Some(name.rsplit_once('#')?.1.to_owned()));
-            if number.is_some_and(|number| number.parse::<u64>().is_ok()) {
+            if file.file_name().to_str().is_some_and(left_behind) {
                 fs::remove_file(file.path())?;
             }
         }

@@ -18,6 +18,10 @@ use std::sync::Arc;
 const WEIGHTS: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const STATE: &str = "state.json";
+/// What a checkpoint consists of.
+pub(super) const OBJECTS: [&str; 3] = [WEIGHTS, OPTIMIZER, STATE];
+/// Of the version in a checkpoint's name.
+pub(super) const VERSION_DIGITS: usize = 12;
 
 /// A part of an object store that holds one run's checkpoints.
 #[derive(Clone, Debug)]
@@ -203,7 +207,7 @@ impl Shelf {
 
     /// Below this, everything of a version.
     fn of(&self, version: PolicyVersion) -> Path {
-        self.root.clone().join(format!("{:012}", version.0))
+        self.root.clone().join(format!("{:0VERSION_DIGITS$}", version.0))
     }
 
     fn at(&self, version: PolicyVersion, name: &str) -> Path {

@@ -69,14 +69,16 @@ fn header(tensors: &BTreeMap<String, Tensor>) -> Result<Vec<u8>, candle_core::Er
 fn name_of(dtype: DType) -> Result<&'static str, candle_core::Error> {
     match dtype {
         DType::F32 => Ok("F32"),
+        DType::F64 => Ok("F64"),
         DType::I64 => Ok("I64"),
-        other => candle_core::bail!("a checkpoint holds f32 and i64, not {other:?}"),
+        other => candle_core::bail!("a checkpoint holds f32, f64 and i64, not {other:?}"),
     }
 }
 
 fn bytes(tensor: &Tensor) -> Result<Vec<u8>, candle_core::Error> {
     let flat = tensor.flatten_all()?;
     match tensor.dtype() {
+        DType::F64 => Ok(flat.to_vec1::<f64>()?.into_iter().flat_map(f64::to_le_bytes).collect()),
         DType::I64 => Ok(flat.to_vec1::<i64>()?.into_iter().flat_map(i64::to_le_bytes).collect()),
         _ => Ok(RawTensor::from_f32("", tensor.dims(), &flat.to_vec1::<f32>()?, Stored::F32).bytes),
     }

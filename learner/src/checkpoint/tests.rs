@@ -11,6 +11,7 @@ use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::{Lease, LeaseId};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::time::UnixMillis;
+use object_store::ObjectStoreExt;
 use object_store::RetryConfig;
 use object_store::aws::AmazonS3Builder;
 use object_store::memory::InMemory;
@@ -201,8 +202,50 @@ async fn a_store_elsewhere_is_enough_when_the_machine_is_lost() {
     let elsewhere = Room::new();
     let checkpoints = elsewhere.open().copied_to(bucket, prefix, "memory");
     assert_eq!(elsewhere.newest(&checkpoints).await, (Some(8), 0));
+    // What comes after it may be damaged: then this machine has to know it.
+    assert_eq!(checkpoints.oldest().await.unwrap(), Some(PolicyVersion(8)));
+    assert_eq!(elsewhere.newest(&elsewhere.open()).await, (Some(8), 0));
     checkpoints.upload(PolicyVersion(8)).await.unwrap();
     assert_eq!(checkpoints.far.as_ref().unwrap().versions().await.unwrap(), [4, 6, 8].map(PolicyVersion));
+}
+
+#[tokio::test]
+async fn tensors_of_every_kind_come_back_bit_for_bit() {
+    let tensors: BTreeMap<String, Tensor> = [
+        ("step", Tensor::new(&[i64::MAX - 1], &Device::Cpu).unwrap()),
+        ("norms", Tensor::new(&[0.1f64, 1e-300], &Device::Cpu).unwrap()),
+        ("weight", Tensor::new(&[[0.1f32, -1e-40], [3.0, f32::MAX]], &Device::Cpu).unwrap()),
+    ]
+    .map(|(name, tensor)| (name.to_owned(), tensor))
+    .into();
+    let (store, at) = (InMemory::new(), ObjectPath::from("some.safetensors"));
+    tensors::put(&store, &at, &tensors).await.unwrap();
+    let bytes = store.get(&at).await.unwrap().bytes().await.unwrap();
+    let found = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
+    assert_eq!(found.len(), tensors.len());
+    for (name, tensor) in &tensors {
+        assert_eq!((found[name].dims(), found[name].dtype()), (tensor.dims(), tensor.dtype()));
+        assert_eq!(found[name].to_string(), tensor.to_string());
+    }
+    assert_eq!(found["norms"].to_vec1::<f64>().unwrap(), [0.1, 1e-300]);
+}
+
+#[test]
+fn what_is_not_ours_is_not_swept_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "x").unwrap();
+        path
+    };
+    let kept =
+        ["photos/img#2", "photos/state.json#1", "000000000004/notes#1", "000000000004/state.json"].map(put);
+    let swept = put("000000000006/model.safetensors#3");
+    fs::create_dir(dir.path().join("empty")).unwrap();
+    Checkpoints::in_directory(dir.path(), 3).unwrap();
+    assert!(kept.iter().all(|path| path.exists()) && dir.path().join("empty").exists());
+    assert!(!swept.exists() && !swept.parent().unwrap().exists());
 }
 
 #[test]

@@ -34,19 +34,20 @@ impl Desk {
     }
 }
 
-/// Makes sure that the store knows its run. From then on, a store that knows none is one that was lost.
+/// Makes sure that the store knows its run. From then on, a store that knows none is one that was lost. True if this one was, and
+/// was made from the checkpoint.
 pub(super) fn prepare(
     store: &Arc<dyn Store>,
     run: RunId,
     version: PolicyVersion,
     checkpoint: Option<&DeskState>,
-) -> Result<(), DeskError> {
+) -> Result<bool, DeskError> {
     let mut batch = WriteBatch::default();
     match (LeaseJournal::new(store.clone()).cursor()?, checkpoint) {
         (Some(database), Some(DeskState { leases, .. })) if database < leases.cursor => {
             return Err(DeskError::Behind { database, checkpoint: leases.cursor });
         }
-        (Some(_), _) => return Ok(()),
+        (Some(_), _) => return Ok(false),
         (None, Some(state)) => {
             LeaseJournal::found(&state.leases.after_loss(), &mut batch)?;
             state.buffer.restore(version, &mut batch)?;
@@ -62,7 +63,8 @@ pub(super) fn prepare(
         }
     }
     store.apply(&batch)?;
-    Ok(store.flush()?)
+    store.flush()?;
+    Ok(checkpoint.is_some())
 }
 
 #[cfg(test)]

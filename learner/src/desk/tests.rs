@@ -14,6 +14,8 @@ struct World {
     run: echo_protocol::charter::RunId,
     /// Of the responses of each group.
     rewards: Vec<f32>,
+    store: Arc<MemoryStore>,
+    config: DeskConfig,
 }
 
 impl World {
@@ -34,9 +36,15 @@ impl World {
             groups_per_update: BATCH,
         };
         let store = Arc::new(MemoryStore::default());
-        let desk = Desk::open(store, config, PolicyVersion(0), Tally::default(), None).unwrap();
+        let desk = Desk::open(store.clone(), config, PolicyVersion(0), Tally::default(), None).unwrap();
         let admission = Admission::new(run, &charter, Arc::new(workload)).unwrap();
-        Self { desk, admission, node: PublicKey::from_bytes([7; 32]), run, rewards: vec![0.0] }
+        Self { desk, admission, node: PublicKey::from_bytes([7; 32]), run, rewards: vec![0.0], store, config }
+    }
+
+    /// As after a kill, with what was on record then.
+    fn reopen(&mut self, tally: Tally) {
+        let store = self.store.clone();
+        self.desk = Desk::open(store, self.config, PolicyVersion(0), tally, None).unwrap();
     }
 
     /// Asks for as much work as there is under `version`.
@@ -163,4 +171,28 @@ fn a_filter_that_drops_everything_leaves_room_for_more_work() {
     let mut leases = world.lease(0);
     world.deliver(&mut leases, BATCH, 0);
     assert_eq!(world.batch(0), Some(BATCH));
+}
+
+#[test]
+fn what_was_accepted_after_the_last_row_counts_after_a_kill() {
+    let mut world = World::new(Staleness::new(3, None).unwrap());
+    world.at(0);
+    let mut leases = world.lease(0);
+    world.deliver(&mut leases, 3, 0);
+    let refused = [(RefuseReason::Stale, 5)].into();
+    world.reopen(Tally { accepted: 1, refused, ..Tally::default() });
+    assert_eq!((world.desk.tally().accepted, world.desk.tally().refused_in_all()), (3, 5));
+    world.deliver(&mut leases, 1, 0);
+    assert_eq!((world.desk.tally().accepted, world.desk.totals().acknowledged.groups), (4, 4));
+}
+
+#[test]
+fn a_disk_that_failed_once_is_not_trusted_again() {
+    let mut world = World::new(Staleness::new(3, None).unwrap());
+    world.at(0);
+    let mut leases = world.lease(0);
+    world.store.fail_after(Some(0));
+    assert_eq!(world.deliver(&mut leases, BATCH, 0), vec![Outcome::Retry; BATCH]);
+    world.store.fail_after(None);
+    assert!(matches!(world.desk.batch(PolicyVersion(0)), Err(DeskError::Buffer(_))));
 }

@@ -18,6 +18,8 @@ pub(super) fn of(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateR
     let tokens: u64 = staleness.values().sum();
     let lags: f64 = staleness.iter().map(|(lag, tokens)| *lag as f64 * *tokens as f64).sum();
     let (stats, step) = (&report.stats, &report.step);
+    // What was not scored is not known; zeros would say that it agrees.
+    let scored = stats.tokens() > 0;
     UpdateRow {
         update: version.next().0,
         reward,
@@ -26,20 +28,20 @@ pub(super) fn of(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateR
         loss: report.loss,
         grad_norm: Some(step.gradient_norm).filter(|norm| norm.is_finite()),
         learning_rate: step.learning_rate,
-        clip_shares: [stats.clip_share_low(), stats.clip_share_high()],
-        clip_share: stats.clip_share(),
-        weight: WeightRow {
+        clip_shares: scored.then(|| [stats.clip_share_low(), stats.clip_share_high()]),
+        clip_share: scored.then(|| stats.clip_share()),
+        weight: scored.then(|| WeightRow {
             mean: stats.weight_mean(),
             max: stats.weight_max(),
             variance: stats.weight_variance(),
             ess: stats.ess(),
-        },
-        kl: stats.kl_k3(),
+        }),
+        kl: scored.then(|| stats.kl_k3()),
         kl_reference: stats.kl_reference(),
         logp_gap: report.gaps.reported,
         logp_gap_recomputed: report.gaps.recomputed,
         echo_clips: stats.echo_clips(),
-        entropy: stats.entropy().unwrap_or_default(),
+        entropy: stats.entropy(),
         response_tokens: mean(lengths().sum::<usize>() as f64),
         response_tokens_max: lengths().max().unwrap_or(0) as u64,
         cut_off: mean(trajectories().filter(|t| !t.stopped).count() as f64),
@@ -88,7 +90,7 @@ mod tests {
             updates: 4,
         };
         let report = UpdateReport {
-            loss: 0.0,
+            loss: None,
             stats: ObjectiveStats::default(),
             step,
             steps: 1,
@@ -102,5 +104,8 @@ mod tests {
         let rows = updates(&path).unwrap();
         assert_eq!((rows.len(), rows[0].update, rows[0].skipped, rows[0].grad_norm), (1, 5, true, None));
         assert_eq!(rows[0].skip_cause, Some(SkipCause::Gradient));
+        // Nothing was scored, so nothing is said of the policy.
+        assert_eq!((rows[0].loss, rows[0].kl, rows[0].entropy, rows[0].clip_share), (None, None, None, None));
+        assert_eq!((rows[0].weight, rows[0].logp_gap), (None, None));
     }
 }

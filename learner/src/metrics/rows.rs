@@ -19,21 +19,21 @@ pub struct UpdateRow {
     pub reward_std: f64,
     /// Share of the batch's responses with full reward.
     pub accuracy: f64,
-    /// The objective's loss.
-    pub loss: f64,
+    /// The objective's loss, over the steps that were made; none where none was.
+    pub loss: Option<f64>,
     /// Global gradient norm before clipping; none where it was not finite.
     pub grad_norm: Option<f64>,
     /// Learning rate.
     pub learning_rate: f64,
-    /// Share of tokens or responses that the clip cut: below one, and above.
-    #[serde(default)]
-    pub clip_shares: [f64; 2],
+    /// Share of tokens or responses that the clip cut: below one, and above. Like all figures of the policy, none where its numbers
+    /// were not finite, so that nothing was scored.
+    pub clip_shares: Option<[f64; 2]>,
     /// Share of tokens or responses that the clip cut, on either side.
-    pub clip_share: f64,
+    pub clip_share: Option<f64>,
     /// Importance weights: mean, largest, variance, and effective sample size as a share.
-    pub weight: WeightRow,
+    pub weight: Option<WeightRow>,
     /// k3 estimate of KL(behaviour, current), nats per token.
-    pub kl: f64,
+    pub kl: Option<f64>,
     /// k3 estimate of KL(current, reference), nats per token, when the objective has a reference.
     #[serde(default)]
     pub kl_reference: Option<f64>,
@@ -41,10 +41,9 @@ pub struct UpdateRow {
     #[serde(default)]
     pub echo_clips: (u64, f64),
     /// Mean entropy of the policy, nats per token.
-    pub entropy: f64,
+    pub entropy: Option<f64>,
     /// How far the policy's log-probabilities are from those that nodes reported, nats.
-    #[serde(default)]
-    pub logp_gap: Gap,
+    pub logp_gap: Option<Gap>,
     /// How far they are from those recomputed at the start of the update, where they were.
     #[serde(default)]
     pub logp_gap_recomputed: Option<Gap>,

@@ -19,6 +19,8 @@ const MIN_NORMS: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipCause {
+    /// The batch had no group left that could be read.
+    Empty,
     /// The policy gave log-probabilities that are not finite, so there was no gradient at all.
     Logp,
     /// The gradient was not finite, or its norm above [`MAX_GRADIENT_NORM`].
@@ -32,6 +34,7 @@ impl SkipCause {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Empty => "empty",
             Self::Logp => "logp",
             Self::Gradient => "gradient",
             Self::Exploding => "exploding",
@@ -43,9 +46,10 @@ impl SkipCause {
 impl fmt::Display for SkipCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Empty => "no group of the batch could be read: check the disk of the database",
             Self::Logp => {
                 "the policy's log-probabilities were not finite: its weights have diverged. Lower [train.schedule] peak, \
-                 and go back to a checkpoint from before that by deleting the newer ones"
+                 and resume: the run goes on from its last checkpoint"
             }
             Self::Gradient => {
                 "the gradients were not finite: lower [train.schedule] peak or [train] max_grad_norm, and resume"

@@ -16,7 +16,8 @@ pub struct Gap {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LogpGaps {
     /// To what nodes reported: how stale the tokens are, and by how much engine and trainer differ.
-    pub reported: Gap,
+    /// None where nothing was scored.
+    pub reported: Option<Gap>,
     /// To what the trainer recomputed at the start of the update, where it did: how far the update's earlier steps have moved the policy.
     pub recomputed: Option<Gap>,
 }
@@ -40,20 +41,25 @@ impl Differences {
         }
     }
 
+    /// The tokens of more responses.
+    pub(super) fn append(&mut self, mut more: Self) {
+        self.reported.append(&mut more.reported);
+        self.recomputed.append(&mut more.recomputed);
+    }
+
     pub(super) fn gaps(mut self) -> LogpGaps {
-        let recomputed = (!self.recomputed.is_empty()).then(|| gap(&mut self.recomputed));
-        LogpGaps { reported: gap(&mut self.reported), recomputed }
+        LogpGaps { reported: gap(&mut self.reported), recomputed: gap(&mut self.recomputed) }
     }
 }
 
-fn gap(differences: &mut [f32]) -> Gap {
+fn gap(differences: &mut [f32]) -> Option<Gap> {
     if differences.is_empty() {
-        return Gap::default();
+        return None;
     }
     let mean = differences.iter().map(|d| f64::from(*d)).sum::<f64>() / differences.len() as f64;
     let rank = (differences.len() * 19).div_ceil(20) - 1;
     let (_, p95, _) = differences.select_nth_unstable_by(rank, f32::total_cmp);
-    Gap { mean, p95: f64::from(*p95) }
+    Some(Gap { mean, p95: f64::from(*p95) })
 }
 
 #[cfg(test)]
@@ -63,9 +69,9 @@ mod tests {
     #[test]
     fn the_percentile_is_by_rank() {
         let mut hundred: Vec<f32> = (1..=100).rev().map(|n| n as f32).collect();
-        assert_eq!(gap(&mut hundred), Gap { mean: 50.5, p95: 95.0 });
-        assert_eq!(gap(&mut [3.0]), Gap { mean: 3.0, p95: 3.0 });
-        assert_eq!(gap(&mut []), Gap::default());
+        assert_eq!(gap(&mut hundred), Some(Gap { mean: 50.5, p95: 95.0 }));
+        assert_eq!(gap(&mut [3.0]), Some(Gap { mean: 3.0, p95: 3.0 }));
+        assert_eq!(gap(&mut []), None);
     }
 
     #[test]
@@ -73,6 +79,8 @@ mod tests {
         let mut differences = Differences::default();
         let known = Known { behaviour: vec![-1.0, -2.0], ..Known::default() };
         differences.add(&known, &[-1.5, -2.0]);
-        assert_eq!(differences.gaps(), LogpGaps { reported: Gap { mean: 0.25, p95: 0.5 }, recomputed: None });
+        let reported = Some(Gap { mean: 0.25, p95: 0.5 });
+        assert_eq!(differences.gaps(), LogpGaps { reported, recomputed: None });
+        assert_eq!(Differences::default().gaps(), LogpGaps::default());
     }
 }

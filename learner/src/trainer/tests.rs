@@ -57,7 +57,11 @@ fn an_update_on_policy_starts_with_weights_of_one() {
     let report = trainer.update(&workload, &groups(&workload, &weights, 0..3)).unwrap();
     // The engine's log-probs and the trainer's are the same numbers, up to rounding.
     assert!(report.stats.kl_k3().abs() < 1e-6, "{:?}", report.stats);
-    assert!(report.gaps.reported.p95 < 1e-4 && report.gaps.recomputed.is_none(), "{:?}", report.gaps);
+    assert!(
+        report.gaps.reported.unwrap().p95 < 1e-4 && report.gaps.recomputed.is_none(),
+        "{:?}",
+        report.gaps
+    );
     assert_eq!(report.effort.trained.targets, report.stats.tokens());
     assert_eq!((report.effort.scored.tokens, report.effort.proximal_s), (0, 0.0));
     assert!(report.step.gradient_norm > 0.0);
@@ -124,8 +128,9 @@ fn micro_batches_add_up_to_the_batch() {
         Trainer::new(&workload.model, &weights, &train).unwrap().update(&workload, &batch).unwrap()
     };
     let (whole, split, narrow) = (report(1 << 14), report(100), report(1));
-    assert!((whole.loss - narrow.loss).abs() < 1e-6);
-    assert!((whole.loss - split.loss).abs() < 1e-6);
+    let [loss, in_two, one_by_one] = [&whole, &split, &narrow].map(|report| report.loss.unwrap());
+    assert!((loss - one_by_one).abs() < 1e-6);
+    assert!((loss - in_two).abs() < 1e-6);
     assert!((whole.step.gradient_norm / split.step.gradient_norm - 1.0).abs() < 1e-5);
 }
 
@@ -134,11 +139,15 @@ fn a_policy_whose_numbers_overflow_skips_the_update_and_says_so() {
     let (workload, weights) = testing::workload();
     let batch = groups(&workload, &weights, 0..2);
     let mut trainer = Trainer::new(&workload.model, &weights, &section()).unwrap();
+    assert!(trainer.is_finite().unwrap());
+    assert_eq!(trainer.update(&workload, &[]).unwrap().all_skipped(), Some(SkipCause::Empty));
     let (_, norm) = trainer.decoder().vars().iter().find(|(name, _)| name == "model.norm.weight").unwrap();
     norm.set(&(norm.as_tensor() * f64::NAN).unwrap()).unwrap();
+    assert!(!trainer.is_finite().unwrap());
     let report = trainer.update(&workload, &batch).unwrap();
     assert_eq!((report.skipped, report.step.outcome), (1, StepOutcome::Skipped(SkipCause::Logp)));
     assert_eq!(report.all_skipped(), Some(SkipCause::Logp));
+    assert_eq!((report.loss, report.stats.tokens(), report.gaps), (None, 0, LogpGaps::default()));
     // The same where the policy is scored before the first of several steps.
     let train = TrainSection { objective: Preset::DecoupledPpo.into(), minibatches: 2, ..section() };
     let mut twice = Trainer::new(&workload.model, &weights, &train).unwrap();
@@ -149,6 +158,22 @@ fn a_policy_whose_numbers_overflow_skips_the_update_and_says_so() {
     assert_eq!(trainer.optimizer().updates(), 0);
     let examples = [example(&workload, 0).unwrap()];
     assert!(matches!(trainer.imitate(&examples), Err(TrainError::NotFinite)));
+}
+
+#[test]
+fn a_minibatch_that_makes_no_step_is_no_part_of_the_loss() {
+    let of = |loss: Option<f64>, outcome| {
+        let step =
+            StepReport { outcome, gradient_norm: 1.0, clip_scale: 1.0, learning_rate: 1e-3, updates: 1 };
+        UpdateReport::of(loss, ObjectiveStats::default(), step)
+    };
+    let (skipped, made) = (StepOutcome::Skipped(SkipCause::Logp), StepOutcome::Applied);
+    let mut report = of(None, skipped);
+    assert_eq!((report.loss, report.all_skipped()), (None, Some(SkipCause::Logp)));
+    for (loss, outcome) in [(Some(1.0), made), (None, skipped), (Some(2.0), made), (Some(6.0), made)] {
+        report.add(of(loss, outcome));
+    }
+    assert_eq!((report.loss, report.steps, report.skipped), (Some(3.0), 5, 2));
 }
 
 /// On the CPU only because this is a test: a run file gets bf16 on GPUs alone.
@@ -191,7 +216,7 @@ fn what_needs_the_whole_batch_scores_it_first() {
     let text = "name = 'decoupled_ppo'\n[correction.bound]\nkind = 'second_moment'\nthreshold = 0.04";
     let train = TrainSection { objective: toml::from_str(text).unwrap(), ..section() };
     let report = Trainer::new(&workload.model, &weights, &train).unwrap().update(&workload, &batch).unwrap();
-    assert!(report.step.gradient_norm > 0.0 && report.loss.is_finite());
+    assert!(report.step.gradient_norm > 0.0 && report.loss.unwrap().is_finite());
     // Scored twice by the same policy in the same packs.
     assert_eq!(report.effort.scored, report.effort.trained);
     assert!(report.effort.proximal_s > 0.0);

@@ -53,10 +53,22 @@ impl Crew {
         let idle = |_: &mut Network| metrics::evaluations(&path).ok().filter(|rows| !rows.is_empty());
         until("the first evaluation", PATIENCE, &mut network, idle).await?;
         let list = network.layout().list();
-        let join =
-            (0..clients).map(|number| Member::join(&list, number, share(groups, clients, number), wrong));
-        let members = try_join_all(join).await?;
-        Ok(Self { network, members })
+        let members = try_join_all((0..clients).map(|number| Member::join(&list, number))).await?;
+        let mut crew = Self { network, members };
+        crew.prepare(groups, wrong).await?;
+        Ok(crew)
+    }
+
+    /// Has each client make its share of `groups` more groups, with `wrong` as the wrong answer. Where they are delivered in parts, the
+    /// clients' shares of these have to add up to the same.
+    ///
+    /// # Errors
+    /// When the learner leases too few orders.
+    pub(super) async fn prepare(&mut self, groups: usize, wrong: &str) -> anyhow::Result<()> {
+        let clients = self.members.len();
+        let make = self.members.iter_mut().enumerate();
+        let make = make.map(|(number, member)| member.prepare(share(groups, clients, number), wrong));
+        try_join_all(make).await.map(drop)
     }
 
     /// All frames that are still to be delivered.
@@ -83,13 +95,21 @@ impl Crew {
 }
 
 impl Member {
-    async fn join(list: &Path, number: usize, groups: usize, wrong: &str) -> anyhow::Result<Self> {
+    async fn join(list: &Path, number: usize) -> anyhow::Result<Self> {
         let secret = [u8::try_from(number + 1).context("at most 255 clients")?; 32];
-        let liar = Liar::join(list, secret, false).await?;
-        let orders = liar.orders(groups).await?;
-        let frame = |order| liar.sign(&liar.group_with(order, VERSION, wrong)?);
-        let frames = orders.into_iter().rev().map(frame).collect::<anyhow::Result<_>>()?;
-        Ok(Self { liar, frames })
+        Ok(Self { liar: Liar::join(list, secret, false).await?, frames: Vec::new() })
+    }
+
+    async fn prepare(&mut self, groups: usize, wrong: &str) -> anyhow::Result<()> {
+        if groups == 0 {
+            return Ok(());
+        }
+        let orders = self.liar.orders(groups).await?;
+        let frame = |order| self.liar.sign(&self.liar.group_with(order, VERSION, wrong)?);
+        let mut frames = orders.into_iter().rev().map(frame).collect::<anyhow::Result<Vec<_>>>()?;
+        frames.append(&mut self.frames);
+        self.frames = frames;
+        Ok(())
     }
 
     async fn deliver(&mut self, groups: usize, pace: Option<Duration>) -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::metrics::{EvaluationRow, PublicationRow, UpdateRow};
+use crate::metrics::{EvaluationRow, PublicationRow, UpdateRow, WeightRow};
 use crate::optimizer::SkipCause;
 use crate::trainer::Gap;
 use serde_json::json;
@@ -9,8 +9,15 @@ use std::collections::BTreeSet;
 fn rows() -> [Value; 3] {
     let map = || [("1".to_owned(), 2)].into();
     let update = UpdateRow {
+        loss: Some(0.5),
         grad_norm: Some(1.0),
+        clip_shares: Some([0.1, 0.2]),
+        clip_share: Some(0.3),
+        weight: Some(WeightRow::default()),
+        kl: Some(0.1),
         kl_reference: Some(0.1),
+        entropy: Some(1.0),
+        logp_gap: Some(Gap::default()),
         logp_gap_recomputed: Some(Gap::default()),
         staleness: [(0, 5), (2, 3)].into(),
         mfu: Some(0.4),
@@ -78,7 +85,9 @@ fn what_is_null_has_no_value_and_what_is_absent_is_not_read() {
         readings(row).find(|reading| reading.metric().name == name).map(|reading| reading.values)
     };
     let row = serde_json::to_value(UpdateRow::default()).unwrap();
-    assert_eq!(of(&row, "mfu"), Some(vec![]));
+    for of_nothing in ["mfu", "loss", "kl", "entropy", "clip_share_low", "weight_ess", "logp_gap_mean"] {
+        assert_eq!(of(&row, of_nothing), Some(vec![]), "{of_nothing}");
+    }
     assert_eq!(of(&row, "logp_gap_recomputed_p95"), Some(vec![]));
     assert_eq!(of(&row, "skipped"), Some(vec![(String::new(), 0.0)]));
     assert_eq!(of(&row, "held_out_accuracy"), None);

@@ -1,5 +1,7 @@
-//! What became of everything that the learner acknowledged, as its own database and metrics tell.
+//! What became of everything that the learner acknowledged, as its own database and metrics tell; and whether it was fresh enough, as the
+//! tape tells.
 
+use super::tape::Tape;
 use anyhow::Context as _;
 use echo_learner::buffer::{BufferLimits, OrderStatus, ReplayBuffer, Totals};
 use echo_learner::config::RunConfig;
@@ -7,6 +9,7 @@ use echo_learner::metrics;
 use echo_learner::run_dir::RunDir;
 use echo_learner::store::SledStore;
 use echo_protocol::order::OrderCounter;
+use echo_protocol::version::PolicyVersion;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -23,31 +26,38 @@ pub(super) struct Account {
     pub(super) lost: Vec<OrderCounter>,
     /// Updates that do not have exactly B groups of their own: a group that was trained on in two updates is missing in one.
     pub(super) uneven: Vec<u64>,
+    /// Trained on more than S updates after the version that made them on the tape, or before it.
+    pub(super) outside_s: Vec<OrderCounter>,
     /// Whether the buffer's totals add up, and say the same.
     pub(super) adds_up: bool,
     /// Updates in the metrics, each once.
     pub(super) rows: u64,
-    /// The largest lag of any token.
+    /// The largest lag of any token, by the metrics.
     pub(super) largest_lag: u64,
     /// Held-out accuracy of the first and the last evaluation.
     pub(super) accuracy: [f64; 2],
 }
 
-/// The account of a run that has ended; `acknowledged` is what its learners told the player.
+/// The account of a run that has ended; `acknowledged` is what its learners told the player of `tape`.
 pub(super) fn of(
     dir: &RunDir,
     acknowledged: &BTreeSet<OrderCounter>,
+    tape: &Tape,
     config: &RunConfig,
 ) -> anyhow::Result<Account> {
     let store = Arc::new(SledStore::open(&dir.database())?);
     let buffer = ReplayBuffer::open(store, BufferLimits::default())?;
     let mut by_update: BTreeMap<u64, usize> = (0..config.run.updates).map(|update| (update, 0)).collect();
-    let (mut trained, mut dropped, mut lost) = (0, BTreeMap::new(), Vec::new());
+    let (versions, budget) = (tape.versions(), config.staleness()?.budget());
+    let (mut trained, mut dropped, mut lost, mut outside_s) = (0, BTreeMap::new(), Vec::new(), Vec::new());
     for counter in acknowledged {
         match buffer.status(*counter)? {
             Some(OrderStatus::Trained { update }) => {
                 trained += 1;
                 *by_update.entry(update.0).or_default() += 1;
+                if !versions.get(counter).is_some_and(|made| is_within(budget, *made, update)) {
+                    outside_s.push(*counter);
+                }
             }
             Some(OrderStatus::Dropped { reason }) => *dropped.entry(reason.name()).or_default() += 1,
             Some(OrderStatus::Staged | OrderStatus::Waiting | OrderStatus::Batched { .. }) | None => {
@@ -72,9 +82,26 @@ pub(super) fn of(
         dropped,
         lost,
         uneven: uneven.collect(),
+        outside_s,
         adds_up,
         rows: if each_once == rows.len() { rows.len() as u64 } else { 0 },
         largest_lag: rows.iter().flat_map(|row| row.staleness.keys()).max().copied().unwrap_or_default(),
         accuracy: [first.held_out_accuracy, last.held_out_accuracy],
     })
+}
+
+/// Whether what `made` made may be trained on at `update`, said without the learner's own words for it.
+fn is_within(budget: u64, made: PolicyVersion, update: PolicyVersion) -> bool {
+    update.0.checked_sub(made.0).is_some_and(|lag| lag <= budget)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn within_s_is_neither_too_late_nor_too_early() {
+        let found = [0, 1, 4, 5].map(|update| is_within(3, PolicyVersion(1), PolicyVersion(update)));
+        assert_eq!(found, [false, true, true, false]);
+    }
 }

@@ -25,6 +25,8 @@ pub(super) enum When {
     Checkpoint,
     /// While it publishes.
     Publication,
+    /// While it closes its books, exports the policy and writes the summary.
+    End,
 }
 
 /// A kill.
@@ -46,6 +48,7 @@ impl Kill {
             When::Anytime => true,
             When::Checkpoint => phase == Phase::Checkpoint,
             When::Publication => phase == Phase::Publication,
+            When::End => phase == Phase::End,
         };
         now && version >= self.at
     }
@@ -56,6 +59,7 @@ impl Kill {
             When::Anytime => pace.period,
             When::Checkpoint => pace.checkpoint,
             When::Publication => pace.publication,
+            When::End => pace.end,
         };
         usual.mul_f64(self.share)
     }

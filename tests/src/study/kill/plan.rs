@@ -7,6 +7,8 @@ use echo_protocol::draw::Draws;
 
 /// Instants between which a draw decides.
 const GRAIN: u64 = 1 << 20;
+/// One kill of so many, and at least one, strikes at the end of the run.
+const PER_END: u32 = 10;
 
 /// Kills in the order in which they are made.
 #[derive(Debug)]
@@ -14,28 +16,37 @@ pub(super) struct Plan(Vec<Kill>);
 
 impl Plan {
     /// Instants that are spread over the run. Every second one is aimed at what is short, and would rarely be met by chance: start-up,
-    /// the writing of a checkpoint, a publication.
+    /// the writing of a checkpoint, a publication. Behind these come the last checkpoint, which is not written again once it is, and then
+    /// the end, which a learner that is killed there comes to again and again.
     pub(super) fn draw(study: KillStudy, period: u64) -> Self {
         let seed = format!("echo kill study {}", study.seed);
         let mut draws = Draws::new(*ContentId::of(seed.as_bytes()).as_bytes());
+        let end = study.kills.div_ceil(PER_END);
+        let last_checkpoint = (study.kills - end).min(1);
         // So late that there is something to kill still.
         let last = study.updates.saturating_sub(2 * period);
-        let mut updates: Vec<u64> = (0..study.kills).map(|_| draws.below(last.max(1))).collect();
+        let during = study.kills - end - last_checkpoint;
+        let mut updates: Vec<u64> = (0..during).map(|_| draws.below(last.max(1))).collect();
         updates.sort_unstable();
-        let kill = |at| {
-            let when = match draws.below(6) {
-                0 => When::StartUp,
-                1 => When::Checkpoint,
-                2 => When::Publication,
-                _ => When::Anytime,
-            };
-            Kill { at, when, share: draws.below(GRAIN) as f64 / GRAIN as f64 }
-        };
-        Self(updates.into_iter().map(kill).collect())
+        let mut instants: Vec<(u64, When)> =
+            updates.into_iter().map(|at| (at, during_the_run(&mut draws))).collect();
+        instants.extend((0..last_checkpoint).map(|_| (study.updates, When::Checkpoint)));
+        instants.extend((0..end).map(|_| (study.updates, When::End)));
+        let kill = |(at, when)| Kill { at, when, share: draws.below(GRAIN) as f64 / GRAIN as f64 };
+        Self(instants.into_iter().map(kill).collect())
     }
 
     pub(super) fn kills(&self) -> impl Iterator<Item = Kill> {
         self.0.iter().copied()
+    }
+}
+
+fn during_the_run(draws: &mut Draws) -> When {
+    match draws.below(6) {
+        0 => When::StartUp,
+        1 => When::Checkpoint,
+        2 => When::Publication,
+        _ => When::Anytime,
     }
 }
 
@@ -49,12 +60,27 @@ mod tests {
         let kills = draw(3);
         assert_eq!(kills, draw(3));
         assert_ne!(kills, draw(4));
-        assert!(kills.is_sorted_by_key(|kill| kill.at) && kills.iter().all(|kill| kill.at < 196));
+        assert!(kills.len() == 50 && kills.is_sorted_by_key(|kill| kill.at));
+        assert!(kills[..44].iter().all(|kill| kill.at < 196));
         for quarter in [0..50, 50..100, 100..150, 150..196] {
             assert!(kills.iter().any(|kill| quarter.contains(&kill.at)), "{quarter:?}");
         }
         for when in [When::StartUp, When::Checkpoint, When::Publication, When::Anytime] {
-            assert!(kills.iter().any(|kill| kill.when == when), "{when:?}");
+            assert!(kills[..44].iter().any(|kill| kill.when == when), "{when:?}");
         }
+    }
+
+    #[test]
+    fn the_end_is_struck_behind_the_last_checkpoint() {
+        let last = |kills: u32| {
+            let plan = Plan::draw(KillStudy { kills, updates: 20, seed: 1 }, 2).0;
+            assert_eq!(plan.len(), kills as usize);
+            let at_end = plan.into_iter().filter(|kill| kill.at == 20);
+            at_end.map(|kill| kill.when).collect::<Vec<_>>()
+        };
+        assert!(last(0).is_empty());
+        assert_eq!(last(1), [When::End]);
+        assert_eq!(last(2), [When::Checkpoint, When::End]);
+        assert_eq!(last(11), [When::Checkpoint, When::End, When::End]);
     }
 }

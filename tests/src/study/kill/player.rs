@@ -64,6 +64,11 @@ impl Player {
         Self { tape, ..Self::default() }
     }
 
+    /// What it plays.
+    pub(super) fn tape(&self) -> &Tape {
+        &self.tape
+    }
+
     /// What it has made.
     pub(super) fn into_tape(self) -> Tape {
         self.tape

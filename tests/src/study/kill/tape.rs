@@ -5,6 +5,7 @@ use echo_learner::config::RunConfig;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::trajectory::Trajectory;
 use echo_protocol::version::PolicyVersion;
+use std::collections::BTreeMap;
 
 /// A group that was accepted.
 #[derive(Clone, Debug)]
@@ -31,6 +32,11 @@ impl Tape {
     /// How many groups there are.
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// The version that made each group.
+    pub(super) fn versions(&self) -> BTreeMap<OrderCounter, PolicyVersion> {
+        self.0.iter().map(|group| (group.counter, group.version)).collect()
     }
 
     /// Checks what makes the batches of a run of `updates` updates independent of timing; see [`super`].

@@ -50,6 +50,8 @@ pub(in crate::study::kill) struct Pace {
     pub(super) publication: Duration,
     /// From one publication to the next.
     pub(super) period: Duration,
+    /// From the last step to when the run is said to be finished, which is before it takes leave.
+    pub(super) end: Duration,
 }
 
 /// The log of one process.
@@ -99,11 +101,14 @@ impl Log {
         let published: Vec<SystemTime> =
             steps.iter().filter(|(_, phase)| *phase == Phase::Publication).map(|(at, _)| *at).collect();
         let period = mean(published.iter().zip(published.iter().skip(1)).map(between).collect());
+        let finished = text.lines().find(|line| line.contains(" finished · ")).and_then(time);
+        let end = finished.zip(steps.last()).map(|(finished, (begun, _))| between((begun, &finished)));
         Ok(Pace {
             start_up: between((&begun, &first)),
             checkpoint: of(Phase::Checkpoint),
             publication: of(Phase::Publication),
             period: period.unwrap_or_default(),
+            end: end.unwrap_or_default(),
         })
     }
 
@@ -160,13 +165,16 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    const LINES: [&str; 6] = [
+    const LINES: [&str; 9] = [
         "2026-01-01T00:00:00.000000Z  INFO resuming from the checkpoint of v4",
         "2026-01-01T00:00:00.100000Z DEBUG next: Publish(PolicyVersion(4))",
         "2026-01-01T00:00:00.120000Z DEBUG next: Update(PolicyVersion(4))",
         "2026-01-01T00:00:00.150000Z  INFO update 5 · reward 0.5 · accuracy 0.5",
         "2026-01-01T00:00:00.200000Z DEBUG next: Checkpoint(PolicyVersion(6))",
         "2026-01-01T00:00:00.210000Z DEBUG next: Publish(PolicyVersion(6))",
+        "2026-01-01T00:00:00.230000Z DEBUG next: Evaluate(PolicyVersion(6))",
+        "2026-01-01T00:00:00.300000Z DEBUG next: Finish(PolicyVersion(6))",
+        "2026-01-01T00:00:00.340000Z  INFO finished · held-out accuracy 0.400 → 0.500",
     ];
 
     #[test]
@@ -181,10 +189,11 @@ mod tests {
         file.write_all(first.as_bytes()).unwrap();
         assert_eq!(tail.steps().unwrap(), [(Phase::Publication, 4), (Phase::Update, 4)]);
         file.write_all(rest.as_bytes()).unwrap();
-        assert_eq!(tail.steps().unwrap(), [(Phase::Checkpoint, 6), (Phase::Publication, 6)]);
+        let rest = [Phase::Checkpoint, Phase::Publication, Phase::Evaluation, Phase::End];
+        assert_eq!(tail.steps().unwrap(), rest.map(|phase| (phase, 6)));
         let pace = log.pace().unwrap();
-        let found = [pace.start_up, pace.checkpoint, pace.publication, pace.period];
-        assert_eq!(found.map(|time| time.as_millis()), [100, 10, 20, 110]);
+        let found = [pace.start_up, pace.checkpoint, pace.publication, pace.period, pace.end];
+        assert_eq!(found.map(|time| time.as_millis()), [100, 10, 20, 110, 40]);
         assert_eq!(log.updates().unwrap(), 1);
     }
 }
