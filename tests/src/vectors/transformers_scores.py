@@ -9,7 +9,7 @@ import sys
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 transformers.utils.logging.disable_progress_bar()
 question = json.load(sys.stdin)
@@ -27,7 +27,10 @@ def look(directory):
         ids = torch.tensor([ids])
         every = torch.log_softmax(model(ids).logits[0, :-1].float(), dim=-1)
         logp.append(every.gather(1, ids[0, 1:, None]).squeeze(1).tolist())
-    text = AutoTokenizer.from_pretrained(directory)(question["text"], add_special_tokens=False).input_ids
+    # The class that tokenizer_config.json names. AutoTokenizer takes a class of the family's own for Qwen2, which splits text into words
+    # before it looks at the file; these models have characters for tokens.
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(directory)
+    text = tokenizer(question["text"], add_special_tokens=False).input_ids
     return {"text": text, "logp": logp}
 
 
