@@ -10,7 +10,7 @@ use crate::device;
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Announce, Ended, Learning};
 use crate::leases::LeaseConfig;
-use crate::metrics::{self, EvaluationRow};
+use crate::metrics::{self, EvaluationRow, UpdateRow};
 use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
 use crate::publisher::Publisher;
 use crate::run_dir::RunDir;
@@ -76,8 +76,9 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
         }
         None => Controller::new(plan),
     };
-    let tally = last_tally(&founded, state.as_ref())?;
-    say_demand(&founded)?;
+    let rows = metrics::updates(&founded.dir.metrics())?;
+    let tally = last_tally(&rows, state.as_ref());
+    say_demand(&founded, &rows);
     let watch = Watch::open(&founded.dir, version, &founded.config.watch)?;
     let watching = serve_metrics(&founded.config, &watch).await?;
 
@@ -248,14 +249,12 @@ pub(crate) fn lock(founded: &Founded) -> anyhow::Result<std::fs::File> {
 }
 
 /// Says who will wait for whom, as far as that is known.
-fn say_demand(founded: &Founded) -> anyhow::Result<()> {
+fn say_demand(founded: &Founded, rows: &[UpdateRow]) {
     let charter = &founded.workload.charter;
     let batch = founded.config.train.groups_per_update * charter.group_size as usize;
-    let rows = metrics::updates(&founded.dir.metrics())?;
-    let fleet = demand::of_fleet(&charter.staleness, batch, &rows);
+    let fleet = demand::of_fleet(&charter.staleness, batch, rows);
     let policy = demand::of_policy(&charter.staleness).map(str::to_owned);
     policy.into_iter().chain(fleet).for_each(|text| tracing::info!("{text}"));
-    Ok(())
 }
 
 /// The newest evaluation up to the checkpoint: by the metrics, which may be lost, or by the checkpoint itself.
@@ -268,13 +267,12 @@ fn last_evaluation(founded: &Founded, state: Option<&State>) -> anyhow::Result<O
 }
 
 /// What the earlier processes of this run counted, as far as it is on record. What was accepted since then, the desk finds in its store.
-fn last_tally(founded: &Founded, state: Option<&State>) -> anyhow::Result<Tally> {
-    let rows = metrics::updates(&founded.dir.metrics())?;
+fn last_tally(rows: &[UpdateRow], state: Option<&State>) -> Tally {
     let counted = state.map(|state| state.desk.tally.clone()).unwrap_or_default();
-    let Some(row) = rows.last().filter(|row| row.accepted >= counted.accepted) else { return Ok(counted) };
+    let Some(row) = rows.last().filter(|row| row.accepted >= counted.accepted) else { return counted };
     let reasons = echo_protocol::submission::RefuseReason::ALL;
     let refused = reasons.into_iter().filter_map(|reason| Some((reason, *row.refused.get(reason.name())?)));
-    Ok(Tally { accepted: row.accepted, refused: refused.collect(), ..Tally::default() })
+    Tally { accepted: row.accepted, refused: refused.collect(), ..Tally::default() }
 }
 
 /// Listens where the run file says.
