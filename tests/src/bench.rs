@@ -1,6 +1,7 @@
 //! Benches by turns, medians of several rounds: against outside systems, and against what bounds us.
 
 mod crew;
+pub mod echo_clip;
 pub mod growth;
 pub mod ingest;
 mod machine;

@@ -1,27 +1,27 @@
 //! The words of the command line.
 
+mod bench;
+mod broadcast;
+mod study;
+mod vectors;
+
 use anyhow::{anyhow, ensure};
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use echo_lab::bench::ingest::{self, IngestBench};
-use echo_lab::bench::share::{self, ShareBench};
-use echo_lab::bench::train::{self, TrainBench};
-use echo_lab::bench::{growth, micro_batches, step};
-use echo_lab::broadcast::{self, Broadcast, Mode, RottenNode, Slow, Snapshots, Span};
+use bench::Bench;
+use broadcast::BroadcastOptions;
+use clap::{Args, Parser, Subcommand};
+use echo_lab::bench::step;
+use echo_lab::broadcast::RottenNode;
 use echo_lab::cargo::workspace_root;
 use echo_lab::console::{Console, Report};
-use echo_lab::delta_study;
 use echo_lab::demo::{self, Demo, Faults, UPDATES};
 use echo_lab::processes::interruptible;
 use echo_lab::simulate::{self, Simulate};
-use echo_lab::study::kill::{self, KillStudy};
-use echo_lab::study::{self, DelayModel, Study};
-use echo_lab::{suite, vectors};
-use echo_learner::objective::vectors::Precision;
-use echo_policy::decoder::Activations;
-use echo_protocol::rate::BytesPerSec;
+use echo_lab::{delta_study, suite};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use study::StudyOptions;
+use vectors::Vectors;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +39,7 @@ Examples:
   cargo lab study kill --json                     a learner that is killed 50 times, against one that is not
   cargo lab bench train --peer torch --json       a training step against PyTorch's
   cargo lab bench ingest --json                   trajectories that a learner takes in, against bare signature verification
+  cargo lab bench echo-clip --json                updates with EchoClip, against the same without
   cargo lab bench share --json                    what the rest of a learner costs beside its updates
   cargo lab delta-study --json                    what deltas of a policy cost while it is trained by reinforcement
 
@@ -116,100 +117,6 @@ struct DemoOptions {
 }
 
 #[derive(Debug, Args)]
-struct BroadcastOptions {
-    /// Nodes that receive and pass on.
-    #[arg(long, default_value_t = 8)]
-    nodes: usize,
-    /// What the source may send (B0), such as 300mbit or 5MB/s.
-    #[arg(long, value_name = "RATE", default_value = "300mbit")]
-    uplink: BytesPerSec,
-    /// What a node may send.
-    #[arg(long, value_name = "RATE", default_value = "100mbit")]
-    node_up: BytesPerSec,
-    /// What a node may receive.
-    #[arg(long, value_name = "RATE", default_value = "100mbit")]
-    node_down: BytesPerSec,
-    /// Draw the nodes' uplinks between two rates instead, such as 10mbit-100mbit.
-    #[arg(long, value_name = "LOW-HIGH")]
-    uneven: Option<Span>,
-    /// Size of the policy, such as 256MiB or a number of bytes; its weights are random.
-    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = bytes)]
-    size: u64,
-    /// The nodes have version V, and the next one, a small update of it, is timed: deltas travel.
-    #[arg(long, value_name = "V")]
-    delta_from: Option<u64>,
-    /// Two Hugging Face directories instead of random weights: the nodes have OLD, and NEW is timed.
-    #[arg(long, value_name = "OLD,NEW", value_parser = pair, conflicts_with_all = ["size", "delta_from"])]
-    policies: Option<Snapshots>,
-    /// Who races: echo, chain, star, peer:libtorrent (also +utp, +super), peer:http.
-    #[arg(long, default_value = "echo")]
-    mode: Mode,
-    /// Several modes instead, one after the other in every round.
-    #[arg(long, value_name = "MODES", value_delimiter = ',', conflicts_with = "mode")]
-    compare: Option<Vec<Mode>>,
-    /// Rounds; the medians are reported.
-    #[arg(long, value_name = "R", default_value_t = 1)]
-    repeat: u32,
-    /// Kill (SIGKILL) this share of the nodes at random moments; half of them come back after 0.5 to 2 s.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
-    churn: f64,
-    /// Slow the uplink of a forwarder down on the way: 1:0.5 halves that of the node which has sent most.
-    #[arg(long, value_name = "I:FACTOR")]
-    slow: Option<Slow>,
-    /// Kill a forwarder on the way: 1 is the node which has sent most.
-    #[arg(long, value_name = "I")]
-    gone: Option<usize>,
-    /// Add nodes that serve rotten groups.
-    #[arg(long, value_name = "K", default_value_t = 0)]
-    rotten: usize,
-    /// Put nodes behind masquerading routers.
-    #[arg(long, value_name = "K", default_value_t = 0)]
-    nat: usize,
-    /// Of everything that is drawn: weights, uneven links, faults.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Keep everything (policies, stores, logs) in this directory; by default it is temporary.
-    #[arg(long)]
-    dir: Option<PathBuf>,
-    /// Use the programs as they are, without building them first.
-    #[arg(long)]
-    no_build: bool,
-    /// Show every node.
-    #[arg(long)]
-    verbose: bool,
-}
-
-#[derive(Debug, Subcommand)]
-enum Vectors {
-    /// Models: config.json, model.safetensors and expected.json in each directory below DIR.
-    Models {
-        /// A directory of model directories.
-        dir: PathBuf,
-    },
-    /// Encodings and rendered chats, one JSON object a line.
-    Tokenizer(TokenizerVectors),
-    /// Losses and gradients of objectives, one JSON object a line.
-    Objectives {
-        /// The vectors.
-        file: PathBuf,
-        /// The arithmetic to check: f64 as the references, or f32 as in training, with its wider tolerance.
-        #[arg(long, value_enum, default_value_t = Arithmetic::F64)]
-        precision: Arithmetic,
-    },
-    /// Deltas: old.safetensors and new.safetensors in DIR and each directory below it.
-    Delta {
-        /// A directory of directories of two checkpoints each.
-        dir: PathBuf,
-    },
-    /// Exported policies of every family: `transformers` has to open them and give the same log-probs.
-    Export {
-        /// A Python with torch and transformers.
-        #[arg(long, value_name = "PROGRAM", default_value = "python3")]
-        python: PathBuf,
-    },
-}
-
-#[derive(Debug, Args)]
 struct DeltaStudyOptions {
     /// Supervised updates before reinforcement begins.
     #[arg(long, value_name = "N", default_value_t = 40)]
@@ -225,168 +132,6 @@ struct DeltaStudyOptions {
     save: Option<PathBuf>,
 }
 
-#[derive(Debug, Subcommand)]
-enum Bench {
-    /// A training step against PyTorch's: 17 million parameters, 2,048 tokens, f32.
-    Train(TrainOptions),
-    /// Dynamic micro-batches against fixed ones, on lengths with a long tail.
-    MicroBatches {
-        /// Steps of each process; their median counts.
-        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
-        steps: u16,
-        /// Processes of each, by turns; their median counts.
-        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
-        rounds: u16,
-    },
-    /// What a step's memory grows with: batch, vocabulary, longest sequence.
-    Memory,
-    /// Groups that a learner takes in, verifies, makes durable and acknowledges, against bare verification of their signatures.
-    Ingest(IngestBench),
-    /// What the rest of a learner costs beside its updates, while 1,000 trajectories a second come in.
-    Share(ShareBench),
-}
-
-#[derive(Debug, Args)]
-struct TrainOptions {
-    /// Against whom.
-    #[arg(long, value_enum)]
-    peer: Option<Peer>,
-    /// A Python with torch and transformers.
-    #[arg(long, value_name = "PROGRAM", default_value = "python3", requires = "peer")]
-    python: PathBuf,
-    /// Steps of each process; their median counts.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
-    steps: u16,
-    /// Processes of each, by turns; their median counts.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
-    rounds: u16,
-    /// What ours holds between forward and backward.
-    #[arg(long, value_enum, default_value_t = Held::Keep)]
-    activations: Held,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Peer {
-    Torch,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Held {
-    Keep,
-    Recompute,
-}
-
-impl Held {
-    fn activations(self) -> Activations {
-        match self {
-            Self::Keep => Activations::Keep,
-            Self::Recompute => Activations::Recompute,
-        }
-    }
-}
-
-impl TrainOptions {
-    fn bench(self) -> TrainBench {
-        TrainBench {
-            python: self.peer.map(|Peer::Torch| self.python),
-            steps: self.steps.into(),
-            rounds: self.rounds.into(),
-            activations: self.activations.activations(),
-        }
-    }
-}
-
-/// Updates of the kill study.
-const KILL_UPDATES: u64 = 200;
-
-#[derive(Debug, Args)]
-struct StudyOptions {
-    /// Which study: staleness (GEPO, table 1), decoupled (AReaL, figure 5), echoclip (EchoRL, table 1), variance (GEPO, figure 2), kill (a
-    /// learner that is killed at random instants).
-    #[arg(value_enum)]
-    name: StudyName,
-    /// Seeds; each has its own weights, prompts and samples.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
-    /// Updates of each course, instead of the study's own number.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    updates: Option<u64>,
-    /// Learning rate of reinforcement, instead of the study's own.
-    #[arg(long)]
-    rate: Option<f64>,
-    /// Prompts of an update, instead of the study's own number.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
-    groups: Option<u64>,
-    /// Responses to a prompt, instead of the study's own number.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=256))]
-    group_size: Option<u32>,
-    /// How delays are drawn: always the longest, or from a distribution that stays below it in 99.5 % of all batches.
-    #[arg(long, value_enum, default_value_t = Delays::Fixed)]
-    delays: Delays,
-    /// Where the pictures go.
-    #[arg(long, value_name = "DIR", default_value = "runs/studies")]
-    out: PathBuf,
-    /// How often the kill study kills the learner.
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    kills: u32,
-    /// Of the instants at which the kill study kills.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum StudyName {
-    Staleness,
-    Decoupled,
-    Echoclip,
-    Variance,
-    Kill,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Delays {
-    Fixed,
-    LogNormal,
-    Weibull,
-    Exponential,
-}
-
-impl StudyOptions {
-    fn execute(self, console: &Console) -> anyhow::Result<Report> {
-        let name = match self.name {
-            StudyName::Kill => return interruptible(kill::run(self.kill_study(), console)),
-            StudyName::Staleness => study::Name::Staleness,
-            StudyName::Decoupled => study::Name::Decoupled,
-            StudyName::Echoclip => study::Name::EchoClip,
-            StudyName::Variance => study::Name::Variance,
-        };
-        study::run(&self.study(name), console)
-    }
-
-    fn kill_study(&self) -> KillStudy {
-        KillStudy { kills: self.kills, updates: self.updates.unwrap_or(KILL_UPDATES), seed: self.seed }
-    }
-
-    fn study(self, name: study::Name) -> Study {
-        let delay_model = match self.delays {
-            Delays::Fixed => DelayModel::Fixed,
-            Delays::LogNormal => DelayModel::LogNormal,
-            Delays::Weibull => DelayModel::Weibull,
-            Delays::Exponential => DelayModel::Exponential,
-        };
-        Study {
-            name,
-            seeds: self.seeds,
-            updates: self.updates,
-            rate: self.rate,
-            groups: self.groups,
-            group_size: self.group_size,
-            delay_model,
-            out: self.out,
-        }
-    }
-}
-
 #[derive(Debug, Args)]
 struct SimulateOptions {
     /// How many seeds; each draws another network.
@@ -398,21 +143,6 @@ struct SimulateOptions {
     /// Simulate each twice, and compare everything that any machine said.
     #[arg(long)]
     replay: bool,
-}
-
-#[derive(Debug, Args)]
-struct TokenizerVectors {
-    /// The vectors.
-    file: PathBuf,
-    /// Directory of tokenizer.json and tokenizer_config.json; that of FILE if not given.
-    #[arg(long, value_name = "DIR")]
-    tokenizer: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Arithmetic {
-    F32,
-    F64,
 }
 
 /// Reads the command line and does what it says.
@@ -436,7 +166,7 @@ impl Command {
     fn execute(self, console: &Console) -> anyhow::Result<Report> {
         match self {
             Self::Demo(options) => interruptible(demo::run(options.demo()?, console)),
-            Self::Broadcast(options) => interruptible(broadcast::run(options.broadcast(), console)),
+            Self::Broadcast(options) => interruptible(echo_lab::broadcast::run(options.broadcast(), console)),
             Self::RottenNode { list, listen, number } => {
                 interruptible(RottenNode { list, listen, number }.run())?;
                 Ok(Report { passed: true, json: serde_json::Value::Null })
@@ -446,13 +176,7 @@ impl Command {
             Self::Simulate(SimulateOptions { seeds, first, replay }) => {
                 Ok(simulate::run(Simulate { first, seeds, replay }, console))
             }
-            Self::Bench(Bench::Train(options)) => train::run(&options.bench(), console),
-            Self::Bench(Bench::MicroBatches { steps, rounds }) => {
-                micro_batches::run(steps.into(), rounds.into(), console)
-            }
-            Self::Bench(Bench::Memory) => growth::run(console),
-            Self::Bench(Bench::Ingest(bench)) => interruptible(ingest::run(bench, console)),
-            Self::Bench(Bench::Share(bench)) => interruptible(share::run(bench, console)),
+            Self::Bench(bench) => bench.execute(console),
             Self::TrainStep { setting } => {
                 println!("{}", serde_json::to_string(&step::run(&serde_json::from_str(&setting)?)?)?);
                 Ok(Report { passed: true, json: serde_json::Value::Null })
@@ -488,66 +212,12 @@ impl DeltaStudyOptions {
     }
 }
 
-impl BroadcastOptions {
-    fn broadcast(self) -> Broadcast {
-        let random = Snapshots::Random { bytes: self.size, delta_from: self.delta_from };
-        Broadcast {
-            nodes: self.nodes,
-            uplink: self.uplink,
-            node_up: self.node_up,
-            node_down: self.node_down,
-            uneven: self.uneven,
-            snapshots: self.policies.unwrap_or(random),
-            modes: self.compare.unwrap_or_else(|| vec![self.mode]),
-            repeat: self.repeat,
-            faults: broadcast::Faults { churn: self.churn, slow: self.slow, gone: self.gone },
-            rotten: self.rotten,
-            nat: self.nat,
-            seed: self.seed,
-            dir: self.dir,
-            build: !self.no_build,
-            verbose: self.verbose,
-        }
-    }
-}
-
-/// A number of bytes in the units of rates: 256MiB, 1GB, 100000.
-fn bytes(text: &str) -> Result<u64, String> {
-    let read =
-        |text: &str| text.parse::<BytesPerSec>().ok().filter(|_| !text.contains('/')).map(|rate| rate.0);
-    read(text).ok_or_else(|| format!("{text:?} is no number of bytes, such as 256MiB, 1GB or 100000"))
-}
-
-/// Two policies: OLD,NEW.
-fn pair(text: &str) -> Result<Snapshots, String> {
-    let (old, new) = text.split_once(',').ok_or_else(|| format!("{text:?} is not OLD,NEW"))?;
-    Ok(Snapshots::Given { old: old.into(), new: new.into() })
-}
-
-impl Vectors {
-    fn execute(self, console: &Console) -> anyhow::Result<Report> {
-        let report = match self {
-            Self::Delta { dir } => return vectors::delta::check(&dir, console),
-            Self::Export { python } => return vectors::export::check(&python, console),
-            Self::Models { dir } => vectors::models(&dir),
-            Self::Tokenizer(TokenizerVectors { file, tokenizer }) => {
-                vectors::tokenizer(&file, tokenizer.as_deref())
-            }
-            Self::Objectives { file, precision: Arithmetic::F32 } => {
-                vectors::objectives(&file, Precision::F32)
-            }
-            Self::Objectives { file, precision: Arithmetic::F64 } => {
-                vectors::objectives(&file, Precision::F64)
-            }
-        }?;
-        Ok(vectors::tell(console, &report))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+    use echo_lab::broadcast::{Mode, Snapshots};
+    use echo_protocol::rate::BytesPerSec;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split(' '))

@@ -78,6 +78,11 @@ impl Practice {
         &self.workload.model
     }
 
+    /// The random weights that it begins with.
+    pub(crate) fn start(&self) -> &Weights {
+        &self.weights
+    }
+
     pub(crate) fn workload(&self) -> &Workload {
         &self.workload
     }

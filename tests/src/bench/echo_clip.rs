@@ -1,0 +1,135 @@
+//! What EchoClip adds to a training step (EchoRL, section 4): the same updates with and without it, by turns.
+//!
+//! Every group has successes to choose from and every response many steps, which is when it has most to do.
+
+use super::{machine, median};
+use crate::console::{Console, Report};
+use crate::practice::{Practice, Setting};
+use echo_learner::buffer::StoredGroup;
+use echo_learner::config::TrainSection;
+use echo_learner::objective::EchoClip;
+use echo_learner::schedule::Schedule;
+use echo_learner::trainer::Trainer;
+use echo_policy::config::TinySizes;
+use echo_protocol::charter::TaskSpec;
+use echo_protocol::draw::Draws;
+use echo_protocol::lease::LeaseId;
+use echo_protocol::order::OrderCounter;
+use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
+use echo_protocol::version::PolicyVersion;
+use serde_json::json;
+use std::iter::repeat_n;
+use std::time::Instant;
+
+/// Groups of an update, responses of a group, tokens of a response, tokens of a step.
+const GROUPS: u64 = 4;
+const GROUP_SIZE: u32 = 8;
+const LENGTH: u32 = 256;
+const STEP: usize = 8;
+/// What a token of the made-up responses is said to have been worth to its policy.
+const LOGP: f32 = -4.0;
+/// Time with it over time without, at most.
+const MAX_TIME: f64 = 1.02;
+
+/// Makes `updates` updates of each kind, by turns.
+///
+/// # Errors
+/// When training fails.
+pub fn run(updates: u32, console: &Console) -> anyhow::Result<Report> {
+    let practice = Practice::new(setting())?;
+    let groups = groups(&practice)?;
+    let weights = practice.start().clone();
+    let plain = TrainSection { schedule: Schedule::constant(1e-6, 0), ..TrainSection::default() };
+    let mut with = plain;
+    with.objective.objective.echo_clip = Some(EchoClip::default());
+    let mut trainers = [practice.trainer(&weights, &with)?, practice.trainer(&weights, &plain)?];
+    let mut seconds = [Vec::new(), Vec::new()];
+    let mut mined = Vec::new();
+    for update in 0..=updates {
+        // By turns in both orders, so that neither always comes first.
+        for which in if update % 2 == 0 { [0, 1] } else { [1, 0] } {
+            let (taken, clips) = timed(&mut trainers[which], &practice, &groups)?;
+            // The first of each fills caches and buffers.
+            if update > 0 {
+                seconds[which].push(taken);
+            }
+            if which == 0 {
+                mined.push(clips);
+            }
+        }
+    }
+    let [ours, without] = seconds.clone().map(median);
+    let pairs = seconds[0].iter().zip(&seconds[1]);
+    let time = median(pairs.map(|(with, without)| with / without));
+    let clips = mined.into_iter().min().unwrap_or_default();
+    console.say(format!(
+        "{ours:.3} s with EchoClip, {without:.3} s without: {time:.3} × (at most {MAX_TIME}); {clips} clips an update at least"
+    ));
+    let json = json!({
+        "ours": {"update_s": ours, "clips": clips}, "peers": {"without": {"update_s": without}},
+        "ratios": {"without": {"time": time}}, "machine": machine::describe(),
+        "runs": {"ours": seconds[0], "without": seconds[1]},
+        "setting": {"groups": GROUPS, "group_size": GROUP_SIZE, "response_tokens": LENGTH, "step_tokens": STEP},
+    });
+    Ok(Report { passed: time <= MAX_TIME && clips == GROUPS, json })
+}
+
+/// Seconds of an update, and the clips that it mined.
+fn timed(trainer: &mut Trainer, practice: &Practice, groups: &[StoredGroup]) -> anyhow::Result<(f64, u64)> {
+    let since = Instant::now();
+    let report = trainer.update(practice.workload(), groups)?;
+    Ok((since.elapsed().as_secs_f64(), report.stats.echo_clips().0))
+}
+
+fn setting() -> Setting {
+    let sizes = TinySizes {
+        vocab: 128,
+        hidden: 128,
+        layers: 4,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 32,
+        intermediate: 384,
+        positions: 512,
+    };
+    let task = TaskSpec {
+        name: "chain_sum".into(),
+        weight: 1,
+        params: [("terms".to_owned(), 3), ("steps".to_owned(), 1)].into(),
+    };
+    Setting { name: "echo-clip", sizes, task, group_size: GROUP_SIZE, max_new_tokens: LENGTH, seed: 1 }
+}
+
+/// Groups of made-up responses, every second one of which is right.
+fn groups(practice: &Practice) -> anyhow::Result<Vec<StoredGroup>> {
+    let workload = practice.workload();
+    let newline = workload.tokenizer.encode("\n")?;
+    let digits = workload.tokenizer.encode("0123456789")?;
+    let mut draws = Draws::new([7; 32]);
+    let mut response = || -> Vec<u32> {
+        let mut tokens = Vec::new();
+        while tokens.len() < LENGTH as usize {
+            tokens.extend((1..STEP).map(|_| digits[draws.below(digits.len() as u64) as usize]));
+            tokens.extend(&newline);
+        }
+        tokens.truncate(LENGTH as usize);
+        tokens
+    };
+    let group = |counter| {
+        let trajectories = (0..GROUP_SIZE).map(|index| Trajectory {
+            response: response(),
+            logprobs: vec![LOGP; LENGTH as usize],
+            versions: spans(repeat_n(PolicyVersion(0), LENGTH as usize)),
+            reward: (index % 2) as f32,
+            stopped: false,
+            omega: Default::default(),
+        });
+        let trajectories: Vec<Trajectory> = trajectories.collect();
+        let correct = trajectories.iter().map(|trajectory| trajectory.reward > 0.0).collect();
+        let (run, node) = (workload.run, workload.charter.learner);
+        let group =
+            TrajectoryGroup { run, lease: LeaseId(0), counter: OrderCounter(counter), node, trajectories };
+        StoredGroup { arrival: counter, group, correct }
+    };
+    Ok((0..GROUPS).map(group).collect())
+}

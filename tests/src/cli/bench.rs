@@ -1,0 +1,101 @@
+//! `echo-lab bench`
+
+use clap::{Args, Subcommand, ValueEnum};
+use echo_lab::bench::ingest::{self, IngestBench};
+use echo_lab::bench::share::{self, ShareBench};
+use echo_lab::bench::train::{self, TrainBench};
+use echo_lab::bench::{echo_clip, growth, micro_batches};
+use echo_lab::console::{Console, Report};
+use echo_lab::processes::interruptible;
+use echo_policy::decoder::Activations;
+use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Bench {
+    /// A training step against PyTorch's: 17 million parameters, 2,048 tokens, f32.
+    Train(TrainOptions),
+    /// Dynamic micro-batches against fixed ones, on lengths with a long tail.
+    MicroBatches {
+        /// Steps of each process; their median counts.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+        steps: u16,
+        /// Processes of each, by turns; their median counts.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+        rounds: u16,
+    },
+    /// Updates with EchoClip against the same without.
+    EchoClip {
+        /// Updates of each, by turns; their median counts.
+        #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+        updates: u32,
+    },
+    /// What a step's memory grows with: batch, vocabulary, longest sequence.
+    Memory,
+    /// Groups that a learner takes in, verifies, makes durable and acknowledges, against bare verification of their signatures.
+    Ingest(IngestBench),
+    /// What the rest of a learner costs beside its updates, while 1,000 trajectories a second come in.
+    Share(ShareBench),
+}
+
+#[derive(Debug, Args)]
+struct TrainOptions {
+    /// Against whom.
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
+    /// A Python with torch and transformers.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3", requires = "peer")]
+    python: PathBuf,
+    /// Steps of each process; their median counts.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    steps: u16,
+    /// Processes of each, by turns; their median counts.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// What ours holds between forward and backward.
+    #[arg(long, value_enum, default_value_t = Held::Keep)]
+    activations: Held,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    Torch,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Held {
+    Keep,
+    Recompute,
+}
+
+impl Held {
+    fn activations(self) -> Activations {
+        match self {
+            Self::Keep => Activations::Keep,
+            Self::Recompute => Activations::Recompute,
+        }
+    }
+}
+
+impl TrainOptions {
+    fn bench(self) -> TrainBench {
+        TrainBench {
+            python: self.peer.map(|Peer::Torch| self.python),
+            steps: self.steps.into(),
+            rounds: self.rounds.into(),
+            activations: self.activations.activations(),
+        }
+    }
+}
+
+impl Bench {
+    pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
+        match self {
+            Self::Train(options) => train::run(&options.bench(), console),
+            Self::MicroBatches { steps, rounds } => micro_batches::run(steps.into(), rounds.into(), console),
+            Self::EchoClip { updates } => echo_clip::run(updates, console),
+            Self::Memory => growth::run(console),
+            Self::Ingest(bench) => interruptible(ingest::run(bench, console)),
+            Self::Share(bench) => interruptible(share::run(bench, console)),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `echo-lab study`
+
+use clap::{Args, ValueEnum};
+use echo_lab::console::{Console, Report};
+use echo_lab::processes::interruptible;
+use echo_lab::study::kill::{self, KillStudy};
+use echo_lab::study::{self, DelayModel, Study};
+use std::path::PathBuf;
+
+/// Updates of the kill study.
+const KILL_UPDATES: u64 = 200;
+
+#[derive(Debug, Args)]
+pub(super) struct StudyOptions {
+    /// Which study: staleness (GEPO, table 1), decoupled (AReaL, figure 5), echoclip (EchoRL, table 1), variance (GEPO, figure 2), kill (a
+    /// learner that is killed at random instants).
+    #[arg(value_enum)]
+    name: StudyName,
+    /// Seeds; each has its own weights, prompts and samples.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Updates of each course, instead of the study's own number.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    updates: Option<u64>,
+    /// Learning rate of reinforcement, instead of the study's own.
+    #[arg(long)]
+    rate: Option<f64>,
+    /// Prompts of an update, instead of the study's own number.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    groups: Option<u64>,
+    /// Responses to a prompt, instead of the study's own number.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=256))]
+    group_size: Option<u32>,
+    /// How delays are drawn: always the longest, or from a distribution that stays below it in 99.5 % of all batches.
+    #[arg(long, value_enum, default_value_t = Delays::Fixed)]
+    delays: Delays,
+    /// Where the pictures go.
+    #[arg(long, value_name = "DIR", default_value = "runs/studies")]
+    out: PathBuf,
+    /// How often the kill study kills the learner.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    kills: u32,
+    /// Of the instants at which the kill study kills.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StudyName {
+    Staleness,
+    Decoupled,
+    Echoclip,
+    Variance,
+    Kill,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Delays {
+    Fixed,
+    LogNormal,
+    Weibull,
+    Exponential,
+}
+
+impl StudyOptions {
+    pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
+        let name = match self.name {
+            StudyName::Kill => return interruptible(kill::run(self.kill_study(), console)),
+            StudyName::Staleness => study::Name::Staleness,
+            StudyName::Decoupled => study::Name::Decoupled,
+            StudyName::Echoclip => study::Name::EchoClip,
+            StudyName::Variance => study::Name::Variance,
+        };
+        study::run(&self.study(name), console)
+    }
+
+    fn kill_study(&self) -> KillStudy {
+        KillStudy { kills: self.kills, updates: self.updates.unwrap_or(KILL_UPDATES), seed: self.seed }
+    }
+
+    fn study(self, name: study::Name) -> Study {
+        let delay_model = match self.delays {
+            Delays::Fixed => DelayModel::Fixed,
+            Delays::LogNormal => DelayModel::LogNormal,
+            Delays::Weibull => DelayModel::Weibull,
+            Delays::Exponential => DelayModel::Exponential,
+        };
+        Study {
+            name,
+            seeds: self.seeds,
+            updates: self.updates,
+            rate: self.rate,
+            groups: self.groups,
+            group_size: self.group_size,
+            delay_model,
+            out: self.out,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! `echo-lab vectors`
+
+use clap::{Args, Subcommand, ValueEnum};
+use echo_lab::console::{Console, Report};
+use echo_lab::vectors;
+use echo_learner::objective::vectors::Precision;
+use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Vectors {
+    /// Models: config.json, model.safetensors and expected.json in each directory below DIR.
+    Models {
+        /// A directory of model directories.
+        dir: PathBuf,
+    },
+    /// Encodings and rendered chats, one JSON object a line.
+    Tokenizer(TokenizerVectors),
+    /// Losses and gradients of objectives, one JSON object a line.
+    Objectives {
+        /// The vectors.
+        file: PathBuf,
+        /// The arithmetic to check: f64 as the references, or f32 as in training, with its wider tolerance.
+        #[arg(long, value_enum, default_value_t = Arithmetic::F64)]
+        precision: Arithmetic,
+    },
+    /// Deltas: old.safetensors and new.safetensors in DIR and each directory below it.
+    Delta {
+        /// A directory of directories of two checkpoints each.
+        dir: PathBuf,
+    },
+    /// Exported policies of every family: `transformers` has to open them and give the same log-probs.
+    Export {
+        /// A Python with torch and transformers.
+        #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+        python: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct TokenizerVectors {
+    /// The vectors.
+    pub(super) file: PathBuf,
+    /// Directory of tokenizer.json and tokenizer_config.json; that of FILE if not given.
+    #[arg(long, value_name = "DIR")]
+    pub(super) tokenizer: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Arithmetic {
+    F32,
+    F64,
+}
+
+impl Vectors {
+    pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
+        let report = match self {
+            Self::Delta { dir } => return vectors::delta::check(&dir, console),
+            Self::Export { python } => return vectors::export::check(&python, console),
+            Self::Models { dir } => vectors::models(&dir),
+            Self::Tokenizer(TokenizerVectors { file, tokenizer }) => {
+                vectors::tokenizer(&file, tokenizer.as_deref())
+            }
+            Self::Objectives { file, precision: Arithmetic::F32 } => {
+                vectors::objectives(&file, Precision::F32)
+            }
+            Self::Objectives { file, precision: Arithmetic::F64 } => {
+                vectors::objectives(&file, Precision::F64)
+            }
+        }?;
+        Ok(vectors::tell(console, &report))
+    }
+}
