@@ -7,10 +7,9 @@
 //! Nothing else is random or hidden: prompts, samples and batches follow from the run, the state and the learner's database, so the same
 //! checkpoint leads to the same updates.
 //!
-//! **A store on another machine.** Checkpoints are written to the run directory first, which holds training up no longer than a disk
-//! does, and are copied out beside it ([`Checkpoints::upload`]). What the fleet has seen must never be taken back, so a version is
-//! announced only when its checkpoint lies where checkpoints are to lie; training goes on meanwhile. One copy is under way at a time, so
-//! that a store which is too slow paces publications, and nothing piles up.
+//! **A store on another machine.** Checkpoints are written to the run directory first, and copied out from there ([`Checkpoints::upload`]).
+//! Both happen beside training ([`release`](crate::release)), and a version is announced only when its checkpoint lies where checkpoints
+//! are to lie: what the fleet has seen must never be taken back.
 
 mod place;
 mod shelf;
@@ -18,7 +17,6 @@ mod state;
 mod tensors;
 mod writer;
 
-use crate::optimizer::{AdamW, OptimizerError};
 use candle_core::{Device, Tensor};
 use echo_policy::decoder::Decoder;
 use echo_protocol::charter::RunId;
@@ -26,8 +24,6 @@ use echo_protocol::version::PolicyVersion;
 use shelf::Shelf;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use tokio::sync::Mutex;
 
 pub use state::{Part, State, Streams};
 #[cfg(test)]
@@ -73,9 +69,6 @@ pub enum CheckpointError {
         /// What candle said.
         source: candle_core::Error,
     },
-    /// The optimizer refuses its state.
-    #[error(transparent)]
-    Optimizer(#[from] OptimizerError),
     /// The setting.
     #[error("[checkpoints] store = {store:?}: {why}")]
     Place {
@@ -104,29 +97,22 @@ pub struct Checkpoints {
     near: Shelf,
     /// Where it is copied to, if that is another machine.
     far: Option<Shelf>,
-    /// Held by the one copy that is under way.
-    turn: Arc<Mutex<()>>,
 }
 
 impl Checkpoints {
-    /// Writes the checkpoint of `state`, durably, and deletes all but the newest ones before it.
+    /// Writes the checkpoint of `state`, with the optimizer's ([`AdamW::state`](crate::optimizer::AdamW::state)), durably, and deletes all but the newest ones before it.
     ///
     /// # Errors
     /// When the store fails.
     pub async fn write(
         &self,
         state: State,
-        decoder: &Decoder,
-        optimizer: &AdamW,
+        weights: &Decoder,
+        optimizer: &BTreeMap<String, Tensor>,
     ) -> Result<(), CheckpointError> {
         let version = state.version;
-        self.near.write(state, decoder, optimizer).await?;
+        self.near.write(state, weights, optimizer).await?;
         self.near.prune(version).await
-    }
-
-    /// Whether there is a store besides the disk, to which every checkpoint has to be copied.
-    pub fn uploads(&self) -> bool {
-        self.far.is_some()
     }
 
     /// Copies the checkpoint of `version` to the store on another machine, if there is one. It is durable there when this returns.
@@ -135,7 +121,6 @@ impl Checkpoints {
     /// When a store fails, or the checkpoint has been damaged meanwhile.
     pub async fn upload(&self, version: PolicyVersion) -> Result<(), CheckpointError> {
         let Some(far) = &self.far else { return Ok(()) };
-        let _turn = self.turn.lock().await;
         far.copy(&self.near, version).await?;
         far.prune(version).await
     }

@@ -1,32 +1,36 @@
 //! The run file: everything that an operator decides about a run.
 
 mod buffer;
+mod checkpoints;
+mod error;
 mod filter;
+mod network;
+mod sampling;
 mod staleness;
+mod train;
 mod watch;
 
 use crate::batch::MAX_SEQUENCES;
 use crate::buffer::MAX_BATCH_GROUPS;
-use crate::checkpoint::{DEFAULT_KEEP, MAX_KEEP};
-use crate::device::DeviceChoice;
-use crate::filter::Filter;
-use crate::objective::{Choice, ObjectiveError, Preset};
-use crate::optimizer::{Guard, OptimizerError};
+use crate::checkpoint::MAX_KEEP;
 use crate::publisher::MAX_KEEP_VERSIONS;
-use crate::schedule::{Schedule, ScheduleError};
+use crate::trainer::MIN_TEMPERATURE;
 use echo_policy::config::TinySizes;
-use echo_policy::decoder::{Activations, Compute};
-use echo_protocol::charter::{Sampling, TaskSpec};
+use echo_protocol::charter::TaskSpec;
 use echo_protocol::manifest::TensorType;
 use echo_protocol::rate::BytesPerSec;
-use echo_protocol::relay::Mode;
-use echo_protocol::staleness::{Staleness, StalenessError};
+use echo_protocol::staleness::Staleness;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 pub use buffer::BufferSection;
+pub use checkpoints::CheckpointsSection;
+pub use error::ConfigError;
 pub use filter::FilterSection;
+pub use network::NetworkSection;
+pub use sampling::SamplingSection;
 pub use staleness::{DEFAULT_BUDGET, StalenessSection};
+pub use train::TrainSection;
 pub use watch::WatchSection;
 
 /// Longest run file, in bytes.
@@ -122,55 +126,6 @@ pub struct TinySection {
     pub positions: usize,
 }
 
-/// `[sampling]`
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SamplingSection {
-    /// G: responses to each prompt.
-    pub group_size: u32,
-    /// Softmax temperature.
-    pub temperature: f32,
-    /// Nucleus mass; 1 is off.
-    pub top_p: f32,
-    /// Most likely tokens kept; 0 is off.
-    pub top_k: u32,
-    /// Longest response in tokens; left out, what the tasks' longest answer needs.
-    pub max_new_tokens: Option<u32>,
-}
-
-/// `[train]`
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TrainSection {
-    /// The objective and its settings.
-    pub objective: Choice,
-    /// Work orders (prompts) in a batch: R = this × G trajectories.
-    pub groups_per_update: usize,
-    /// Optimizer steps of an update, each on its own share of the batch's groups (AReaL's PPO minibatches).
-    pub minibatches: usize,
-    /// The learning rate, by optimizer step.
-    pub schedule: Schedule,
-    /// AdamW's decoupled weight decay.
-    pub weight_decay: f64,
-    /// Largest global gradient norm.
-    pub max_grad_norm: f64,
-    /// Tokens in one forward pass, at most; a batch is split to stay below. Memory grows with this, and with the longest
-    /// sequence (with EchoClip, the longest group) where that is longer.
-    pub micro_batch_tokens: usize,
-    /// What is held in memory between forward and backward: `keep`, or `recompute` for less memory and a third more computing.
-    pub activations: Activations,
-    /// Where the policy is trained: `auto`, `cpu`, `cuda` or `cuda:N`.
-    pub device: DeviceChoice,
-    /// Precision of matrix products: `f32`, or `bf16` on a GPU.
-    pub compute: Compute,
-    /// Updates in a row without a step, after which the run stops.
-    pub max_skipped: u32,
-    /// Which gradients are not stepped on.
-    pub guard: Guard,
-    /// Which groups are not trained on.
-    pub filter: FilterSection,
-}
-
 /// `[warmup]`: supervised updates on the tasks' own solutions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -207,16 +162,6 @@ pub struct SnapshotSection {
     pub keep_versions: usize,
 }
 
-/// `[checkpoints]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CheckpointsSection {
-    /// A directory (relative paths are relative to the run file), or `s3://BUCKET/PREFIX`; left out, `checkpoints` in the run directory.
-    pub store: Option<String>,
-    /// How many are kept.
-    pub keep: usize,
-}
-
 /// `[fleet]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -227,63 +172,6 @@ pub struct FleetSection {
     pub lease_s: u64,
     /// Most orders that one node holds at once.
     pub orders_per_node: u32,
-}
-
-/// `[network]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct NetworkSection {
-    /// Multiaddresses to listen on.
-    pub listen: Vec<String>,
-    /// Multiaddresses at which others reach the learner, where they differ (a forwarded port).
-    pub external: Vec<String>,
-    /// How snapshots are spread: `echo` (chains and a mesh), `chain` (ECHO-2's chains alone) or `star` (everyone from the learner).
-    pub dissemination: Mode,
-    /// B0: most bytes a second that the learner sends, over everything; left out, there is no cap, and chains are counted as if it were
-    /// 100 Mbit/s.
-    pub max_upload: Option<BytesPerSec>,
-    /// Most bytes a second that the learner receives.
-    pub max_download: Option<BytesPerSec>,
-    /// A signed peer list.
-    pub peers: Option<PathBuf>,
-    /// The key that must have signed it, in hexadecimal; left out, the list's own signer is trusted.
-    pub list_key: Option<String>,
-}
-
-impl Default for SamplingSection {
-    fn default() -> Self {
-        Self { group_size: 16, temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: None }
-    }
-}
-
-impl Default for TrainSection {
-    fn default() -> Self {
-        Self {
-            objective: Choice::default(),
-            groups_per_update: 16,
-            minibatches: 1,
-            schedule: Schedule::constant(1e-6, 10),
-            weight_decay: 0.0,
-            max_grad_norm: 1.0,
-            micro_batch_tokens: 16 << 10,
-            activations: Activations::Keep,
-            device: DeviceChoice::default(),
-            compute: Compute::default(),
-            max_skipped: 20,
-            guard: Guard::default(),
-            filter: FilterSection::default(),
-        }
-    }
-}
-
-impl TrainSection {
-    /// The filter that the settings come to.
-    #[must_use]
-    pub fn filter(&self) -> Filter {
-        let dynamic = self.filter.dynamic.unwrap_or(self.objective.preset == Preset::Dapo);
-        let echo_clip = self.objective.objective.echo_clip.is_some();
-        Filter { no_signal: dynamic, echo_clip, pass_rate: self.filter.pass_rate }
-    }
 }
 
 impl Default for EvaluationSection {
@@ -298,97 +186,10 @@ impl Default for SnapshotSection {
     }
 }
 
-impl Default for CheckpointsSection {
-    fn default() -> Self {
-        Self { store: None, keep: DEFAULT_KEEP }
-    }
-}
-
 impl Default for FleetSection {
     fn default() -> Self {
         Self { node_uplink: None, lease_s: 600, orders_per_node: 64 }
     }
-}
-
-impl Default for NetworkSection {
-    fn default() -> Self {
-        let listen = ["/ip4/0.0.0.0/udp/4001/quic-v1", "/ip4/0.0.0.0/tcp/4001"].map(str::to_owned).to_vec();
-        Self {
-            listen,
-            external: Vec::new(),
-            dissemination: Mode::Echo,
-            max_upload: None,
-            max_download: None,
-            peers: None,
-            list_key: None,
-        }
-    }
-}
-
-/// What is wrong with a run file.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// It cannot be read.
-    #[error("run file {path}: {cause}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        cause: String,
-    },
-    /// It is not what a run file looks like.
-    #[error("run file {path}: {cause}")]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// Line, field and what is allowed.
-        cause: String,
-    },
-    /// Neither or both sources of a model.
-    #[error(
-        "[model] needs exactly one of `path = \"DIR\"` (a Hugging Face directory) and a table [model.tiny]"
-    )]
-    Model,
-    /// A number outside its domain.
-    #[error("{field} = {found}: {rule}")]
-    Number {
-        /// Which field.
-        field: &'static str,
-        /// What it is.
-        found: u64,
-        /// What it has to be.
-        rule: &'static str,
-    },
-    /// A setting outside its domain.
-    #[error("{field} = {found}: {rule}")]
-    Setting {
-        /// Which field.
-        field: &'static str,
-        /// What it is.
-        found: String,
-        /// What it has to be.
-        rule: &'static str,
-    },
-    /// [train.guard]
-    #[error("[train]: {0}")]
-    Guard(#[from] OptimizerError),
-    /// [staleness]
-    #[error("[staleness]: {0}")]
-    Staleness(#[from] StalenessError),
-    /// Numbers beside a mode that decides them.
-    #[error("[staleness] mode = \"{mode}\" decides {setting} itself: leave one of the two out")]
-    StalenessMode {
-        /// The mode.
-        mode: &'static str,
-        /// What it decides.
-        setting: &'static str,
-    },
-    /// [train.objective]
-    #[error("[train.objective]: {0}")]
-    Objective(#[from] ObjectiveError),
-    /// [train.schedule]
-    #[error("[train.schedule]: {0}")]
-    Schedule(#[from] ScheduleError),
 }
 
 impl RunConfig {
@@ -441,6 +242,11 @@ impl RunConfig {
             let rule = "at most 16384, and at most 65536 responses in a batch";
             return Err(ConfigError::Number { field, found, rule });
         }
+        if self.sampling.temperature < MIN_TEMPERATURE {
+            let (field, found) = ("sampling.temperature", self.sampling.temperature.to_string());
+            let rule = "it has to be at least 0.01: a policy that always takes the likeliest token has nothing to compare";
+            return Err(ConfigError::Setting { field, found, rule });
+        }
         self.buffer.validate(groups)?;
         if !(1..=MAX_KEEP_VERSIONS).contains(&self.snapshot.keep_versions) {
             let (field, found) = ("snapshot.keep_versions", self.snapshot.keep_versions as u64);
@@ -461,28 +267,6 @@ impl RunConfig {
     /// The staleness policy.
     pub fn staleness(&self) -> Result<Staleness, ConfigError> {
         self.staleness.policy()
-    }
-}
-
-impl CheckpointsSection {
-    /// Replaces a directory by what `change` makes of it; URLs stay.
-    pub(crate) fn resolve<E>(&mut self, change: impl FnOnce(&Path) -> Result<PathBuf, E>) -> Result<(), E> {
-        if let Some(store) = self.store.as_mut().filter(|store| !store.contains("://")) {
-            *store = change(Path::new(store))?.to_string_lossy().into_owned();
-        }
-        Ok(())
-    }
-}
-
-impl SamplingSection {
-    /// The charter's form, with `longest` tokens where the file leaves the length out.
-    pub fn charter(&self, longest: u32) -> Sampling {
-        Sampling {
-            temperature: self.temperature,
-            top_p: self.top_p,
-            top_k: self.top_k,
-            max_new_tokens: self.max_new_tokens.unwrap_or(longest),
-        }
     }
 }
 
@@ -550,6 +334,8 @@ mod tests {
             parsed.and_then(|config| config.validate().map_err(|e| e.to_string())).unwrap_err()
         };
         assert!(refused("updates = 500", "updates = 0").contains("run.updates"));
+        let greedy = refused("[warmup]", "[sampling]\ntemperature = 0.0\n[warmup]");
+        assert!(greedy.contains("sampling.temperature"));
         let snapshot = |option: &str| refused("[warmup]", &format!("[snapshot]\n{option}\n[warmup]"));
         assert!(snapshot("keep_versions = 0").contains("snapshot.keep_versions"));
         assert!(snapshot("keep_versions = 17").contains("1 to 16"));
@@ -570,16 +356,5 @@ mod tests {
         let watch = |option: &str| refused("[warmup]", &format!("[watch]\n{option}\n[warmup]"));
         assert!(watch("peak_flops = -1.0").contains("watch.peak_flops"));
         assert!(watch("listen = \"everywhere\"").contains("socket address"));
-    }
-
-    #[test]
-    fn dynamic_sampling_belongs_to_dapo() {
-        let filter = |train: &str| toml::from_str::<TrainSection>(train).unwrap().filter();
-        assert_eq!(filter(""), Filter::default());
-        assert!(filter("objective = { name = 'dapo' }").no_signal);
-        assert!(!filter("objective = { name = 'dapo' }\nfilter = { dynamic = false }").no_signal);
-        let echo =
-            "objective = { name = 'grpo', echo_clip = { lambda = 0.001 } }\nfilter = { dynamic = true }";
-        assert_eq!(filter(echo), Filter { no_signal: true, echo_clip: true, pass_rate: None });
     }
 }

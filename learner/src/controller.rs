@@ -22,13 +22,13 @@ pub struct Plan {
 pub enum Step {
     /// Measure the policy on the held-out orders.
     Evaluate(PolicyVersion),
-    /// Write a checkpoint.
+    /// Begin to write a checkpoint.
     Checkpoint(PolicyVersion),
-    /// Publish a snapshot. Its checkpoint is durable: what the fleet has seen is never taken back.
+    /// Begin to publish a snapshot, behind its checkpoint: what the fleet has seen is never taken back.
     Publish(PolicyVersion),
     /// Form a batch at this version and make one update.
     Update(PolicyVersion),
-    /// Export the policy, close the books and end.
+    /// Wait for what was begun, export the policy, close the books and end.
     Finish(PolicyVersion),
 }
 
@@ -55,7 +55,7 @@ impl Controller {
 
     /// What to do next. The same until [`Controller::done`] is told that it has been done.
     pub fn next(&self) -> Step {
-        let (now, ended) = (self.version, self.version.0 >= self.plan.updates);
+        let (now, ended) = (self.version, self.is_last(self.version));
         let every = self.plan.evaluate_every;
         let due = now.0 == 0 || ended || (every > 0 && now.0.is_multiple_of(every));
         let publishes = self.plan.staleness.publishes(now) && !ended;
@@ -70,6 +70,11 @@ impl Controller {
         } else {
             Step::Update(now)
         }
+    }
+
+    /// Whether the run ends at `version`.
+    pub fn is_last(&self, version: PolicyVersion) -> bool {
+        version.0 >= self.plan.updates
     }
 
     /// Tells that a step has been done.
@@ -109,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn publishes_every_period_and_only_what_is_durable() {
+    fn publishes_every_period_and_only_behind_a_checkpoint() {
         let steps = run(Controller::new(plan()));
         let expected = [
             Step::Checkpoint(v(0)),

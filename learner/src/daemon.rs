@@ -1,18 +1,19 @@
 //! A learner process: network, service and learning thread around one run.
 
 use crate::admission::{Admission, Tally};
-use crate::checkpoint::{Checkpoint, CheckpointError, Checkpoints, State};
+use crate::checkpoint::{Checkpoint, Checkpoints, State};
 use crate::config::RunConfig;
 use crate::controller::{Controller, Plan};
 use crate::demand;
 use crate::desk::{Desk, DeskConfig};
 use crate::device;
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
-use crate::learning::{Announce, Ended, Learning};
+use crate::learning::{Ended, Learning};
 use crate::leases::LeaseConfig;
 use crate::metrics::{self, EvaluationRow, UpdateRow};
 use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
 use crate::publisher::Publisher;
+use crate::release::{Announce, Releaser, Releases};
 use crate::run_dir::RunDir;
 use crate::service::{Shared, serve};
 use crate::store::{SledStore, Store};
@@ -45,10 +46,6 @@ use tokio::time::Instant;
 
 /// How long nodes are given to hear that the run has ended.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// Pause between attempts to copy a checkpoint to a store that is out of reach.
-const UPLOAD_PAUSE: Duration = Duration::from_secs(10);
-/// How often the learning thread looks up while it waits for a copy.
-const UPLOAD_LOOK: Duration = Duration::from_millis(200);
 /// What the run's key signs for the seed of the fleet's draws.
 const FLEET_SEED: &[u8] = b"echo fleet draws 1";
 /// Pause between attempts to reach a bootstrap peer, while none is connected.
@@ -99,20 +96,19 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = stop.clone();
     let interrupted = tokio::spawn(stop_on_interrupt(stop.clone()));
+    let releases = Releases::start(Releaser {
+        checkpoints: checkpoints.clone(),
+        publisher,
+        announce: announcer(shared.clone(), host.clone(), snapshots.clone()),
+        shared: shared.clone(),
+        runtime: Handle::current(),
+        stop: stop.clone(),
+    })?;
     let learning = Learning {
         controller,
         trainer,
         shared: shared.clone(),
-        publisher,
-        announce: announcer(
-            shared.clone(),
-            host.clone(),
-            snapshots.clone(),
-            checkpoints.clone(),
-            stop.clone(),
-        ),
-        checkpoints,
-        runtime: Handle::current(),
+        releases,
         evaluated,
         watch,
         peak_flops: config.watch.peak_flops,
@@ -122,7 +118,8 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
         started,
     };
     let thread = std::thread::Builder::new().name("learning".into());
-    let learning = thread.spawn(move || learn(learning, &dir))?;
+    let runtime = Handle::current();
+    let learning = thread.spawn(move || learn(learning, &checkpoints, &runtime, &dir))?;
     let mut learning = tokio::task::spawn_blocking(move || learning.join());
     let ended = tokio::select! {
         ended = &mut learning => ended?,
@@ -164,9 +161,13 @@ async fn serve_metrics(config: &RunConfig, watch: &Watch) -> anyhow::Result<Opti
 }
 
 /// Learns, and when the run is finished writes what it came to.
-fn learn(learning: Learning, dir: &RunDir) -> anyhow::Result<Ended> {
-    let (shared, runtime, checkpoints) =
-        (learning.shared.clone(), learning.runtime.clone(), learning.checkpoints.clone());
+fn learn(
+    learning: Learning,
+    checkpoints: &Checkpoints,
+    runtime: &Handle,
+    dir: &RunDir,
+) -> anyhow::Result<Ended> {
+    let shared = learning.shared.clone();
     let ended = learning.run()?;
     if ended == Ended::Finished {
         let (newest, _) = runtime.block_on(checkpoints.newest(&shared.workload.run, &Device::Cpu))?;
@@ -223,6 +224,7 @@ fn trainer(founded: &Founded, checkpoint: Option<&Checkpoint>) -> anyhow::Result
         Some(found) => Trainer::resume(model, found, train)?,
         None => Trainer::new(model, &start()?, train)?,
     };
+    let trainer = trainer.at_temperature(founded.workload.charter.sampling.temperature)?;
     let decoder = trainer.decoder();
     tracing::info!("training on {} in {}", device::name(decoder.device()), decoder.compute());
     let anchored = train.objective.objective.needs_reference();
@@ -336,60 +338,14 @@ pub(crate) fn shared(
     Ok(Shared::new(workload, charter, key, admission, desk, fleet, keep_versions))
 }
 
-/// Announces versions: at once where checkpoints stay on this disk; else as soon as the version's checkpoint is in its store, while
-/// training goes on. The version after it waits until then.
-fn announcer(
-    shared: Arc<Shared>,
-    host: Host,
-    snapshots: Snapshots,
-    checkpoints: Checkpoints,
-    stop: Arc<AtomicBool>,
-) -> Announce {
+/// Announces versions.
+fn announcer(shared: Arc<Shared>, host: Host, snapshots: Snapshots) -> Announce {
     let runtime = Handle::current();
-    let mut before: Option<JoinHandle<()>> = None;
     Box::new(move |manifest, signed| {
-        let (shared, host, snapshots) = (shared.clone(), host.clone(), snapshots.clone());
-        let version = manifest.version;
-        let announce = async move {
-            tracing::info!("published {version} in {} chunks", manifest.chunks.len());
-            shared.publish(&host, &snapshots, manifest, signed).await;
-        };
-        if !checkpoints.uploads() {
-            return runtime.block_on(announce);
-        }
-        while let Some(uploading) = before.take_if(|_| !stop.load(Ordering::Relaxed)) {
-            before = runtime.block_on(unless_done(uploading));
-        }
-        let checkpoints = checkpoints.clone();
-        before = Some(runtime.spawn(async move {
-            if upload(&checkpoints, version).await {
-                announce.await;
-            }
-        }));
+        let (version, chunks) = (manifest.version, manifest.chunks.len());
+        runtime.block_on(shared.publish(&host, &snapshots, manifest, signed));
+        tracing::info!("published {version} in {chunks} chunks");
     })
-}
-
-/// Waits a moment for a task; returns it unless it has ended.
-async fn unless_done(mut task: JoinHandle<()>) -> Option<JoinHandle<()>> {
-    // A task that panicked has ended, too.
-    tokio::time::timeout(UPLOAD_LOOK, &mut task).await.is_err().then_some(task)
-}
-
-/// Copies a checkpoint to its store, however long that is out of reach. False when there is nothing left to copy.
-async fn upload(checkpoints: &Checkpoints, version: PolicyVersion) -> bool {
-    loop {
-        match checkpoints.upload(version).await {
-            Ok(()) => return true,
-            Err(error @ CheckpointError::Damaged { .. }) => {
-                tracing::error!(%error, "{version} is not announced");
-                return false;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the checkpoint of {version} is not in its store yet; trying again");
-                tokio::time::sleep(UPLOAD_PAUSE).await;
-            }
-        }
-    }
 }
 
 /// Bootstrap peers of the signed list, if the run file names one.

@@ -105,8 +105,8 @@ impl Desk {
             Some(snapshot) => LeaseBook::restore(leases, snapshot)?,
             None => LeaseBook::new(leases),
         };
-        // What an earlier process published: every published version had all its batches in the journal. The bound may name one
-        // version too many, which no node can have, and whose groups would be asked to come again.
+        // What an earlier process published: every published version had all its batches in the journal. The bound may name
+        // versions that were never announced, which no node can have, and whose groups would be asked to come again.
         let ahead = buffer.newest_batch().map_or(version, PolicyVersion::next).max(version);
         let newest = PolicyVersion(ahead.0 / staleness.period() * staleness.period());
         let progress = Progress { current: version, newest_published: Some(newest) };

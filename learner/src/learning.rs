@@ -3,26 +3,23 @@
 mod row;
 
 use crate::buffer::StoredGroup;
-use crate::checkpoint::{CheckpointError, Checkpoints, State};
+use crate::checkpoint::State;
 use crate::controller::{Controller, Step};
 use crate::desk::DeskError;
 use crate::evaluation::{EvaluationError, evaluate};
 use crate::filter::Starvation;
 use crate::metrics::{EvaluationRow, PublicationRow, UpdateRow};
 use crate::optimizer::SkipCause;
-use crate::publisher::{PublishError, Publisher, dtype};
+use crate::release::{ReleaseError, Releases};
 use crate::service::Shared;
 use crate::trainer::{TrainError, Trainer, UpdateReport};
 use crate::watch::Watch;
 use echo_policy::error::DecoderError;
 use echo_policy::weights::{DType, Weights};
-use echo_protocol::manifest::Manifest;
-use echo_protocol::signed::Signed;
 use echo_protocol::version::PolicyVersion;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// Longest wait before the learning thread looks whether it has to stop.
@@ -40,12 +37,9 @@ pub enum LearningError {
     /// Evaluation.
     #[error(transparent)]
     Evaluation(#[from] EvaluationError),
-    /// Checkpoints.
+    /// Checkpoints and publication.
     #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// Publication.
-    #[error(transparent)]
-    Publish(#[from] PublishError),
+    Release(#[from] ReleaseError),
     /// Leases and buffer.
     #[error(transparent)]
     Desk(#[from] DeskError),
@@ -77,9 +71,6 @@ pub enum Ended {
     Stopped,
 }
 
-/// Hands a stored snapshot and its signed manifest to the network, at the latest when its checkpoint lies where it is to lie.
-pub type Announce = Box<dyn FnMut(Arc<Manifest>, Signed<Manifest>) + Send>;
-
 /// Everything that the learning thread owns.
 pub struct Learning {
     /// What to do next.
@@ -88,14 +79,8 @@ pub struct Learning {
     pub trainer: Trainer,
     /// Leases, buffer, fleet.
     pub shared: Arc<Shared>,
-    /// Chunks and manifests.
-    pub publisher: Publisher,
-    /// Hands a snapshot to the network.
-    pub announce: Announce,
-    /// Where checkpoints go.
-    pub checkpoints: Checkpoints,
-    /// Drives what waits for the disk or the network.
-    pub runtime: Handle,
+    /// Checkpoints and publications.
+    pub releases: Releases,
     /// The newest evaluation.
     pub evaluated: Option<EvaluationRow>,
     /// Rows of updates, evaluations and publications.
@@ -136,10 +121,43 @@ fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> T) -> T {
 }
 
 impl Learning {
-    /// Goes on until the run is finished or stopped.
+    /// Goes on until the run is finished or stopped. Nothing is under way when it returns.
     pub fn run(mut self) -> Result<Ended, LearningError> {
+        let ended = self.go_on();
+        if ended.is_err() {
+            // A store that is out of reach must not keep the error from being seen.
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        let finished = self.releases.finish();
+        let recorded = self.record(finished);
+        let ended = ended?;
+        recorded?;
+        Ok(ended)
+    }
+
+    /// Writes the rows of what has been published, whatever became of the rest.
+    fn record(&mut self, released: Result<(), ReleaseError>) -> Result<(), LearningError> {
+        for row in self.releases.published() {
+            log_publication(&row);
+            self.watch.write(&row).map_err(LearningError::Metrics)?;
+        }
+        Ok(released?)
+    }
+
+    fn look_at_releases(&mut self) -> Result<(), LearningError> {
+        let looked = self.releases.look();
+        self.record(looked)
+    }
+
+    fn wait_for_releases(&mut self) -> Result<(), LearningError> {
+        let waited = self.releases.wait();
+        self.record(waited)
+    }
+
+    fn go_on(&mut self) -> Result<Ended, LearningError> {
         let (mut skipped, mut phases) = (0, Phases::begin(Instant::now()));
         loop {
+            self.look_at_releases()?;
             let step = self.controller.next();
             tracing::debug!("next: {step:?}");
             match step {
@@ -163,6 +181,7 @@ impl Learning {
                     }
                 }
                 Step::Finish(version) => {
+                    self.wait_for_releases()?;
                     self.shared.desk().close(version)?;
                     return Ok(Ended::Finished);
                 }
@@ -181,43 +200,35 @@ impl Learning {
     }
 
     fn checkpoint(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
-        let since = Instant::now();
         if !self.trainer.is_finite()? {
             return Err(LearningError::NotFinite(version));
         }
-        let optimizer = self.trainer.optimizer();
+        // Before leases and fleet are looked at: a slow disk or store may take long.
+        if self.controller.is_last(version) {
+            self.releases.leave();
+        }
+        self.wait_for_releases()?;
+        let updates = self.trainer.optimizer().updates();
         let desk = self.shared.desk().state(version);
         let fleet = self.shared.fleet().view();
         let (run, evaluated) = (self.shared.workload.run, self.evaluated.clone());
-        let state = State::new(run, version, evaluated, optimizer.updates(), desk, fleet);
-        self.runtime.block_on(self.checkpoints.write(state, self.trainer.decoder(), optimizer))?;
-        if let Some(oldest) = self.runtime.block_on(self.checkpoints.oldest())? {
-            self.shared.desk().settle(oldest)?;
-        }
-        tracing::debug!("wrote the checkpoint of {version} in {:.0} ms", since.elapsed().as_secs_f64() * 1e3);
-        Ok(())
+        let state = State::new(run, version, evaluated, updates, desk, fleet);
+        Ok(self.releases.checkpoint(state, &self.trainer)?)
     }
 
     fn publish(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
         // Groups under this version are taken from now on: an evaluation may lie between this and the next update.
         self.shared.desk().at(version);
-        let workload = &self.shared.workload;
-        let tensors = self.trainer.decoder().tensors(dtype(workload.charter.snapshot_type));
-        let publication = self.publisher.publish(workload, &self.shared.key, version, tensors)?;
-        log_publication(&publication.row);
-        self.watch.write(&publication.row).map_err(LearningError::Metrics)?;
-        // First: a node may deliver under this version before the announcement returns.
-        self.shared.desk().published(version);
-        (self.announce)(publication.manifest, publication.signed);
-        Ok(())
+        Ok(self.releases.publish(version, &self.trainer)?)
     }
 
     /// The batch of `version` and the seconds that it was waited for; `None` when the run is to stop.
     fn wait_for_batch(
-        &self,
+        &mut self,
         version: PolicyVersion,
     ) -> Result<Option<(Vec<StoredGroup>, f64)>, LearningError> {
-        let mut desk = self.shared.desk();
+        let shared = self.shared.clone();
+        let mut desk = shared.desk();
         desk.at(version);
         let mut starvation = Starvation::new(desk.filtered(), desk.groups_per_update());
         let since = Instant::now();
@@ -233,7 +244,10 @@ impl Learning {
                      orders right, or nearly none. Lengthen [warmup] or change the task; or widen pass_rate, or set dynamic = false"
                 );
             }
-            desk = self.shared.wait_for_groups(desk, LOOK_UP_EVERY);
+            drop(shared.wait_for_groups(desk, LOOK_UP_EVERY));
+            // What could not be released would be waited for in vain.
+            self.look_at_releases()?;
+            desk = shared.desk();
         }
         Ok(None)
     }
@@ -324,3 +338,6 @@ fn log_publication(row: &PublicationRow) {
         row.publish_s
     );
 }
+
+#[cfg(test)]
+mod tests;

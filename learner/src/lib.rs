@@ -32,6 +32,7 @@ pub mod optimizer;
 pub mod prepare;
 pub mod publisher;
 pub mod rehearsal;
+pub mod release;
 pub mod run_dir;
 pub mod schedule;
 pub mod service;

@@ -197,6 +197,7 @@ pub fn export_policy(
     let extras = ExportExtras {
         tokenizer: present("tokenizer.json"),
         tokenizer_config: present("tokenizer_config.json"),
+        temperature: Some(workload.charter.sampling.temperature),
     };
     Ok(export(target, &workload.model, weights, DType::F32, &extras)?)
 }

@@ -1,7 +1,7 @@
 //! From weights to a signed manifest: the learner's end of every forwarding chain.
 //!
 //! Tensors stream by: they are cut into chunks, and each chunk is expressed against the chunk at the same place of the version
-//! published before, which is read back from disk. So a policy is never in memory a second time.
+//! published before, which is read back from disk. So no policy but the one that is published is in memory.
 
 mod encoder;
 

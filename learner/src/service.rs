@@ -1,7 +1,7 @@
 //! The learner on the network: answers nodes, takes their groups in, serves snapshots.
 //!
 //! Everything here is passive (RLAX): it reacts to nodes and to the learning thread, and decides nothing about training. What it shares
-//! with the learning thread is [`Shared`]; the learning thread waits there for groups and tells it what was published.
+//! with the learning thread is [`Shared`]; the learning thread waits there for groups, and the releasing thread tells it what was published.
 
 mod control;
 mod intake;

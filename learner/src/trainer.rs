@@ -25,6 +25,9 @@ use std::time::Instant;
 pub use effort::Effort;
 pub use gaps::{Gap, LogpGaps};
 
+/// Lowest temperature that responses may be drawn at: below it nearly all are the likeliest one, and there is nothing to compare.
+pub const MIN_TEMPERATURE: f32 = 0.01;
+
 /// The policy being trained, with its optimizer and objective.
 pub struct Trainer {
     decoder: Decoder,
@@ -66,6 +69,11 @@ pub enum TrainError {
     /// A supervised update diverged.
     #[error("the gradients of a supervised update are not finite: lower [warmup] learning_rate")]
     NotFinite,
+    /// Responses that are all the same.
+    #[error(
+        "responses are drawn at temperature {0}, and training needs at least {MIN_TEMPERATURE}: found the run anew with another [sampling] temperature"
+    )]
+    Temperature(f32),
     /// A checkpoint of another model.
     #[error("the checkpoint lacks the parameter {0}: it belongs to another model")]
     Checkpoint(String),
@@ -172,11 +180,25 @@ impl Trainer {
         })
     }
 
+    /// Scores at the temperature that responses are drawn at, so that a policy's log-probabilities are those that its nodes report.
+    /// It begins with 1.
+    ///
+    /// # Errors
+    /// When the temperature is below [`MIN_TEMPERATURE`].
+    pub fn at_temperature(self, temperature: f32) -> Result<Self, TrainError> {
+        if temperature < MIN_TEMPERATURE {
+            return Err(TrainError::Temperature(temperature));
+        }
+        let at = |decoder: Decoder| decoder.with_temperature(temperature);
+        Ok(Self { decoder: at(self.decoder), reference: self.reference.map(at), ..self })
+    }
+
     /// Gives the run's first policy to an objective that is anchored to it ([`Objective::needs_reference`]); others ignore it.
     pub fn with_reference(mut self, weights: &Weights) -> Result<Self, TrainError> {
         if self.objective.needs_reference() {
             let reference = Decoder::trainable(self.decoder.config(), weights, self.decoder.device())?;
-            self.reference = Some(reference.with_compute(self.decoder.compute()));
+            let (compute, temperature) = (self.decoder.compute(), self.decoder.temperature());
+            self.reference = Some(reference.with_compute(compute).with_temperature(temperature));
         }
         Ok(self)
     }

@@ -40,6 +40,8 @@ pub struct Decoder {
     vars: Vec<(String, Var)>,
     places: Places,
     compute: Compute,
+    /// What logits are divided by before they are scored.
+    temperature: f32,
     engine: Engine,
     /// Buffers of the last pass on the CPU, for the next one.
     shelf: cpu::Shelf,
@@ -112,7 +114,8 @@ impl Decoder {
         let places = Places::new(config, &expected)?;
         let (compute, engine) = (Compute::F32, Engine::of(device, Compute::F32));
         let (config, device) = (config.clone(), device.clone());
-        Ok(Self { config, device, vars, places, compute, engine, shelf: cpu::Shelf::default() })
+        let shelf = cpu::Shelf::default();
+        Ok(Self { config, device, vars, places, compute, temperature: 1.0, engine, shelf })
     }
 
     /// The same decoder with its matrix products in another precision. It begins with f32; bf16 on a CPU is for comparisons,
@@ -121,6 +124,13 @@ impl Decoder {
     pub fn with_compute(self, compute: Compute) -> Self {
         let engine = Engine::of(&self.device, compute);
         Self { compute, engine, ..self }
+    }
+
+    /// The same decoder scoring at a softmax temperature above 0, which is the one that its samples were drawn at: log π is that of the
+    /// distribution softmax(logits / temperature). It begins with 1.
+    #[must_use]
+    pub fn with_temperature(self, temperature: f32) -> Self {
+        Self { temperature, ..self }
     }
 
     /// The configuration.
@@ -133,6 +143,11 @@ impl Decoder {
         self.compute
     }
 
+    /// The softmax temperature of scores.
+    pub fn temperature(&self) -> f32 {
+        self.temperature
+    }
+
     /// Where the parameters are.
     pub fn device(&self) -> &Device {
         &self.device
@@ -141,6 +156,22 @@ impl Decoder {
     /// The parameters by Hugging Face name, in the order of [`expected_tensors`].
     pub fn vars(&self) -> &[(String, Var)] {
         &self.vars
+    }
+
+    /// A decoder on the CPU with a copy of the parameters, which further training does not change.
+    ///
+    /// # Errors
+    /// When the device fails to give them.
+    pub fn copy_to_host(&self) -> Result<Self, DecoderError> {
+        let copied = |(name, var): &(String, Var)| {
+            // Moving a tensor to the device on which it is would share its storage.
+            Ok((name.clone(), Var::from_tensor(&var.as_detached_tensor().to_device(&Device::Cpu)?)?))
+        };
+        Self::new(
+            &self.config,
+            self.vars.iter().map(copied).collect::<Result<_, DecoderError>>()?,
+            &Device::Cpu,
+        )
     }
 
     /// Copies the parameters out, rounded to `dtype`.

@@ -13,13 +13,15 @@ use crate::weights::{DType, Weights};
 /// Distinguishes the partial directories of exports that run at the same time.
 static EXPORTS: AtomicU64 = AtomicU64::new(0);
 
-/// Files that go beside the weights.
+/// What goes beside the weights.
 #[derive(Debug, Clone, Default)]
 pub struct ExportExtras {
     /// A `tokenizer.json`, copied in under that name.
     pub tokenizer: Option<PathBuf>,
     /// A `tokenizer_config.json` (chat template, special tokens), copied in under that name.
     pub tokenizer_config: Option<PathBuf>,
+    /// The softmax temperature that responses are to be drawn at; left out, 1.
+    pub temperature: Option<f32>,
 }
 
 /// Writes `config.json`, `generation_config.json`, `model.safetensors` (in `dtype`) and the extras to `dir`.
@@ -77,7 +79,7 @@ fn write_files(
         sync_file(&path)
     };
     write("config.json", &config.to_json(dtype))?;
-    write("generation_config.json", &generation_config(config))?;
+    write("generation_config.json", &generation_config(config, extras.temperature.unwrap_or(1.0)))?;
     let path = partial.join("model.safetensors");
     let stored = weights.to_dtype(dtype);
     let mut views = Vec::new();
@@ -104,7 +106,7 @@ fn write_files(
     sync_dir(partial)
 }
 
-fn generation_config(config: &ModelConfig) -> String {
+fn generation_config(config: &ModelConfig, temperature: f32) -> String {
     let eos = match config.eos_token_ids.as_slice() {
         [] => serde_json::Value::Null,
         [one] => json!(one),
@@ -115,7 +117,7 @@ fn generation_config(config: &ModelConfig) -> String {
         "eos_token_id": eos,
         "pad_token_id": config.pad_token_id,
         "do_sample": true,
-        "temperature": 1.0,
+        "temperature": temperature,
         "top_p": 1.0,
         "top_k": 0,
     });

@@ -17,6 +17,7 @@ pub(crate) fn save(target: &Path, model: &ModelConfig, weights: &Weights) -> any
     let extras = ExportExtras {
         tokenizer: Some(files.path().join("tokenizer.json")),
         tokenizer_config: Some(files.path().join("tokenizer_config.json")),
+        ..ExportExtras::default()
     };
     Ok(export(target, model, weights, DType::BF16, &extras)?)
 }

@@ -111,7 +111,9 @@ impl Practice {
 
     /// A trainer that begins with `weights`, which are its reference too.
     pub(crate) fn trainer(&self, weights: &Weights, train: &TrainSection) -> anyhow::Result<Trainer> {
-        Ok(Trainer::new(&self.workload.model, weights, train)?.with_reference(weights)?)
+        let temperature = self.workload.charter.sampling.temperature;
+        let trainer = Trainer::new(&self.workload.model, weights, train)?.at_temperature(temperature)?;
+        Ok(trainer.with_reference(weights)?)
     }
 
     /// A policy as a node installs it.

@@ -54,14 +54,12 @@ impl Checkpoints {
         let store = Arc::new(store.with_fsync(true).with_automatic_cleanup(true));
         let (root, name) = (ObjectPath::default(), dir.display().to_string());
         let near = Shelf { store, root, name, keep, on_disk: true };
-        Ok(Self { near, far: None, turn: Arc::default() })
+        Ok(Self { near, far: None })
     }
 
     /// The same, copied to another store as well.
-    pub(super) fn copied_to(mut self, store: Arc<dyn ObjectStore>, root: ObjectPath, name: &str) -> Self {
+    pub(crate) fn copied_to(mut self, store: Arc<dyn ObjectStore>, root: ObjectPath, name: &str) -> Self {
         let (keep, name) = (self.near.keep, name.to_owned());
-        // One may be on its way while the next is written.
-        self.near.keep = keep.max(2);
         self.far = Some(Shelf { store, root, name, keep, on_disk: false });
         self
     }

@@ -3,7 +3,6 @@
 use super::tensors::{self, TensorsError};
 use super::writer::{PIECE_BYTES, Writer};
 use super::{Checkpoint, CheckpointError, Part, State};
-use crate::optimizer::AdamW;
 use candle_core::{Device, Tensor, safetensors};
 use echo_policy::decoder::Decoder;
 use echo_protocol::charter::RunId;
@@ -52,16 +51,16 @@ impl Shelf {
     pub(super) async fn write(
         &self,
         mut state: State,
-        decoder: &Decoder,
-        optimizer: &AdamW,
+        weights: &Decoder,
+        optimizer: &BTreeMap<String, Tensor>,
     ) -> Result<(), CheckpointError> {
         let version = state.version;
-        let weights =
-            decoder.vars().iter().map(|(name, var)| (name.clone(), var.as_tensor().clone())).collect();
+        let weights: BTreeMap<_, _> =
+            weights.vars().iter().map(|(name, var)| (name.clone(), var.as_tensor().clone())).collect();
         self.remove(version, STATE).await?;
-        for (name, tensors) in [(WEIGHTS, weights), (OPTIMIZER, optimizer.state()?)] {
+        for (name, tensors) in [(WEIGHTS, &weights), (OPTIMIZER, optimizer)] {
             let at = self.at(version, name);
-            let part = tensors::put(&*self.store, &at, &tensors).await.map_err(|error| match error {
+            let part = tensors::put(&*self.store, &at, tensors).await.map_err(|error| match error {
                 TensorsError::Store(source) => self.failed(&at)(source),
                 TensorsError::Tensor(source) => CheckpointError::Tensor { at: self.called(&at), source },
             })?;

@@ -87,10 +87,10 @@ pub struct UpdateRow {
     /// Of these, seconds in which the reference was.
     #[serde(default)]
     pub reference_s: f64,
-    /// Seconds of checkpoints since the last update.
+    /// Seconds in which training stood still for checkpoints since the last update: copying, and waiting for the release before.
     #[serde(default)]
     pub checkpoint_s: f64,
-    /// Seconds of publications since the last update.
+    /// Seconds in which training stood still for publications since the last update.
     #[serde(default)]
     pub publication_s: f64,
     /// Seconds of evaluations since the last update.

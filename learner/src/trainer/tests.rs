@@ -68,6 +68,20 @@ fn an_update_on_policy_starts_with_weights_of_one() {
 }
 
 #[test]
+fn responses_that_were_drawn_at_a_temperature_are_scored_at_it() {
+    let (mut workload, weights) = testing::workload();
+    workload.charter.sampling.temperature = 0.6;
+    let groups = groups(&workload, &weights, 0..3);
+    let gap = |temperature: f32| {
+        let trainer = Trainer::new(&workload.model, &weights, &section()).unwrap();
+        let report = trainer.at_temperature(temperature).unwrap().update(&workload, &groups).unwrap();
+        report.gaps.reported.unwrap().p95
+    };
+    assert!(gap(0.6) < 1e-4, "{}", gap(0.6));
+    assert!(gap(1.0) > 1e-2, "{}", gap(1.0));
+}
+
+#[test]
 fn reinforcement_raises_what_was_rewarded() {
     let (workload, weights) = testing::workload();
     let batch = groups(&workload, &weights, 0..4);
@@ -104,7 +118,7 @@ fn a_resumed_trainer_goes_on_bit_for_bit() {
     for (at, batch) in batches.iter().enumerate() {
         if at == 2 {
             let state = state_at(workload.run, 2);
-            block_on(checkpoints.write(state, whole.decoder(), whole.optimizer())).unwrap();
+            block_on(checkpoints.write(state, whole.decoder(), &whole.optimizer().state().unwrap())).unwrap();
         }
         whole.update(&workload, batch).unwrap();
     }

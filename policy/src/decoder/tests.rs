@@ -45,7 +45,12 @@ fn decoder(config: &ModelConfig, weights: &Weights) -> Decoder {
 
 /// The same decoder in both implementations.
 fn engines(config: &ModelConfig, weights: &Weights) -> [Decoder; 2] {
-    [Engine::Cpu, Engine::Autograd].map(|engine| Decoder { engine, ..decoder(config, weights) })
+    engines_at(1.0, config, weights)
+}
+
+fn engines_at(temperature: f32, config: &ModelConfig, weights: &Weights) -> [Decoder; 2] {
+    let decoder = || decoder(config, weights).with_temperature(temperature);
+    [Engine::Cpu, Engine::Autograd].map(|engine| Decoder { engine, ..decoder() })
 }
 
 fn sequences() -> [&'static [u32]; 4] {
@@ -103,7 +108,7 @@ fn assert_close(a: &[f32], b: &[f32], tolerance: f32, what: &str) {
 #[test]
 fn every_gradient_agrees_with_finite_differences() {
     for (config, weights) in families() {
-        for decoder in engines(&config, &weights) {
+        for decoder in engines(&config, &weights).into_iter().chain(engines_at(0.7, &config, &weights)) {
             let gradients = gradients(&decoder, Activations::Recompute);
             for ((name, var), gradient) in decoder.vars().iter().zip(gradients) {
                 check_gradient(&decoder, name, var, &gradient);
@@ -154,6 +159,29 @@ fn both_implementations_give_the_same_numbers() {
         let found = [&cpu, &autograd].map(|decoder| gradients(decoder, Activations::Keep));
         for (((name, _), a), b) in cpu.vars().iter().zip(&found[0]).zip(&found[1]) {
             assert_close(a, b, 2e-5, name);
+        }
+    }
+}
+
+#[test]
+fn scores_are_those_of_the_temperature() {
+    let (packed, targets) = pack();
+    for (config, weights) in families() {
+        for decoder in engines_at(0.6, &config, &weights) {
+            let (engine, scores) = (decoder.engine, decoder.score(&packed, &targets).unwrap());
+            for (target, (logp, entropy)) in targets.iter().zip(scores.logp.iter().zip(&scores.entropy)) {
+                // Logits themselves know of no temperature.
+                let logits = decoder.logits(&packed, &[target.row]).unwrap();
+                let exps: Vec<f64> = logits.iter().map(|logit| (f64::from(*logit) / 0.6).exp()).collect();
+                let total: f64 = exps.iter().sum();
+                let expected = (exps[target.token as usize] / total).ln();
+                let uncertainty: f64 = exps.iter().map(|exp| exp / total).map(|p| -p * p.ln()).sum();
+                assert!((f64::from(*logp) - expected).abs() < 1e-5, "{engine:?}: {logp} {expected}");
+                assert!(
+                    (f64::from(*entropy) - uncertainty).abs() < 1e-5,
+                    "{engine:?}: {entropy} {uncertainty}"
+                );
+            }
         }
     }
 }
@@ -326,6 +354,19 @@ fn gradients_add_up_and_are_scaled() {
     gradients.zero().unwrap();
     pass(&mut gradients);
     assert_eq!(values(&gradients), once);
+}
+
+#[test]
+fn a_copy_stays_what_it_was() {
+    let (config, weights) = families().remove(0);
+    let decoder = decoder(&config, &weights);
+    let copy = decoder.copy_to_host().unwrap();
+    for (_, var) in decoder.vars() {
+        var.set(&var.zeros_like().unwrap()).unwrap();
+    }
+    for (tensor, (name, var)) in weights.iter().zip(copy.vars()) {
+        assert_eq!(tensor.to_f32(), var.flatten_all().unwrap().to_vec1::<f32>().unwrap(), "{name}");
+    }
 }
 
 #[test]

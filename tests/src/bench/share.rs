@@ -3,13 +3,16 @@
 //! One learner, in a process of its own, makes updates in blocks, by turns. In a **quiet** block the groups that an update lacks are
 //! delivered before it begins, and none come in during it. In a **busy** block groups are offered and acknowledged at 1,000 trajectories a
 //! second from before its first update begins until after its last one has ended; what then waits is used by the quiet block that follows.
-//! A bench whose learner acknowledged less fails. The update under way when the offering begins or ends is counted nowhere. Two costs are
-//! counted, both against the time of the same updates in quiet blocks:
+//! A bench whose learner acknowledged less fails. The update under way when the offering begins or ends is counted nowhere.
 //!
-//! - **outside**: seconds of the learning thread in which it neither updated nor waited for work (forming and reading batches, locks,
-//!   checkpoints, publication, metrics);
-//! - **slowdown**: by how much the updates themselves take longer in busy blocks (medians over all of them), as intake (and the clients)
-//!   run on the same cores. Updates that happen to be faster do not pay for what is outside.
+//! How long an update takes **alone** is what those of quiet blocks take beside which no checkpoint was written and nothing published: the
+//! second of each publication period, if the release was over before it. All that busy blocks take beyond that, but for waiting, is the
+//! learner's share:
+//!
+//! - **outside**: seconds of the learning thread in which it neither updated nor waited for work (forming and reading batches, locks, copies
+//!   for checkpoints, metrics);
+//! - **slowdown**: by how much the updates themselves take longer than alone (medians), as intake, checkpoints, publications (and the
+//!   clients) run on the same cores. Updates that happen to be faster do not pay for what is outside.
 
 use super::crew::Crew;
 use super::{machine, median};
@@ -20,9 +23,10 @@ use crate::small_run::until;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use echo_learner::buffer::BufferLimits;
-use echo_learner::metrics::{self, PublicationRow, UpdateRow};
+use echo_learner::metrics::{self, UpdateRow};
 use serde::Serialize;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -71,10 +75,10 @@ struct Block {
     waited_s: f64,
     /// Neither.
     outside_s: f64,
-    /// The part of that in which snapshots were cut, encoded and signed.
-    publication_s: f64,
     /// Each update.
     each_s: Vec<f64>,
+    /// Those beside which nothing was released.
+    alone_s: Vec<f64>,
 }
 
 /// A quiet block and the busy one after it.
@@ -87,19 +91,21 @@ struct Pair {
 }
 
 impl Block {
-    /// The updates after `first`, up to and including `last`.
-    fn of(rows: &[UpdateRow], published: &[PublicationRow], first: u64, last: u64) -> Option<Self> {
+    /// The updates after `first`, up to and including `last`; `released` are the versions whose release was over when the update after the
+    /// next began.
+    fn of(rows: &[UpdateRow], released: &BTreeSet<u64>, first: u64, last: u64) -> Option<Self> {
         let at = |update: u64| rows.iter().find(|row| row.update == update);
         let wall_s = at(last)?.elapsed_s - at(first)?.elapsed_s;
         let inside = || rows.iter().filter(|row| (first + 1..=last).contains(&row.update));
         let (update_s, waited_s) =
             (inside().map(|r| r.update_s).sum::<f64>(), inside().map(|r| r.waited_s).sum::<f64>());
-        // A version is published after its update and before the next one.
-        let published = published.iter().filter(|row| (first..last).contains(&row.published));
-        let publication_s = published.map(|row| row.publish_s).sum();
         let outside_s = wall_s - update_s - waited_s;
         let each_s = inside().map(|row| row.update_s).collect();
-        Some(Self { wall_s, update_s, waited_s, outside_s, publication_s, each_s })
+        // Update u is made of version u - 1; that of v + 1 is the second since v was due.
+        let alone =
+            |row: &&UpdateRow| row.update.checked_sub(2).is_some_and(|version| released.contains(&version));
+        let alone_s = inside().filter(alone).map(|row| row.update_s).collect();
+        Some(Self { wall_s, update_s, waited_s, outside_s, each_s, alone_s })
     }
 
     /// Outside, as a share of the time in which it did not wait.
@@ -108,12 +114,30 @@ impl Block {
     }
 }
 
-/// By how much busy updates take longer than quiet ones, as a share of the time in which the learner did not wait; negative where they
-/// were faster.
+/// Seconds of an update beside which nothing else is done.
+fn alone(pairs: &[Pair]) -> f64 {
+    median(pairs.iter().flat_map(|pair| pair.quiet.alone_s.clone()))
+}
+
+/// By how much busy updates take longer than alone, as a share of the time in which the learner did not wait; negative where they were
+/// faster.
 fn slowdown(pairs: &[Pair]) -> f64 {
-    let of = |block: fn(&Pair) -> &Block| median(pairs.iter().flat_map(|pair| block(pair).each_s.clone()));
-    let (quiet, busy) = (of(|pair| &pair.quiet), of(|pair| &pair.busy));
-    (busy - quiet) / busy * (1.0 - median(pairs.iter().map(|pair| pair.busy.outside())))
+    let busy = median(pairs.iter().flat_map(|pair| pair.busy.each_s.clone()));
+    (busy - alone(pairs)) / busy * (1.0 - median(pairs.iter().map(|pair| pair.busy.outside())))
+}
+
+/// Versions whose row was written before that of the first update of theirs: whose release took no longer than that update. (A row is
+/// written when the learning thread next looks: behind the update during which the release ended.)
+fn released_early(metrics: &Path) -> anyhow::Result<BTreeSet<u64>> {
+    let (mut early, mut newest) = (BTreeSet::new(), 0);
+    for row in metrics::rows(metrics)? {
+        if let Some(update) = row["update"].as_u64() {
+            newest = update;
+        } else if let Some(published) = row["published"].as_u64().filter(|version| newest <= version + 1) {
+            early.insert(published);
+        }
+    }
+    Ok(early)
 }
 
 /// Measures block by block.
@@ -142,6 +166,10 @@ pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<Report>
         ));
         pairs.push(Pair { quiet, busy, trajectories_s });
     }
+    ensure!(
+        alone(&pairs) > 0.0,
+        "a release lay beside every update of all quiet blocks: choose more --updates or a larger --hidden"
+    );
     Ok(report(&bench, &pairs, console))
 }
 
@@ -216,8 +244,8 @@ impl Course {
     }
 
     fn block(&self, first: u64, last: u64) -> anyhow::Result<Block> {
-        let (rows, published) = (metrics::updates(&self.metrics)?, metrics::publications(&self.metrics)?);
-        Block::of(&rows, &published, first, last).context("rows of updates are missing from metrics.jsonl")
+        let (rows, released) = (metrics::updates(&self.metrics)?, released_early(&self.metrics)?);
+        Block::of(&rows, &released, first, last).context("rows of updates are missing from metrics.jsonl")
     }
 }
 
@@ -252,10 +280,12 @@ fn report(bench: &ShareBench, pairs: &[Pair], console: &Console) -> Report {
             "share": share, "outside": outside, "slowdown": slowdown.max(0.0), "slowdown_measured": slowdown,
             "trajectories_s": acknowledged,
             "update_s": of(|p| p.busy.update_s) / per_update, "outside_s": of(|p| p.busy.outside_s) / per_update,
-            "publication_s": of(|p| p.busy.publication_s) / per_update,
         },
-        "peers": {"quiet": {"update_s": of(|p| p.quiet.update_s) / per_update, "outside_s": of(|p| p.quiet.outside_s) / per_update}},
-        "ratios": {"quiet": {"time": of(|p| (p.busy.update_s + p.busy.outside_s) / p.quiet.update_s)}},
+        "peers": {
+            "alone": {"update_s": alone(pairs)},
+            "quiet": {"update_s": of(|p| p.quiet.update_s) / per_update, "outside_s": of(|p| p.quiet.outside_s) / per_update},
+        },
+        "ratios": {"alone": {"time": of(|p| p.busy.update_s + p.busy.outside_s) / per_update / alone(pairs)}},
         "machine": machine::describe(),
         "runs": pairs,
         "setting": {
@@ -324,17 +354,32 @@ mod tests {
             row(4, 9.3, 1.1, 0.0),
             row(5, 10.6, 1.1, 0.1),
         ];
-        let published = [2, 4, 6].map(|published| PublicationRow {
-            published,
-            publish_s: published as f64 / 100.0,
-            ..PublicationRow::default()
-        });
-        let block = |first, last| Block::of(&rows, &published, first, last);
+        let released = BTreeSet::from([0, 2]);
+        let block = |first, last| Block::of(&rows, &released, first, last);
         let (quiet, busy) = (block(1, 3).unwrap(), block(3, 5).unwrap());
-        assert_eq!((quiet.publication_s, busy.publication_s), (0.02, 0.04));
+        assert_eq!((quiet.alone_s.as_slice(), busy.alone_s.as_slice()), ([1.0].as_slice(), [1.1].as_slice()));
         assert!((quiet.outside_s - 0.2).abs() < 1e-9 && (busy.outside_s - 0.2).abs() < 1e-9);
         assert!((busy.outside() - 0.2 / 2.4).abs() < 1e-9);
         assert!((slowdown(&[Pair { quiet, busy, trajectories_s: OFFERED }]) - 0.2 / 2.4).abs() < 1e-9);
         assert!(block(0, 2).is_none());
+    }
+
+    #[test]
+    fn a_release_that_lasts_into_the_second_update_is_not_early() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        let rows = [
+            r#"{"published": 0}"#,
+            r#"{"update": 1}"#,
+            r#"{"update": 2}"#,
+            r#"{"update": 3}"#,
+            r#"{"published": 2}"#,
+            r#"{"update": 4}"#,
+            r#"{"update": 5}"#,
+            r#"{"update": 6}"#,
+            r#"{"published": 4}"#,
+        ];
+        std::fs::write(&path, rows.join("\n")).unwrap();
+        assert_eq!(released_early(&path).unwrap(), BTreeSet::from([0, 2]));
     }
 }

@@ -115,6 +115,7 @@ fn found(dir: &Path, family: &str, extra: &str, seed: u64) -> anyhow::Result<Fou
     let extras = ExportExtras {
         tokenizer: Some(dir.join("tokenizer.json")),
         tokenizer_config: Some(dir.join("tokenizer_config.json")),
+        ..ExportExtras::default()
     };
     export(&dir.join("model"), &model, &Weights::random(&model, seed), DType::F32, &extras)?;
     let mut config: RunConfig = toml::from_str(

@@ -40,7 +40,10 @@ fn logits_of(decoder: &Decoder, x: &Tensor) -> Result<Tensor, DecoderError> {
 
 /// Log-probs and entropies, `[targets]` each, with a graph.
 fn scores_of(decoder: &Decoder, x: &Tensor, targets: &[Target]) -> Result<(Tensor, Tensor), DecoderError> {
-    let logits = logits_of(decoder, x)?;
+    let logits = match decoder.temperature {
+        1.0 => logits_of(decoder, x)?,
+        temperature => (logits_of(decoder, x)? / f64::from(temperature))?,
+    };
     let tokens: Vec<u32> = targets.iter().map(|target| target.token).collect();
     let tokens = Tensor::from_vec(tokens, (targets.len(), 1), &decoder.device)?;
     let shifted = logits.broadcast_sub(&logits.max_keepdim(D::Minus1)?.detach())?;

@@ -37,6 +37,8 @@ pub(super) struct Head<'a> {
     norm_place: usize,
     weight_place: usize,
     eps: f32,
+    /// 1 / temperature.
+    sharpness: f32,
     tile_rows: usize,
     tile_columns: usize,
 }
@@ -47,7 +49,8 @@ impl<'a> Head<'a> {
         let (norm, weight) = (weights[norm_place], weights[weight_place]);
         let eps = decoder.config.rms_norm_eps as f32;
         let (tile_rows, tile_columns) = (TILE_ROWS, TILE_COLUMNS);
-        Self { norm, weight, norm_place, weight_place, eps, tile_rows, tile_columns }
+        let sharpness = 1.0 / decoder.temperature;
+        Self { norm, weight, norm_place, weight_place, eps, sharpness, tile_rows, tile_columns }
     }
 
     fn hidden(&self) -> usize {
@@ -81,7 +84,7 @@ impl<'a> Head<'a> {
         let mut scores = Scores::default();
         let mut normalisers = Vec::with_capacity(targets.len());
         for targets in targets.chunks(self.tile_rows) {
-            self.gather(x, targets.iter().map(|target| target.row), scratch);
+            self.gather_sharpened(x, targets, scratch);
             let normed = View::new(&scratch.normed, targets.len(), self.hidden());
             let mut seen = vec![(Distribution::default(), 0.0f32); targets.len()];
             for (start, weight) in self.tiles() {
@@ -118,7 +121,7 @@ impl<'a> Head<'a> {
                 d_entropy: slopes.d_entropy(first + index),
             };
             let slopes: Vec<Slope> = (0..targets.len()).map(slope).collect();
-            self.gather(x, targets.iter().map(|target| target.row), scratch);
+            self.gather_sharpened(x, targets, scratch);
             let Scratch { x, normed, d_normed, logits } = scratch;
             fit(d_normed, targets.len() * hidden);
             let normed = View::new(normed, targets.len(), hidden);
@@ -133,12 +136,25 @@ impl<'a> Head<'a> {
                 let d_weight = &mut gradients[self.weight_place][start * hidden..(start + columns) * hidden];
                 product(d_logits.t(), normed, d_weight, Onto::Add, Threads::All);
             }
+            self.sharpen(d_normed);
             let d_norm = &mut *gradients[self.norm_place];
             let rows = x.chunks_exact(hidden).zip(d_normed.chunks_exact_mut(hidden)).zip(targets);
             for ((x, d_normed), target) in rows {
                 math::wide(|| rms_norm::row_backward(x, self.norm, self.eps, d_normed, d_norm));
                 math::axpy(&mut d[target.row * hidden..(target.row + 1) * hidden], 1.0, d_normed);
             }
+        }
+    }
+
+    /// The same with targets' rows, so that their products with the weight are logits over the temperature.
+    fn gather_sharpened(&self, x: &[f32], targets: &[Target], scratch: &mut Scratch) {
+        self.gather(x, targets.iter().map(|target| target.row), scratch);
+        self.sharpen(&mut scratch.normed);
+    }
+
+    fn sharpen(&self, values: &mut [f32]) {
+        if self.sharpness != 1.0 {
+            values.iter_mut().for_each(|value| *value *= self.sharpness);
         }
     }
 

@@ -5,6 +5,7 @@ mod log;
 use crate::processes::{Output, Process};
 use anyhow::{bail, ensure};
 use echo_learner::run_dir::RunDir;
+use log::Event;
 pub(super) use log::{Log, Pace, Phase};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,14 +42,21 @@ pub(super) struct Kill {
 }
 
 impl Kill {
-    /// Whether a step of the learner begins the time in which it is killed.
-    fn is_armed_by(&self, phase: Phase, version: u64) -> bool {
-        let now = match self.when {
-            When::StartUp => false,
-            When::Anytime => true,
-            When::Checkpoint => phase == Phase::Checkpoint,
-            When::Publication => phase == Phase::Publication,
-            When::End => phase == Phase::End,
+    /// Whether this begins the time in which it is killed.
+    fn is_armed_by(&self, event: Event) -> bool {
+        let (now, version) = match event {
+            Event::Step(phase, version) => {
+                (self.when == When::Anytime || self.when == When::End && phase == Some(Phase::End), version)
+            }
+            Event::Begun(phase, version) => {
+                let now = match self.when {
+                    When::Checkpoint => phase == Phase::Checkpoint,
+                    When::Publication => phase == Phase::Publication,
+                    When::StartUp | When::Anytime | When::End => false,
+                };
+                (now, version)
+            }
+            Event::Ended(..) => return false,
         };
         now && version >= self.at
     }
@@ -62,6 +70,28 @@ impl Kill {
             When::End => pace.end,
         };
         usual.mul_f64(self.share)
+    }
+}
+
+/// What both threads of a learner do.
+#[derive(Default)]
+struct Doing {
+    learning: Option<Phase>,
+    releasing: Option<Phase>,
+}
+
+impl Doing {
+    fn see(&mut self, event: Event) {
+        match event {
+            Event::Step(phase, _) => self.learning = phase.or(self.learning),
+            Event::Begun(phase, _) => self.releasing = Some(phase),
+            Event::Ended(..) => self.releasing = None,
+        }
+    }
+
+    /// What a kill is said to have struck: the releasing thread, where it did something.
+    fn phase(&self) -> Phase {
+        self.releasing.or(self.learning).unwrap_or(Phase::StartUp)
     }
 }
 
@@ -101,17 +131,18 @@ impl Life {
         let (mut tail, started) = (self.log.follow(), Instant::now());
         let start_up = kill.filter(|kill| kill.when == When::StartUp);
         let mut due = start_up.map(|kill| started + kill.delay(pace));
-        let mut phase = Phase::StartUp;
+        let mut doing = Doing::default();
         loop {
-            for (next, version) in tail.steps()? {
-                phase = next;
-                if let Some(kill) = kill.filter(|kill| due.is_none() && kill.is_armed_by(phase, version)) {
+            for event in tail.events()? {
+                doing.see(event);
+                if let Some(kill) = kill.filter(|kill| due.is_none() && kill.is_armed_by(event)) {
                     due = Some(Instant::now() + kill.delay(pace));
                 }
             }
             if due.is_some_and(|due| due <= Instant::now()) {
                 self.process.kill().await?;
-                return Ok(Some(tail.steps()?.last().map_or(phase, |(last, _)| *last)));
+                tail.events()?.into_iter().for_each(|event| doing.see(event));
+                return Ok(Some(doing.phase()));
             }
             if let Some(status) = self.process.ended()? {
                 ensure!(status.success(), "the learner ended with {status}:\n{}", self.process.log_tail());

@@ -17,9 +17,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub(in crate::study::kill) enum Phase {
     /// It opens what it left, and connects.
     StartUp,
-    /// It writes a checkpoint.
+    /// It writes a checkpoint, beside whatever else.
     Checkpoint,
-    /// It publishes.
+    /// It publishes, beside whatever else.
     Publication,
     /// It answers held-out orders.
     Evaluation,
@@ -40,6 +40,17 @@ impl fmt::Display for Phase {
             Self::End => "end",
         })
     }
+}
+
+/// What a line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The learning thread begins something at a version; what it leaves to the other thread has no phase.
+    Step(Option<Phase>, u64),
+    /// The releasing thread begins something for a version.
+    Begun(Phase, u64),
+    /// It has ended.
+    Ended(Phase, u64),
 }
 
 /// How long things take undisturbed.
@@ -87,24 +98,28 @@ impl Log {
         let text = fs::read_to_string(&self.0)?;
         let time = |line: &str| humantime::parse_rfc3339(line.split_whitespace().next()?).ok();
         let begun = text.lines().find_map(time).context("the learner's log has no time")?;
-        let steps: Vec<(SystemTime, Phase)> =
-            text.lines().filter_map(|line| Some((time(line)?, step(line)?.0))).collect();
-        let first = steps.first().context("the learner's log names no step")?.0;
+        let events: Vec<(SystemTime, Event)> =
+            text.lines().filter_map(|line| Some((time(line)?, event(line)?))).collect();
+        let steps = || events.iter().filter(|(_, event)| matches!(event, Event::Step(..))).map(|(at, _)| at);
+        let first = steps().next().context("the learner's log names no step")?;
         let mean = |times: Vec<Duration>| {
             times.iter().sum::<Duration>().checked_div(u32::try_from(times.len()).ok()?)
         };
         let between = |(from, to): (&SystemTime, &SystemTime)| to.duration_since(*from).unwrap_or_default();
-        let of = |phase| {
-            let within = steps.windows(2).filter(|pair| pair[0].1 == phase);
-            mean(within.map(|pair| between((&pair[0].0, &pair[1].0))).collect()).unwrap_or_default()
+        let all = |is: &dyn Fn(&Event) -> bool| -> Vec<SystemTime> {
+            events.iter().filter(|(_, event)| is(event)).map(|(at, _)| *at).collect()
         };
-        let published: Vec<SystemTime> =
-            steps.iter().filter(|(_, phase)| *phase == Phase::Publication).map(|(at, _)| *at).collect();
+        let begun_of = |phase| all(&move |event| matches!(event, Event::Begun(found, _) if *found == phase));
+        let of = |phase| {
+            let ended = all(&move |event| matches!(event, Event::Ended(found, _) if *found == phase));
+            mean(begun_of(phase).iter().zip(&ended).map(between).collect()).unwrap_or_default()
+        };
+        let published = begun_of(Phase::Publication);
         let period = mean(published.iter().zip(published.iter().skip(1)).map(between).collect());
         let finished = text.lines().find(|line| line.contains(" finished · ")).and_then(time);
-        let end = finished.zip(steps.last()).map(|(finished, (begun, _))| between((begun, &finished)));
+        let end = finished.zip(steps().next_back()).map(|(finished, begun)| between((begun, &finished)));
         Ok(Pace {
-            start_up: between((&begun, &first)),
+            start_up: between((&begun, first)),
             checkpoint: of(Phase::Checkpoint),
             publication: of(Phase::Publication),
             period: period.unwrap_or_default(),
@@ -127,8 +142,8 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// The steps that the learner has begun since the last look, and the versions that it stood at.
-    pub(super) fn steps(&mut self) -> anyhow::Result<Vec<(Phase, u64)>> {
+    /// What the learner has said since the last look.
+    pub(super) fn events(&mut self) -> anyhow::Result<Vec<Event>> {
         let file = match &mut self.file {
             Some(file) => file,
             None => match File::open(&self.path) {
@@ -140,24 +155,34 @@ impl Tail {
         file.read_to_end(&mut self.line)?;
         let end = self.line.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let whole: Vec<u8> = self.line.drain(..end).collect();
-        Ok(String::from_utf8_lossy(&whole).lines().filter_map(step).collect())
+        Ok(String::from_utf8_lossy(&whole).lines().filter_map(event).collect())
     }
 }
 
-/// The step that a line says is begun.
-fn step(line: &str) -> Option<(Phase, u64)> {
-    let (_, next) = line.split_once(" next: ")?;
-    let (name, version) = next.split_once('(')?;
-    let phase = match name {
-        "Evaluate" => Phase::Evaluation,
-        "Checkpoint" => Phase::Checkpoint,
-        "Publish" => Phase::Publication,
-        "Update" => Phase::Update,
-        "Finish" => Phase::End,
-        _ => return None,
+/// What a line says of the learner's course, if anything.
+fn event(line: &str) -> Option<Event> {
+    let after = |words: &str| Some(line.split_once(words)?.1);
+    let number = |text: &str| {
+        let digits = text.trim_start_matches(|c: char| !c.is_ascii_digit());
+        digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     };
-    let digits: String = version.chars().filter(char::is_ascii_digit).collect();
-    Some((phase, digits.parse().ok()?))
+    if let Some(next) = after(" next: ") {
+        let (name, version) = next.split_once('(')?;
+        let phase = match name {
+            "Evaluate" => Some(Phase::Evaluation),
+            "Update" => Some(Phase::Update),
+            "Finish" => Some(Phase::End),
+            _ => None,
+        };
+        return Some(Event::Step(phase, number(version)?));
+    }
+    let begun = [(" writing the checkpoint of v", Phase::Checkpoint), (" publishing v", Phase::Publication)];
+    let ended = [(" wrote the checkpoint of v", Phase::Checkpoint), (" published v", Phase::Publication)];
+    let find = |words: [(&str, Phase); 2]| {
+        words.into_iter().find_map(|(words, phase)| Some((phase, number(after(words)?)?)))
+    };
+    let begun = find(begun).map(|(phase, version)| Event::Begun(phase, version));
+    begun.or_else(|| find(ended).map(|(phase, version)| Event::Ended(phase, version)))
 }
 
 #[cfg(test)]
@@ -165,14 +190,17 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    const LINES: [&str; 9] = [
+    const LINES: [&str; 12] = [
         "2026-01-01T00:00:00.000000Z  INFO resuming from the checkpoint of v4",
-        "2026-01-01T00:00:00.100000Z DEBUG next: Publish(PolicyVersion(4))",
-        "2026-01-01T00:00:00.120000Z DEBUG next: Update(PolicyVersion(4))",
+        "2026-01-01T00:00:00.100000Z DEBUG next: Update(PolicyVersion(4))",
+        "2026-01-01T00:00:00.120000Z DEBUG publishing v4",
+        "2026-01-01T00:00:00.140000Z  INFO published v4 in 3 chunks",
         "2026-01-01T00:00:00.150000Z  INFO update 5 · reward 0.5 · accuracy 0.5",
         "2026-01-01T00:00:00.200000Z DEBUG next: Checkpoint(PolicyVersion(6))",
-        "2026-01-01T00:00:00.210000Z DEBUG next: Publish(PolicyVersion(6))",
-        "2026-01-01T00:00:00.230000Z DEBUG next: Evaluate(PolicyVersion(6))",
+        "2026-01-01T00:00:00.210000Z DEBUG writing the checkpoint of v6",
+        "2026-01-01T00:00:00.220000Z DEBUG wrote the checkpoint of v6 in 10 ms",
+        "2026-01-01T00:00:00.230000Z DEBUG publishing v6",
+        "2026-01-01T00:00:00.240000Z  INFO published v6 in 3 chunks",
         "2026-01-01T00:00:00.300000Z DEBUG next: Finish(PolicyVersion(6))",
         "2026-01-01T00:00:00.340000Z  INFO finished · held-out accuracy 0.400 → 0.500",
     ];
@@ -182,18 +210,28 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = Log::new(dir.path().join("log"));
         let mut tail = log.follow();
-        assert_eq!(tail.steps().unwrap(), []);
+        assert_eq!(tail.events().unwrap(), []);
         let mut file = File::create(&log.0).unwrap();
         let text = LINES.join("\n") + "\n";
         let (first, rest) = text.split_at(text.find("(6)").unwrap());
         file.write_all(first.as_bytes()).unwrap();
-        assert_eq!(tail.steps().unwrap(), [(Phase::Publication, 4), (Phase::Update, 4)]);
+        let (checkpoint, publication) = (Phase::Checkpoint, Phase::Publication);
+        let found =
+            [Event::Step(Some(Phase::Update), 4), Event::Begun(publication, 4), Event::Ended(publication, 4)];
+        assert_eq!(tail.events().unwrap(), found);
         file.write_all(rest.as_bytes()).unwrap();
-        let rest = [Phase::Checkpoint, Phase::Publication, Phase::Evaluation, Phase::End];
-        assert_eq!(tail.steps().unwrap(), rest.map(|phase| (phase, 6)));
+        let rest = [
+            Event::Step(None, 6),
+            Event::Begun(checkpoint, 6),
+            Event::Ended(checkpoint, 6),
+            Event::Begun(publication, 6),
+            Event::Ended(publication, 6),
+            Event::Step(Some(Phase::End), 6),
+        ];
+        assert_eq!(tail.events().unwrap(), rest);
         let pace = log.pace().unwrap();
         let found = [pace.start_up, pace.checkpoint, pace.publication, pace.period, pace.end];
-        assert_eq!(found.map(|time| time.as_millis()), [100, 10, 20, 110, 40]);
+        assert_eq!(found.map(|time| time.as_millis()), [100, 10, 15, 110, 40]);
         assert_eq!(log.updates().unwrap(), 1);
     }
 }

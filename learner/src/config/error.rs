@@ -1,0 +1,73 @@
+//! What is wrong with a run file.
+
+use crate::objective::ObjectiveError;
+use crate::optimizer::OptimizerError;
+use crate::schedule::ScheduleError;
+use echo_protocol::staleness::StalenessError;
+use std::path::PathBuf;
+
+/// What is wrong with a run file.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("run file {path}: {cause}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: String,
+    },
+    /// It is not what a run file looks like.
+    #[error("run file {path}: {cause}")]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Line, field and what is allowed.
+        cause: String,
+    },
+    /// Neither or both sources of a model.
+    #[error(
+        "[model] needs exactly one of `path = \"DIR\"` (a Hugging Face directory) and a table [model.tiny]"
+    )]
+    Model,
+    /// A number outside its domain.
+    #[error("{field} = {found}: {rule}")]
+    Number {
+        /// Which field.
+        field: &'static str,
+        /// What it is.
+        found: u64,
+        /// What it has to be.
+        rule: &'static str,
+    },
+    /// A setting outside its domain.
+    #[error("{field} = {found}: {rule}")]
+    Setting {
+        /// Which field.
+        field: &'static str,
+        /// What it is.
+        found: String,
+        /// What it has to be.
+        rule: &'static str,
+    },
+    /// [train.guard]
+    #[error("[train]: {0}")]
+    Guard(#[from] OptimizerError),
+    /// [staleness]
+    #[error("[staleness]: {0}")]
+    Staleness(#[from] StalenessError),
+    /// Numbers beside a mode that decides them.
+    #[error("[staleness] mode = \"{mode}\" decides {setting} itself: leave one of the two out")]
+    StalenessMode {
+        /// The mode.
+        mode: &'static str,
+        /// What it decides.
+        setting: &'static str,
+    },
+    /// [train.objective]
+    #[error("[train.objective]: {0}")]
+    Objective(#[from] ObjectiveError),
+    /// [train.schedule]
+    #[error("[train.schedule]: {0}")]
+    Schedule(#[from] ScheduleError),
+}

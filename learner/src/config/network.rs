@@ -1,0 +1,42 @@
+//! `[network]`
+
+use echo_protocol::rate::BytesPerSec;
+use echo_protocol::relay::Mode;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// `[network]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetworkSection {
+    /// Multiaddresses to listen on.
+    pub listen: Vec<String>,
+    /// Multiaddresses at which others reach the learner, where they differ (a forwarded port).
+    pub external: Vec<String>,
+    /// How snapshots are spread: `echo` (chains and a mesh), `chain` (ECHO-2's chains alone) or `star` (everyone from the learner).
+    pub dissemination: Mode,
+    /// B0: most bytes a second that the learner sends, over everything; left out, there is no cap, and chains are counted as if it were
+    /// 100 Mbit/s.
+    pub max_upload: Option<BytesPerSec>,
+    /// Most bytes a second that the learner receives.
+    pub max_download: Option<BytesPerSec>,
+    /// A signed peer list.
+    pub peers: Option<PathBuf>,
+    /// The key that must have signed it, in hexadecimal; left out, the list's own signer is trusted.
+    pub list_key: Option<String>,
+}
+
+impl Default for NetworkSection {
+    fn default() -> Self {
+        let listen = ["/ip4/0.0.0.0/udp/4001/quic-v1", "/ip4/0.0.0.0/tcp/4001"].map(str::to_owned).to_vec();
+        Self {
+            listen,
+            external: Vec::new(),
+            dissemination: Mode::Echo,
+            max_upload: None,
+            max_download: None,
+            peers: None,
+            list_key: None,
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `[sampling]`
+
+use echo_protocol::charter::Sampling;
+use serde::{Deserialize, Serialize};
+
+/// `[sampling]`
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SamplingSection {
+    /// G: responses to each prompt.
+    pub group_size: u32,
+    /// Softmax temperature.
+    pub temperature: f32,
+    /// Nucleus mass; 1 is off.
+    pub top_p: f32,
+    /// Most likely tokens kept; 0 is off.
+    pub top_k: u32,
+    /// Longest response in tokens; left out, what the tasks' longest answer needs.
+    pub max_new_tokens: Option<u32>,
+}
+
+impl Default for SamplingSection {
+    fn default() -> Self {
+        Self { group_size: 16, temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: None }
+    }
+}
+
+impl SamplingSection {
+    /// The charter's form, with `longest` tokens where the file leaves the length out.
+    pub fn charter(&self, longest: u32) -> Sampling {
+        Sampling {
+            temperature: self.temperature,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            max_new_tokens: self.max_new_tokens.unwrap_or(longest),
+        }
+    }
+}
