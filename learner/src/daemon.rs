@@ -227,8 +227,8 @@ fn trainer(founded: &Founded, checkpoint: Option<&Checkpoint>) -> anyhow::Result
     let trainer = trainer.at_temperature(founded.workload.charter.sampling.temperature)?;
     let decoder = trainer.decoder();
     tracing::info!("training on {} in {}", device::name(decoder.device()), decoder.compute());
-    let anchored = train.objective.objective.needs_reference();
-    Ok(if anchored { trainer.with_reference(&start()?)? } else { trainer })
+    let reference = train.objective.objective.needs_reference() || founded.config.watch.reference;
+    Ok(if reference { trainer.with_reference(&start()?)? } else { trainer })
 }
 
 /// The learner's end of all broadcasts.

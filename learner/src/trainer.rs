@@ -33,7 +33,7 @@ pub struct Trainer {
     decoder: Decoder,
     optimizer: AdamW,
     objective: Objective,
-    /// The run's first policy, for objectives that are anchored to it.
+    /// The run's first policy, where it is asked for.
     reference: Option<Decoder>,
     /// Of the batch in work.
     gradients: Gradients,
@@ -193,13 +193,12 @@ impl Trainer {
         Ok(Self { decoder: at(self.decoder), reference: self.reference.map(at), ..self })
     }
 
-    /// Gives the run's first policy to an objective that is anchored to it ([`Objective::needs_reference`]); others ignore it.
+    /// Gives the run's first policy: to an objective that is anchored to it ([`Objective::needs_reference`]), or to be told how far the
+    /// policy is from it, which costs a scoring pass an update.
     pub fn with_reference(mut self, weights: &Weights) -> Result<Self, TrainError> {
-        if self.objective.needs_reference() {
-            let reference = Decoder::trainable(self.decoder.config(), weights, self.decoder.device())?;
-            let (compute, temperature) = (self.decoder.compute(), self.decoder.temperature());
-            self.reference = Some(reference.with_compute(compute).with_temperature(temperature));
-        }
+        let reference = Decoder::trainable(self.decoder.config(), weights, self.decoder.device())?;
+        let (compute, temperature) = (self.decoder.compute(), self.decoder.temperature());
+        self.reference = Some(reference.with_compute(compute).with_temperature(temperature));
         Ok(self)
     }
 

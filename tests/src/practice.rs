@@ -109,11 +109,12 @@ impl Practice {
         Ok(trainer.decoder().to_weights(DType::F32)?)
     }
 
-    /// A trainer that begins with `weights`, which are its reference too.
+    /// A trainer that begins with `weights`, which are its reference too, if its objective has one.
     pub(crate) fn trainer(&self, weights: &Weights, train: &TrainSection) -> anyhow::Result<Trainer> {
         let temperature = self.workload.charter.sampling.temperature;
         let trainer = Trainer::new(&self.workload.model, weights, train)?.at_temperature(temperature)?;
-        Ok(trainer.with_reference(weights)?)
+        let anchored = train.objective.objective.needs_reference();
+        Ok(if anchored { trainer.with_reference(weights)? } else { trainer })
     }
 
     /// A policy as a node installs it.

@@ -14,11 +14,14 @@ pub struct WatchSection {
     pub tensorboard: bool,
     /// FLOP/s that the learner's machine can do at most, at the precision that it trains in; left out, there is no MFU.
     pub peak_flops: Option<f64>,
+    /// Whether the run's first policy scores every batch, for `kl_reference`, where the objective does not ask for it: a forward pass more
+    /// an update, and memory for the weights once more.
+    pub reference: bool,
 }
 
 impl Default for WatchSection {
     fn default() -> Self {
-        Self { listen: None, tensorboard: true, peak_flops: None }
+        Self { listen: None, tensorboard: true, peak_flops: None, reference: false }
     }
 }
 

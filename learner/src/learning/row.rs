@@ -76,7 +76,11 @@ mod tests {
     use crate::metrics::{Metrics, updates};
     use crate::objective::ObjectiveStats;
     use crate::optimizer::{SkipCause, StepOutcome, StepReport};
+    use crate::testing;
     use crate::trainer::{Effort, LogpGaps};
+    use echo_protocol::lease::LeaseId;
+    use echo_protocol::order::OrderCounter;
+    use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
 
     #[test]
     fn a_skipped_update_stays_in_the_record() {
@@ -107,5 +111,27 @@ mod tests {
         // Nothing was scored, so nothing is said of the policy.
         assert_eq!((rows[0].loss, rows[0].kl, rows[0].entropy, rows[0].clip_share), (None, None, None, None));
         assert_eq!((rows[0].weight, rows[0].logp_gap), (None, None));
+    }
+
+    #[test]
+    fn a_response_of_several_versions_counts_token_by_token() {
+        let trajectory = |versions: &[u64]| Trajectory {
+            response: vec![1; versions.len()],
+            logprobs: vec![-1.0; versions.len()],
+            versions: spans(versions.iter().map(|version| PolicyVersion(*version))),
+            reward: 0.0,
+            stopped: true,
+            omega: Default::default(),
+        };
+        let (workload, _) = testing::workload();
+        let group = TrajectoryGroup {
+            run: workload.run,
+            lease: LeaseId(0),
+            counter: OrderCounter(0),
+            node: workload.charter.learner,
+            trajectories: vec![trajectory(&[4, 4, 5, 6]), trajectory(&[6, 6])],
+        };
+        let batch = [StoredGroup { arrival: 0, correct: vec![false; 2], group }];
+        assert_eq!(staleness(PolicyVersion(7), &batch), [(3, 2), (2, 1), (1, 3)].into());
     }
 }

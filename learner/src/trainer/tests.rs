@@ -4,7 +4,7 @@ use crate::objective::Preset;
 use crate::schedule::Schedule;
 use crate::testing;
 use candle_core::Tensor;
-use echo_policy::decoder::Compute;
+use echo_policy::decoder::{Compute, Gradient};
 use echo_policy::engine::{Generation, Policy};
 use echo_policy::weights::DType as Stored;
 use echo_protocol::lease::LeaseId;
@@ -136,16 +136,46 @@ fn a_resumed_trainer_goes_on_bit_for_bit() {
 #[test]
 fn micro_batches_add_up_to_the_batch() {
     let (workload, weights) = testing::workload();
-    let batch = groups(&workload, &weights, 0..6);
-    let report = |tokens| {
-        let train = TrainSection { micro_batch_tokens: tokens, ..section() };
-        Trainer::new(&workload.model, &weights, &train).unwrap().update(&workload, &batch).unwrap()
-    };
-    let (whole, split, narrow) = (report(1 << 14), report(100), report(1));
-    let [loss, in_two, one_by_one] = [&whole, &split, &narrow].map(|report| report.loss.unwrap());
-    assert!((loss - one_by_one).abs() < 1e-6);
-    assert!((loss - in_two).abs() < 1e-6);
-    assert!((whole.step.gradient_norm / split.step.gradient_norm - 1.0).abs() < 1e-5);
+    let mut batch = groups(&workload, &weights, 0..6);
+    // The policy has moved since, and there are successes.
+    for trajectory in batch.iter_mut().flat_map(|stored| &mut stored.group.trajectories) {
+        trajectory
+            .logprobs
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, logp)| *logp -= 0.1 * (i as f32 * 1.3).sin());
+    }
+    batch.iter_mut().for_each(|stored| stored.correct[1] = true);
+    let plain = Preset::ALL.map(|preset| (preset.name(), format!("name = '{}'", preset.name())));
+    let extended = Preset::ALL.map(|preset| {
+        let parts = "kl = { estimator = 'k3', beta = 0.1, anchor = 'reference', cap = 10 }\necho_clip = { lambda = 0.01 }";
+        (preset.name(), format!("name = '{}'\n{parts}", preset.name()))
+    });
+    for (name, objective) in plain.into_iter().chain(extended) {
+        let update = |tokens| {
+            let objective = toml::from_str(&objective).unwrap();
+            let train = TrainSection { objective, micro_batch_tokens: tokens, ..section() };
+            let trainer = Trainer::new(&workload.model, &weights, &train).unwrap();
+            let mut trainer = trainer.with_reference(&testing::workload().1).unwrap();
+            let report = trainer.update(&workload, &batch).unwrap();
+            let gradients = trainer.gradients.buffers().iter().flat_map(|buffer| match buffer {
+                Gradient::Host(values) => values.clone(),
+                Gradient::Device(_) => unreachable!("trained on the CPU"),
+            });
+            (report.loss.unwrap(), gradients.collect::<Vec<f32>>())
+        };
+        let (loss, whole) = update(1 << 14);
+        let length =
+            |values: &mut dyn Iterator<Item = f32>| values.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+        let size = length(&mut whole.iter().copied());
+        assert!(size > 0.0, "{name}");
+        for tokens in [100, 1] {
+            let (split_loss, split) = update(tokens);
+            assert!((loss - split_loss).abs() < 1e-5, "{name}: {loss} {split_loss}");
+            let apart = length(&mut whole.iter().zip(&split).map(|(a, b)| a - b));
+            assert!(apart < 1e-5 * size, "{name}: {apart} of {size}");
+        }
+    }
 }
 
 #[test]

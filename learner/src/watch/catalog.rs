@@ -68,7 +68,7 @@ pub const METRICS: &[Metric] = &[
     metric("/learning_rate", ("policy", "learning_rate"), Number, "", "learning rate"),
     metric("/entropy", ("policy", "entropy"), Number, "nats", "mean entropy of the policy, a token"),
     metric("/kl", ("policy", "kl"), Number, "nats", "KL(behaviour, current) a token, k3 estimate"),
-    metric("/kl_reference", ("policy", "kl_reference"), Number, "nats", "KL(current, reference) a token, k3 estimate; none where the objective has no reference"),
+    metric("/kl_reference", ("policy", "kl_reference"), Number, "nats", "KL(current, reference) a token, k3 estimate; none where neither the objective nor `[watch] reference` asks for it"),
     metric("/clip_share", ("policy", "clip_share"), Number, "share", "tokens or responses that the clip cut"),
     metric("/clip_shares/0", ("policy", "clip_share_low"), Number, "share", "tokens or responses that the clip cut below one"),
     metric("/clip_shares/1", ("policy", "clip_share_high"), Number, "share", "tokens or responses that the clip cut above one"),
