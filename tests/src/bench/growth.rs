@@ -6,7 +6,7 @@ use super::machine;
 use super::step::{self, Setting, Split, Step};
 use crate::console::{Console, Report};
 use echo_policy::decoder::Activations;
-use serde_json::json;
+use serde_json::{Map, json};
 
 /// Tokens of a micro-batch, where no sequence is longer.
 const BUDGET: usize = 1024;
@@ -71,7 +71,8 @@ fn setting(lengths: Vec<usize>, vocabulary: usize) -> Setting {
 /// # Errors
 /// When a process fails.
 pub fn run(console: &Console) -> anyhow::Result<Report> {
-    let (mut sweeps, mut passed) = (serde_json::Map::new(), true);
+    let (mut ours, mut ratios, mut runs) = (Map::new(), Map::new(), Map::new());
+    let mut passed = true;
     for sweep in &SWEEPS {
         let mut working = [0.0; 3];
         for (size, working) in sweep.sizes.into_iter().zip(&mut working) {
@@ -82,14 +83,13 @@ pub fn run(console: &Console) -> anyhow::Result<Report> {
         let (growth, holds) = sweep.judge(&working);
         passed &= holds;
         let limit = if sweep.bounded { json!({"at_most": MAX_GROWTH}) } else { json!({"above": 1.0}) };
-        let row = json!({
-            "sizes": sweep.sizes, "working_mb": working, "growth": growth, "limit": limit, "holds": holds,
-        });
-        sweeps.insert(sweep.name.to_owned(), row);
+        ours.insert(sweep.name.to_owned(), json!({"limit": limit, "holds": holds}));
+        ratios.insert(sweep.name.to_owned(), json!({"memory": growth}));
+        runs.insert(sweep.name.to_owned(), json!({"sizes": sweep.sizes, "working_mb": working}));
     }
     let json = json!({
-        "ours": sweeps, "peers": {}, "ratios": {}, "machine": machine::describe(),
-        "runs": {"steps": STEPS, "budget": BUDGET},
+        "ours": ours, "peers": {}, "ratios": ratios, "machine": machine::describe(), "runs": runs,
+        "setting": {"steps": STEPS, "budget": BUDGET},
     });
     Ok(Report { passed, json })
 }

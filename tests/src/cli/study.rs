@@ -10,7 +10,13 @@ use std::path::PathBuf;
 /// Updates of the kill study.
 const KILL_UPDATES: u64 = 200;
 
+/// What the help ends with.
+const EXIT_CODE: &str = "\
+Every study judges claims, and the exit code is 1 when one of them does not hold. Which claims those are, whether each holds, and the \
+figures that decided it stand under `claims` in the object that --json prints.";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXIT_CODE)]
 pub(super) struct StudyOptions {
     /// Which study: staleness (GEPO, table 1), decoupled (AReaL, figure 5), echoclip (EchoRL, table 1), variance (GEPO, figure 2), kill (a
     /// learner that is killed at random instants).
@@ -31,7 +37,8 @@ pub(super) struct StudyOptions {
     /// Responses to a prompt, instead of the study's own number.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=256))]
     group_size: Option<u32>,
-    /// How delays are drawn: always the longest, or from a distribution that stays below it in 99.5 % of all batches.
+    /// How delays are drawn: always the longest, or from a distribution that is cut to between a thirtieth of it and all of it, with 99.5 % of
+    /// its draws between these two (exponential: below the longest).
     #[arg(long, value_enum, default_value_t = Delays::Fixed)]
     delays: Delays,
     /// Where the pictures go.

@@ -12,8 +12,13 @@
 //! well. So timing decides when a batch is formed, never of what. Two things have to be waited for: a group's lease, and the version
 //! that it was made under, because a learner refuses what it has not published yet. Both depend on earlier groups only, so waiting
 //! for them never lasts for ever.
+//!
+//! **A damaged checkpoint.** Half of the kills in, a byte of the newest checkpoint's weights is flipped before the learner is resumed, as soon
+//! as there is an older one too. It has to notice, and to fall back on that one; the batches from there on are in its journal, which keeps
+//! them since the oldest checkpoint on the disk, so that its policy has to be the same still.
 
 mod account;
+mod damage;
 mod life;
 mod plan;
 mod player;
@@ -57,6 +62,8 @@ struct Outcome {
     redelivered: u64,
     /// Updates that were made again.
     repeated: u64,
+    /// The checkpoint that was damaged, if there was one to damage.
+    damaged: Option<u64>,
     seconds: [f64; 2],
 }
 
@@ -92,8 +99,15 @@ pub async fn run(study: KillStudy, console: &Console) -> anyhow::Result<Report> 
     let (mut player, since) = (Player::with(tape), Instant::now());
     let plan = Plan::draw(study, config.staleness()?.period());
     let mut phases = BTreeMap::new();
-    let mut repeated = 0;
+    let (mut repeated, mut damaged) = (0, None);
     for (number, kill) in plan.kills().map(Some).chain([None]).enumerate() {
+        // Nobody works on the run now: the learner before was killed.
+        if damaged.is_none() && number >= plan.middle() {
+            damaged = damage::newest(&disturbed, study.updates)?;
+            if let Some(version) = damaged {
+                console.say(format!("  the checkpoint of version {version} is damaged"));
+            }
+        }
         let mut life = Life::start(&binaries.learner, &disturbed, home(&format!("logs/{number:03}.log")))?;
         let log = life.log().clone();
         let phase = tokio::select! {
@@ -114,6 +128,7 @@ pub async fn run(study: KillStudy, console: &Console) -> anyhow::Result<Report> 
         phases,
         redelivered: player.redelivered(),
         repeated: repeated.saturating_sub(study.updates),
+        damaged,
         seconds: [undisturbed_s, since.elapsed().as_secs_f64()],
     };
     let account = account::of(&disturbed, player.acknowledged(), player.tape(), &config)?;

@@ -10,6 +10,7 @@ use plotters::coord::CoordTranslate;
 use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 
 const GRID: RGBColor = RGBColor(225, 225, 225);
@@ -91,11 +92,11 @@ fn legend<'a, B: DrawingBackend + 'a, C: CoordTranslate>(
 /// A named line.
 pub(super) struct Line {
     pub(super) name: String,
-    /// Positive on both axes.
-    pub(super) points: Vec<(f64, f64)>,
+    /// Positive on both axes, or not drawn.
+    pub(super) points: Vec<(f64, Mean)>,
 }
 
-/// Draws lines over logarithmic axes.
+/// Draws lines over logarithmic axes, with their 95 % intervals as bands.
 pub(super) fn lines(path: &Path, title: &str, x: &str, y: &str, series: &[Line]) -> anyhow::Result<()> {
     logarithmic(path, title, (x, y), series)
         .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
@@ -108,11 +109,10 @@ fn logarithmic(
     series: &[Line],
 ) -> Result<(), Box<dyn std::error::Error>> {
     register_font()?;
-    let extent = |value: fn(&(f64, f64)) -> f64| {
-        let values = series.iter().flat_map(|line| &line.points).map(value).filter(|v| *v > 0.0);
-        let (low, high) = values.fold((f64::MAX, 0f64), |(low, high), v| (low.min(v), high.max(v)));
-        if low < high { low * 0.8..high * 1.25 } else { 0.1..10.0 }
-    };
+    let all = || series.iter().flat_map(|line| &line.points);
+    let across = extent(all().map(|(x, _)| *x));
+    // As high as the bands. Downwards they may reach zero, where a logarithm has no end: there they are cut.
+    let upright = extent(all().flat_map(|(_, y)| [y.mean, y.mean + y.ci95]));
     let root = BitMapBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
@@ -120,7 +120,7 @@ fn logarithmic(
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(extent(|(x, _)| *x).log_scale(), extent(|(_, y)| *y).log_scale())?;
+        .build_cartesian_2d(across.log_scale(), upright.clone().log_scale())?;
     chart
         .configure_mesh()
         .x_desc(x)
@@ -131,7 +131,14 @@ fn logarithmic(
         .draw()?;
     for (index, line) in series.iter().enumerate() {
         let colour = Palette99::pick(index).to_rgba();
-        let points = || line.points.iter().copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);
+        let drawn: Vec<(f64, Mean)> =
+            line.points.iter().copied().filter(|(x, y)| *x > 0.0 && y.mean > 0.0).collect();
+        let upper = drawn.iter().map(|(x, y)| (*x, y.mean + y.ci95));
+        let lower = drawn.iter().rev().map(|(x, y)| (*x, y.mean - y.ci95));
+        let cut = |y: f64| y.clamp(upright.start, upright.end);
+        let band: Vec<(f64, f64)> = upper.chain(lower).map(|(x, y)| (x, cut(y))).collect();
+        chart.draw_series(std::iter::once(Polygon::new(band, colour.mix(0.15))))?;
+        let points = || drawn.iter().map(|(x, y)| (*x, y.mean));
         chart
             .draw_series(LineSeries::new(points(), colour.stroke_width(2)))?
             .label(line.name.as_str())
@@ -143,6 +150,13 @@ fn logarithmic(
     Ok(())
 }
 
+/// What an axis has to show of these values, with some room; a logarithmic one has no place for what is not positive.
+fn extent(values: impl Iterator<Item = f64>) -> Range<f64> {
+    let positive = values.filter(|value| *value > 0.0 && value.is_finite());
+    let (low, high) = positive.fold((f64::MAX, 0f64), |(low, high), v| (low.min(v), high.max(v)));
+    if low < high { low * 0.8..high * 1.25 } else { 0.1..10.0 }
+}
+
 /// The mean accuracy over seeds at each evaluation.
 fn points(courses: &[Course]) -> Vec<(f64, Mean)> {
     let evaluations = courses.iter().map(|course| course.accuracy.len()).min().unwrap_or(0);
@@ -151,4 +165,32 @@ fn points(courses: &[Course]) -> Vec<(f64, Mean)> {
         (courses[0].accuracy[index].0 as f64, Mean::of(&values))
     };
     (0..evaluations).map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_that_reach_zero_or_have_no_end_are_drawn() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lines.png");
+        let mean = |mean, ci95| Mean { mean, ci95 };
+        let line = |name: &str, points| Line { name: name.into(), points };
+        let series = [
+            line("wide", vec![(0.1, mean(0.5, 0.9)), (1.0, mean(2.0, 0.1))]),
+            line(
+                "one seed",
+                [(0.1, 0.5), (0.5, 0.8), (1.0, 0.0)].map(|(x, y)| (x, mean(y, f64::INFINITY))).to_vec(),
+            ),
+        ];
+        lines(&path, "bands", "x", "y", &series).unwrap();
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn an_axis_holds_what_is_positive_and_finite() {
+        assert_eq!(extent([2.0, -1.0, 0.0, 4.0, f64::INFINITY].into_iter()), (2.0 * 0.8)..5.0);
+        assert_eq!(extent(std::iter::empty()), 0.1..10.0);
+    }
 }

@@ -4,7 +4,7 @@ use super::Study;
 use super::arm::Arm;
 use super::delay::{Delay, DelayModel};
 use crate::practice::Setting;
-use echo_learner::objective::{EchoClip, Objective, Preset, Surrogate};
+use echo_learner::objective::{Choice, EchoClip, Objective, Preset, Surrogate};
 use echo_policy::config::TinySizes;
 use echo_policy::tokenizer::CHARACTER_VOCABULARY;
 use echo_protocol::charter::TaskSpec;
@@ -13,11 +13,12 @@ use std::fmt;
 /// The studies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// GRPO and its relatives without delay and with delays of up to 64 updates (GEPO, table 1).
+    /// GRPO and its relatives without delay and with delays of up to 64 updates (GEPO, table 1). All make one step an update but decoupled
+    /// PPO, which makes four at a quarter of the rate, as AReaL does: with one, its policy is the recent one, and its clip never acts.
     Staleness,
     /// PPO around the sampling policy and around the recent one, by staleness (AReaL, figure 5).
     Decoupled,
-    /// GRPO and DAPO with and without EchoClip on a task that saturates (EchoRL, table 1).
+    /// GRPO and DAPO with and without EchoClip on a task that saturates (EchoRL, table 1). DAPO is with its dynamic sampling.
     EchoClip,
     /// The variance of token, sequence and group weights against KL (GEPO, figure 2 and theorem 1).
     Variance,
@@ -53,7 +54,7 @@ pub(super) struct Plan {
     pub(super) updates: u64,
     pub(super) groups: u64,
     pub(super) group_size: u32,
-    /// Optimizer steps of an update.
+    /// Optimizer steps of an update; an arm may split each.
     pub(super) minibatches: usize,
     /// Learning rate, after so many optimizer steps of warm-up.
     pub(super) rate: f64,
@@ -72,6 +73,8 @@ pub(super) struct Plan {
 
 /// The longest delay of the staleness study.
 const LONGEST: u64 = 64;
+/// Steps of an update around its first policy (AReaL's PPO minibatches).
+const MINIBATCHES: usize = 4;
 
 /// The plan of a study, with what the caller sets instead.
 pub(super) fn plan(study: &Study) -> Plan {
@@ -87,7 +90,8 @@ pub(super) fn plan(study: &Study) -> Plan {
 
 fn own_plan(name: Name, model: DelayModel) -> Plan {
     let delayed = |updates| Delay { model, updates };
-    let arm = |algo: &str, objective, delay| Arm { algo: algo.into(), objective, delay: delayed(delay) };
+    let arm =
+        |algo: &str, objective, delay| Arm { algo: algo.into(), objective, delay: delayed(delay), split: 1 };
     let base = Plan {
         name,
         arms: Vec::new(),
@@ -107,41 +111,44 @@ fn own_plan(name: Name, model: DelayModel) -> Plan {
     };
     match name {
         Name::Staleness => {
-            let algorithms = [
-                ("grpo", Preset::Grpo.objective()),
+            let algorithms: [(&str, Choice); 6] = [
+                ("grpo", Preset::Grpo.into()),
                 ("gspo", wide_gspo()),
-                ("gepo", Preset::Gepo.objective()),
-                ("decoupled_ppo", Preset::DecoupledPpo.objective()),
-                ("dr_grpo", Preset::DrGrpo.objective()),
-                ("bnpo", Preset::Bnpo.objective()),
+                ("gepo", Preset::Gepo.into()),
+                ("decoupled_ppo", Preset::DecoupledPpo.into()),
+                ("dr_grpo", Preset::DrGrpo.into()),
+                ("bnpo", Preset::Bnpo.into()),
             ];
             let arms = [0, LONGEST]
                 .iter()
                 .flat_map(|delay| algorithms.map(|(algo, objective)| arm(algo, objective, *delay)))
+                .map(|arm| match arm.objective.preset {
+                    // A quarter of the rate at four times the steps moves as far.
+                    Preset::DecoupledPpo => Arm { split: MINIBATCHES, ..arm },
+                    _ => arm,
+                })
                 .collect();
             Plan { arms, ..base }
         }
         Name::Decoupled => {
-            let naive = Objective { correction: None, ..Preset::Bnpo.objective() };
+            let naive = changed(Preset::Bnpo, |bnpo| Objective { correction: None, ..bnpo });
             let arms = [0, 1, 4, 8, 16]
                 .iter()
                 .flat_map(|eta| {
-                    [
-                        arm("naive_ppo", naive, *eta),
-                        arm("decoupled_ppo", Preset::DecoupledPpo.objective(), *eta),
-                    ]
+                    [arm("naive_ppo", naive, *eta), arm("decoupled_ppo", Preset::DecoupledPpo.into(), *eta)]
                 })
                 .collect();
             // Four steps an update: a quarter of the rate moves as far.
-            Plan { arms, minibatches: 4, rate: base.rate / 4.0, updates: 250, ..base }
+            let rate = base.rate / MINIBATCHES as f64;
+            Plan { arms, minibatches: MINIBATCHES, rate, updates: 250, ..base }
         }
         Name::EchoClip => {
             let echo =
-                |preset: Preset| Objective { echo_clip: Some(EchoClip::default()), ..preset.objective() };
+                |preset| changed(preset, |parts| Objective { echo_clip: Some(EchoClip::default()), ..parts });
             let arms = vec![
-                arm("grpo", Preset::Grpo.objective(), 0),
+                arm("grpo", Preset::Grpo.into(), 0),
                 arm("grpo_echo", echo(Preset::Grpo), 0),
-                arm("dapo", Preset::Dapo.objective(), 0),
+                arm("dapo", Preset::Dapo.into(), 0),
                 arm("dapo_echo", echo(Preset::Dapo), 0),
             ];
             // Long enough for the task to be nearly solved, which is when groups stop to teach. A clip is a step of a response, so
@@ -153,11 +160,14 @@ fn own_plan(name: Name, model: DelayModel) -> Plan {
 }
 
 /// GSPO with the clip that GEPO's authors give to every method they compare; its own is a thousand times narrower.
-fn wide_gspo() -> Objective {
-    Objective {
-        surrogate: Surrogate::PpoClip { low: 0.2, high: 0.2, dual: None },
-        ..Preset::Gspo.objective()
-    }
+fn wide_gspo() -> Choice {
+    let surrogate = Surrogate::PpoClip { low: 0.2, high: 0.2, dual: None };
+    changed(Preset::Gspo, |gspo| Objective { surrogate, ..gspo })
+}
+
+/// A preset with other parts.
+fn changed(preset: Preset, change: impl FnOnce(Objective) -> Objective) -> Choice {
+    Choice { preset, objective: change(preset.objective()) }
 }
 
 impl Plan {
@@ -184,9 +194,13 @@ impl Plan {
     /// The numbers, in a sentence.
     pub(super) fn description(&self) -> String {
         let Imitation { updates, until_accuracy, .. } = self.imitation;
+        let split = self.arms.iter().find(|arm| arm.split > 1).map_or_else(String::new, |arm| {
+            let (steps, rate) = (self.minibatches * arm.split, self.rate / arm.split as f64);
+            format!(" ({} in {steps} steps at {rate:e})", arm.algo)
+        });
         format!(
             "Qwen3 form, 2 layers of 64; sums of {} numbers of {} digits{} (accuracy is measured on orders of their own, but there are few such sums); imitation of at most {updates} updates or to an accuracy of \
-             {until_accuracy}; then {} groups of {} an update in {} steps, AdamW at {:e}",
+             {until_accuracy}; then {} groups of {} an update in {} steps, AdamW at {:e}{split}",
             self.terms,
             self.digits,
             if self.steps { ", worked out in steps" } else { "" },

@@ -4,7 +4,7 @@ use super::Study;
 use super::arm::Course;
 use super::delay::Delay;
 use super::plans::{Name, Plan};
-use super::statistics::Mean;
+use super::statistics::{Average, Mean};
 use crate::console::{Console, Report};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -44,15 +44,28 @@ pub(super) fn report(
         })
         .collect();
     console.say(format!(
-        "{:<16} {:>6}  {:>15}  {:>15}  {:>9} {:>9} {:>7}",
-        "arm", "delay", "best", "last", "Var(w)", "KL", "clip"
+        "{:<16} {:>6}  {:>15}  {:>15}  {:>9} {:>9} {:>7} {:>7} {:>7}",
+        "arm", "delay", "best", "last", "Var(w)", "KL", "clip", "equal", "dropped"
     ));
     for row in &rows {
-        let [variance, kl, clip] = row.diagnostics();
+        // Where no update was made there is no figure.
+        let [variance, kl, clip] = row.diagnostics().map(|figure| figure.unwrap_or(f64::NAN));
+        let [degenerate, dropped] = row.groups();
         console.say(format!(
-            "{:<16} {:>6}  {:.3} ± {:.3}    {:.3} ± {:.3}    {variance:>9.3} {kl:>9.4} {clip:>7.3}",
+            "{:<16} {:>6}  {:.3} ± {:.3}    {:.3} ± {:.3}    {variance:>9.3} {kl:>9.4} {clip:>7.3} {degenerate:>7.3} {dropped:>7.3}",
             row.algo, row.delay.updates, row.best.mean, row.best.ci95, row.last.mean, row.last.ci95
         ));
+    }
+    if plan.name == Name::Decoupled {
+        for row in &rows {
+            let [share, reported, recomputed] = row.recomputing().map(|figure| figure.unwrap_or(f64::NAN));
+            console.say(format!(
+                "{:<16} {:>6}  {:.1} % of the update recomputes log π; p95 of |Δ log π| {reported:.4}, to the recomputed {recomputed:.4}",
+                row.algo,
+                row.delay.updates,
+                100.0 * share
+            ));
+        }
     }
     let claims = claims(plan.name, &rows);
     for claim in &claims {
@@ -69,28 +82,61 @@ pub(super) fn report(
         "updates": plan.updates,
         "delay_model": format!("{:?}", study.delay_model),
         "seconds": took.as_secs_f64(),
-        "results": rows.iter().map(Row::to_json).collect::<Vec<_>>(),
+        "results": rows.iter().map(|row| row.to_json(plan.name)).collect::<Vec<_>>(),
         "claims": claims,
     });
     Ok(Report { passed, json })
 }
 
 impl Row<'_> {
-    fn diagnostics(&self) -> [f64; 3] {
-        let mean = |figure: fn(&Course) -> f64| {
-            self.courses.iter().map(figure).sum::<f64>() / self.courses.len() as f64
-        };
-        [mean(|c| c.weight_variance), mean(|c| c.kl), mean(|c| c.clip_share)]
+    /// The mean over seeds of what is known of a course.
+    fn mean(&self, figure: fn(&Course) -> Option<f64>) -> Option<f64> {
+        Average::of(self.courses.iter().filter_map(figure)).get()
     }
 
-    fn to_json(&self) -> Value {
+    /// The weights' variance, KL, the share of clipped terms.
+    fn diagnostics(&self) -> [Option<f64>; 3] {
+        [
+            self.mean(|course| course.weight_variance.get()),
+            self.mean(|course| course.kl.get()),
+            self.mean(|course| course.clip_share.get()),
+        ]
+    }
+
+    /// Shares of the groups drawn: with equal rewards towards the end, and dropped by the filter.
+    fn groups(&self) -> [f64; 2] {
+        let over = |figure: fn(&Course) -> f64| Average::of(self.courses.iter().map(figure)).get();
+        [over(|course| course.degenerate_last), over(|course| course.dropped)]
+            .map(|share| share.unwrap_or(f64::NAN))
+    }
+
+    /// What recomputing takes of an update, and the gaps without and with it.
+    fn recomputing(&self) -> [Option<f64>; 3] {
+        [
+            self.mean(|course| course.proximal_share.get()),
+            self.mean(|course| course.logp_gap_p95.get()),
+            self.mean(|course| course.logp_gap_recomputed_p95.get()),
+        ]
+    }
+
+    fn to_json(&self, name: Name) -> Value {
         let [variance, kl, clip] = self.diagnostics();
-        json!({
+        let [degenerate, dropped] = self.groups();
+        let mut json = json!({
             "algo": self.algo, "delay": self.delay.updates, "seeds": self.courses.len(),
             "best_mean": self.best.mean, "best_ci95": self.best.ci95,
             "last_mean": self.last.mean, "last_ci95": self.last.ci95,
             "weight_variance": variance, "kl": kl, "clip_share": clip,
-        })
+            "degenerate_last": degenerate, "dropped_share": dropped,
+        });
+        // A share of time is another every time: only where it is the question.
+        if name == Name::Decoupled {
+            let [share, reported, recomputed] = self.recomputing();
+            json["proximal_share"] = json!(share);
+            json["logp_gap_p95"] = json!(reported);
+            json["logp_gap_recomputed_p95"] = json!(recomputed);
+        }
+        json
     }
 }
 

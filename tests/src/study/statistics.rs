@@ -32,9 +32,47 @@ impl Mean {
     }
 }
 
+/// A mean of values that come one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Average {
+    sum: f64,
+    count: u64,
+}
+
+impl Average {
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut average = Self::default();
+        average.add(values);
+        average
+    }
+
+    pub(super) fn add(&mut self, values: impl IntoIterator<Item = f64>) {
+        for value in values {
+            self.sum += value;
+            self.count += 1;
+        }
+    }
+
+    /// None where there was no value.
+    pub(super) fn get(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_average_of_nothing_is_none() {
+        let mut average = Average::default();
+        average.add(None);
+        assert_eq!(average.get(), None);
+        average.add([1.0, 2.0]);
+        average.add(Some(6.0));
+        assert_eq!(average.get(), Some(3.0));
+        assert_eq!(Average::of([1.0, 2.0, 6.0]), average);
+    }
 
     #[test]
     fn an_interval_by_hand() {

@@ -55,7 +55,7 @@ pub(super) fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
     }
     let series = WEIGHTS.iter().enumerate().map(|(level, (name, _))| Line {
         name: (*name).to_owned(),
-        points: rows.iter().map(|(_, kl, variances)| (kl.mean, variances[level].mean)).collect(),
+        points: rows.iter().map(|(_, kl, variances)| (kl.mean, variances[level])).collect(),
     });
     let picture = study.out.join("variance-policy.png");
     lines(
@@ -77,7 +77,10 @@ pub(super) fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
     let results = rows.iter().flat_map(|(age, kl, variances)| {
         WEIGHTS.iter().zip(variances).map(move |((name, _), variance)| {
             json!({
-                "algo": name, "delay": age, "seeds": study.seeds, "kl_mean": kl.mean, "kl_ci95": kl.ci95,
+                "algo": name, "delay": age, "seeds": study.seeds,
+                // Nothing is evaluated here; the keys are those of every study.
+                "best_mean": null, "best_ci95": null, "last_mean": null, "last_ci95": null,
+                "kl_mean": kl.mean, "kl_ci95": kl.ci95,
                 "variance_mean": variance.mean, "variance_ci95": variance.ci95,
             })
         })

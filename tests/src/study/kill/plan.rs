@@ -39,6 +39,11 @@ impl Plan {
     pub(super) fn kills(&self) -> impl Iterator<Item = Kill> {
         self.0.iter().copied()
     }
+
+    /// How many kills have been made when the plan is half over; at least one.
+    pub(super) fn middle(&self) -> usize {
+        self.0.len().div_ceil(2).max(1)
+    }
 }
 
 fn during_the_run(draws: &mut Draws) -> When {
@@ -68,6 +73,12 @@ mod tests {
         for when in [When::StartUp, When::Checkpoint, When::Publication, When::Anytime] {
             assert!(kills[..44].iter().any(|kill| kill.when == when), "{when:?}");
         }
+    }
+
+    #[test]
+    fn the_middle_is_behind_a_kill() {
+        let middle = |kills| Plan::draw(KillStudy { kills, updates: 20, seed: 1 }, 2).middle();
+        assert_eq!([0, 1, 2, 5, 50].map(middle), [1, 1, 1, 3, 25]);
     }
 
     #[test]

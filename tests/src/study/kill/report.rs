@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+/// A study of so many kills leaves room for a damaged checkpoint, and has to have had one.
+const KILLS_WITH_DAMAGE: u32 = 10;
+
 /// Judges the study, and says so.
 pub(super) fn report(
     study: KillStudy,
@@ -31,11 +34,14 @@ pub(super) fn report(
     let trained_once =
         account.uneven.is_empty() && account.trained == study.updates * super::run_file::GROUPS as u64;
 
+    let fell_back = outcome.damaged.is_some() || kills < KILLS_WITH_DAMAGE;
+
     let claims = [
         (
             "final weights and optimizer state are bit-identical to the undisturbed run",
-            same && learned && kills == study.kills,
-            json!({"kills": kills, "weights_changed_since_start": learned, "checkpoint": ours}),
+            same && learned && fell_back && kills == study.kills,
+            json!({"kills": kills, "weights_changed_since_start": learned, "damaged_checkpoint": outcome.damaged,
+                "checkpoint": ours}),
         ),
         (
             "every acknowledged group is trained on or dropped with a reason on record",
@@ -75,6 +81,7 @@ pub(super) fn report(
         "start_mean": account.accuracy[0],
         "updates": study.updates, "kills": kills, "seed": study.seed, "kills_by_phase": phases,
         "updates_made_again": outcome.repeated, "groups_sent_again": outcome.redelivered,
+        "checkpoints_damaged": u32::from(outcome.damaged.is_some()),
         "undisturbed_s": undisturbed_s, "killed_s": killed_s,
     }]);
     Ok(Report { passed, json: json!({"results": results, "claims": claims}) })
