@@ -17,6 +17,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A state of some run, with something in every part.
 pub(crate) fn state_at(run: RunId, version: u64) -> State {

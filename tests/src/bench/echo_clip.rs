@@ -22,9 +22,9 @@ use std::iter::repeat_n;
 use std::time::Instant;
 
 /// Groups of an update, responses of a group, tokens of a response, tokens of a step.
-const GROUPS: u64 = 4;
+const GROUPS: u64 = 2;
 const GROUP_SIZE: u32 = 8;
-const LENGTH: u32 = 256;
+const LENGTH: u32 = 128;
 const STEP: usize = 8;
 /// What a token of the made-up responses is said to have been worth to its policy.
 const LOGP: f32 = -4.0;
@@ -85,12 +85,12 @@ fn setting() -> Setting {
     let sizes = TinySizes {
         vocab: 128,
         hidden: 128,
-        layers: 4,
+        layers: 2,
         heads: 4,
         kv_heads: 2,
         head_dim: 32,
         intermediate: 384,
-        positions: 512,
+        positions: 256,
     };
     let task = TaskSpec {
         name: "chain_sum".into(),

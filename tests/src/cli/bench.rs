@@ -26,7 +26,7 @@ pub(super) enum Bench {
     /// Updates with EchoClip against the same without.
     EchoClip {
         /// Updates of each, by turns; their median counts.
-        #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, default_value_t = 301, value_parser = clap::value_parser!(u32).range(1..))]
         updates: u32,
     },
     /// What a step's memory grows with: batch, vocabulary, longest sequence.
@@ -38,7 +38,7 @@ pub(super) enum Bench {
 }
 
 #[derive(Debug, Args)]
-struct TrainOptions {
+pub(super) struct TrainOptions {
     /// Against whom.
     #[arg(long, value_enum)]
     peer: Option<Peer>,

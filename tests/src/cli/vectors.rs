@@ -46,7 +46,7 @@ pub(super) struct TokenizerVectors {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Arithmetic {
+pub(super) enum Arithmetic {
     F32,
     F64,
 }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 ///
 /// Threads that share one product wait for each other at every block of it; those that have rows of their own do not. They pack
 /// the right side once each, which counts for little beside so many rows.
-const PART_ROWS: usize = 512;
+const PART_ROWS: usize = 1024;
 /// Rows of the smallest part; where there are not as many for every thread, all share the product.
 const MIN_PART_ROWS: usize = 64;
 /// Parts begin at multiples of this, as rows are multiplied by so many.
@@ -141,9 +141,10 @@ mod tests {
     #[test]
     fn parts_are_even_and_cover_all_rows() {
         assert_eq!(part_rows(2048, 1), None);
-        assert_eq!(part_rows(2048, 2), Some(512));
+        assert_eq!(part_rows(2048, 2), Some(1024));
+        assert_eq!(part_rows(4096, 2), Some(1024));
         assert_eq!(part_rows(384, 2), Some(192));
-        assert_eq!(part_rows(1100, 2), Some(280));
+        assert_eq!(part_rows(1100, 2), Some(552));
         assert_eq!(part_rows(384, 16), None, "24 rows each are too few");
         assert_eq!(part_rows(0, 2), None);
     }
