@@ -46,7 +46,7 @@ pub mod vectors;
 
 use serde::{Deserialize, Serialize};
 
-pub use advantage::{Advantage, Baseline, Outcome, Overlong, STD_FLOOR, Scale, gae};
+pub use advantage::{Advantage, Baseline, Degenerate, Outcome, Overlong, STD_FLOOR, Scale, gae};
 pub use aggregation::Aggregation;
 pub use choice::Choice;
 pub use correction::{Bound, Correction, Level};
@@ -79,8 +79,8 @@ pub struct Objective {
     pub kl: Option<Kl>,
     /// η: what a nat of entropy is worth, per token; zero or above.
     pub entropy_bonus: f64,
-    /// The auxiliary target from what a group got right.
-    #[serde(with = "off")]
+    /// The auxiliary target from what a group got right. `true` in a run file is its defaults.
+    #[serde(serialize_with = "off::serialize", deserialize_with = "off::deserialize_or_default")]
     pub echo_clip: Option<EchoClip>,
 }
 

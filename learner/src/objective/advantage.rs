@@ -1,4 +1,6 @@
-//! Advantages of responses from their rewards: baseline, scale and length rule.
+//! Advantages of responses from their rewards: baseline, scale, length rule, and the rule for degenerate groups.
+
+mod degenerate;
 
 use std::collections::BTreeMap;
 
@@ -6,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::ObjectiveError;
 use super::error::finite_from_zero;
+
+pub use degenerate::Degenerate;
 
 /// Added to a standard deviation before it divides.
 pub const STD_FLOOR: f64 = 1e-6;
@@ -23,6 +27,9 @@ pub struct Advantage {
     /// A penalty for responses close to the length limit, subtracted from the reward first; `None` (`false`): none.
     #[serde(with = "super::off")]
     pub overlong: Option<Overlong>,
+    /// What groups without a signal mean for the others.
+    #[serde(default)]
+    pub degenerate: Degenerate,
 }
 
 /// What is subtracted from a reward.
@@ -112,6 +119,7 @@ impl Advantage {
             Scale::BatchStd => divide(&advantages.clone(), &whole, &mut advantages),
             Scale::GroupStd => groups.values().for_each(|g| divide(&rewards, g, &mut advantages)),
         }
+        self.degenerate.apply(groups.values(), &mut advantages);
         Ok(advantages)
     }
 

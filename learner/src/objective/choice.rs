@@ -16,7 +16,8 @@ use super::{Objective, Preset};
 /// aggregation = { kind = "per_token" }                    # another kind: it replaces the part
 /// ```
 ///
-/// What is left out is the preset's. Written back, it lists every part.
+/// What is left out is the preset's. `echo_clip = true` adds EchoClip with its defaults to any of them. Written back, it
+/// lists every part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     /// The preset that the parts began as.
@@ -101,7 +102,9 @@ fn same_kind(key: &str, part: &Table, change: &Table) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objective::{Aggregation, Bound, Correction, EchoClip, Level, Surrogate};
+    use crate::objective::{
+        Aggregation, Anchor, Bound, Correction, EchoClip, Estimator, Kl, Level, Surrogate,
+    };
 
     fn choice(text: &str) -> Objective {
         toml::from_str::<Choice>(text).unwrap().objective
@@ -149,6 +152,39 @@ mod tests {
             let choice = Choice::from(preset);
             let written: Table = toml::from_str(&choice.expansion()).unwrap();
             assert_eq!(written["train"]["objective"].clone().try_into::<Choice>().unwrap(), choice);
+        }
+    }
+
+    #[test]
+    fn echo_clip_is_switched_on_and_off_in_any_preset() {
+        for preset in Preset::ALL {
+            let with = |setting: &str| choice(&format!("name = '{}'\necho_clip = {setting}", preset.name()));
+            let expected = |echo_clip| Objective { echo_clip, ..preset.objective() };
+            assert_eq!(with("true"), expected(Some(EchoClip::default())), "{preset:?}");
+            assert_eq!(with("false"), expected(None), "{preset:?}");
+            assert_eq!(with("{ lambda = 0.25 }"), expected(Some(EchoClip { lambda: 0.25 })), "{preset:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_defaults_cannot_be_switched_on() {
+        for part in ["kl", "correction", "advantage.overlong", "surrogate.dual"] {
+            let refused = toml::from_str::<Choice>(&format!("name = 'grpo'\n{part} = true")).unwrap_err();
+            assert!(refused.to_string().contains("false"), "{part}: {refused}");
+        }
+    }
+
+    #[test]
+    fn the_regularisers_that_presets_leave_out_are_put_back_as_documented() {
+        for (name, tag, estimator, beta, cap) in [
+            ("grpo", "k3", Estimator::K3, 0.04, Some(10.0)),
+            ("reinforce_pp", "k2", Estimator::K2, 0.01, None),
+            ("ppo_truncated_is", "k3", Estimator::K3, 0.001, None),
+        ] {
+            let bound = cap.map_or("false".to_owned(), |cap: f64| cap.to_string());
+            let part = format!("estimator = '{tag}', beta = {beta}, anchor = 'reference', cap = {bound}");
+            let kl = choice(&format!("name = '{name}'\nkl = {{ {part} }}")).kl;
+            assert_eq!(kl, Some(Kl { estimator, beta, anchor: Anchor::Reference, cap }), "{name}");
         }
     }
 

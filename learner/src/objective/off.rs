@@ -1,7 +1,7 @@
-//! Optional parts in run files: TOML has no null, so an option is written as its value or as `false`.
+//! Optional parts in run files: TOML has no null, so an option is written as its value or as `false`, and one that serves
+//! any preset by its defaults also as `true`.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, IntoDeserializer, MapAccess, Visitor};
@@ -20,11 +20,21 @@ pub(super) fn serialize<T: Serialize + Copy, S: Serializer>(
 pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
-    deserializer.deserialize_any(Switch(PhantomData))
+    deserializer.deserialize_any(Switch { on: None })
+}
+
+/// Reads `true` as the part's defaults.
+pub(super) fn deserialize_or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    deserializer.deserialize_any(Switch::<T> { on: Some(T::default) })
 }
 
 /// Reads what is there as itself, so that its own errors are told.
-struct Switch<T>(PhantomData<T>);
+struct Switch<T> {
+    /// What `true` stands for; `None`: it is refused.
+    on: Option<fn() -> T>,
+}
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for Switch<T> {
     type Value = Option<T>;
@@ -34,7 +44,11 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Switch<T> {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
-        if value { Err(E::custom("write the value itself, or `false` to leave it out")) } else { Ok(None) }
+        match (value, self.on) {
+            (false, _) => Ok(None),
+            (true, Some(on)) => Ok(Some(on())),
+            (true, None) => Err(E::custom("write the value itself, or `false` to leave it out")),
+        }
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Advantage, Against, Aggregation, Baseline, Bound, Correction, Level, Objective, Ratio, Scale, Surrogate,
+    Advantage, Against, Aggregation, Baseline, Bound, Correction, Degenerate, Level, Objective, Ratio, Scale,
+    Surrogate,
 };
 
 /// The name of an objective in run files and studies, in snake case. [`Preset::objective`] gives its parts; a run file may
@@ -31,11 +32,15 @@ pub enum Preset {
     GepoDefensive,
     /// Clipped weights that keep their gradient, mean over tokens (MiniMax-M1 eq. 4).
     Cispo,
-    /// log π with token weights from the sampling policy and the group's mean as baseline (RLAX appendix A).
+    /// log π with token weights from the sampling policy and the group's mean as baseline (RLAX appendix A). The weights are
+    /// π_prox / π_behaviour, of the policy at the start of the step, where RLAX has sg\[r(θ)\] of the current one: they are
+    /// the same until the policy moves within the update.
     Reinforce,
-    /// REINFORCE with the mean of the other responses as baseline (RLOO).
+    /// REINFORCE with the mean of the other responses as baseline (RLOO), weighted as [`Preset::Reinforce`] is. RLAX scales
+    /// the same difference by (G - 1) / G, which makes it the distance from the group's mean.
     Rloo,
-    /// PPO's clip on advantages normalised over the batch (REINFORCE++).
+    /// PPO's clip on advantages normalised over the batch (REINFORCE++). The K2 term that RLAX §4 gives it is left out;
+    /// `kl = { estimator = "k2", beta = 0.01, anchor = "reference", cap = false }` puts it back. (RLAX names no β for it.)
     ReinforcePp,
     /// GRPO with a mean over the tokens of the batch: what GEPO's authors compare with under this name.
     Bnpo,
@@ -43,11 +48,14 @@ pub enum Preset {
     Gmpo,
     /// A soft gate in the place of the clip (SAPO).
     Sapo,
-    /// log π times the centred reward, mean over tokens (GPG).
+    /// log π times the centred reward, mean over tokens (GPG). Its factor α for degenerate groups is left out;
+    /// `advantage = { degenerate = "rescale" }` puts it back.
     Gpg,
     /// PPO around the policy at the start of the step, weighted by that policy over the sampling one (AReaL eq. 5).
     DecoupledPpo,
-    /// The same by ECHO-2's eq. 24 and 25: weights truncated at C, mean over responses.
+    /// The same by ECHO-2's eq. 24 and 25: weights truncated at C, mean over responses. The -β KL(π_θ ‖ π_ref) of eq. 25 is
+    /// left out; `kl = { estimator = "k3", beta = 0.001, anchor = "reference", cap = false }` puts it back. (ECHO-2 names
+    /// neither β nor the estimator.)
     PpoTruncatedIs,
 }
 
@@ -190,7 +198,7 @@ impl Preset {
 }
 
 fn advantage(baseline: Baseline, scale: Scale) -> Advantage {
-    Advantage { baseline, scale, overlong: None }
+    Advantage { baseline, scale, overlong: None, degenerate: Degenerate::Zero }
 }
 
 fn clip(low: f64, high: f64) -> Surrogate {

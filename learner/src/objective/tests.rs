@@ -1,4 +1,10 @@
-//! Hand-worked losses, gradients against finite differences, any split, and inputs that must not produce NaN.
+//! Hand-worked losses, any split, and inputs that must not produce NaN. Finite differences, and presets and corrections on
+//! two responses, have files of their own.
+
+mod corrections;
+mod gradients;
+mod two;
+mod values;
 
 use super::*;
 
@@ -126,44 +132,6 @@ fn objectives() -> Vec<(String, Objective)> {
     ];
     all.extend(extra.map(|(name, objective)| (name.to_owned(), objective)));
     all
-}
-
-#[test]
-fn gradients_agree_with_finite_differences() {
-    for (name, objective) in objectives() {
-        let case = Case::ragged();
-        let plan = case.plan(&objective);
-        let all: Vec<usize> = (0..7).collect();
-        let evaluation = case.part(&plan, &all);
-        // Weights without a gradient must not move with the policy: those of CISPO depend on it.
-        let detached = matches!(objective.surrogate, Surrogate::Cispo { .. })
-            || matches!(objective.ratio, Ratio::GroupDefensive { .. });
-        for row in 0..7 {
-            for t in 0..case.logp[row].len() {
-                let shifted = |delta: f64| {
-                    let mut moved = case.clone();
-                    moved.logp[row][t] += delta;
-                    moved.part(&plan, &all).loss
-                };
-                let numeric = (shifted(1e-6) - shifted(-1e-6)) / 2e-6;
-                let analytic = evaluation.d_logp[row][t];
-                assert!(
-                    detached || (analytic - numeric).abs() < 1e-8,
-                    "{name} {row} {t}: {analytic} {numeric}"
-                );
-            }
-            for (t, analytic) in evaluation.d_entropy[row].iter().enumerate() {
-                let shifted = |delta: f64| {
-                    let mut moved = case.clone();
-                    moved.entropy[row][t] += delta;
-                    moved.part(&plan, &all).loss
-                };
-                let numeric = (shifted(1e-6) - shifted(-1e-6)) / 2e-6;
-                assert!((analytic - numeric).abs() < 1e-8, "{name} entropy {row} {t}: {analytic} {numeric}");
-            }
-        }
-        assert!(evaluation.d_logp.iter().flatten().any(|g| g.abs() > 1e-3), "{name} has no gradient");
-    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! A line carries `objective`, `params`, `groups`, `mask`, `logp`, `behav_logp`, `prox_logp`, `ref_logp`, `advantages`, and
 //! what a reference implementation made of them: `loss` and `grad_logp`. Objectives that do not exist here are counted as
-//! skipped.
+//! skipped. Where a line also has `rewards`, and the format says how they became its `advantages`, these are compared too.
 
 mod case;
 
@@ -14,13 +14,16 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use case::Case;
+use case::{Case, Errors};
 
 /// What an f64 check allows where the reference itself rounds intermediate values to f32, as AReaL's decoupled PPO
 /// does: its figures are off by up to 2e-7 from the formula worked in f64.
 pub const SINGLE_REFERENCE_TOLERANCE: f64 = 1e-6;
 /// Gradients are recorded with ten decimals: an absolute difference of half a unit there says nothing.
 pub const GRADIENT_ROUNDING: f64 = 5.01e-11;
+/// Rewards and advantages are recorded with ten decimals too, and a deviation well below one divides the former: an absolute
+/// difference up to this says nothing. A term of 1e-6 beside the deviation is three orders larger.
+pub const ADVANTAGE_ROUNDING: f64 = 1e-9;
 /// Losses are means of terms of order one that often cancel; below this magnitude their error is absolute.
 pub const LOSS_FLOOR: f64 = 1.0;
 
@@ -67,14 +70,15 @@ impl Precision {
 pub struct VectorReport {
     /// Lines read.
     pub cases: usize,
-    /// Lines whose loss and gradient agree.
+    /// Lines whose loss, gradient and advantages agree.
     pub passed: usize,
     /// Lines that disagree, or that an objective refused.
     pub failed: usize,
     /// Lines for objectives that do not exist here.
     pub skipped: usize,
     /// Largest relative error of the compared lines: |Δ| over the reference's magnitude. The magnitude of a gradient
-    /// is its largest entry (beyond [`GRADIENT_ROUNDING`]), that of a loss at least [`LOSS_FLOOR`].
+    /// is its largest entry (beyond [`GRADIENT_ROUNDING`]), as is that of advantages (beyond [`ADVANTAGE_ROUNDING`]);
+    /// that of a loss is at least [`LOSS_FLOOR`].
     pub worst: f64,
     /// The same for each objective that exists here. (An f64 check does not hold all to one tolerance.)
     pub worst_by_objective: BTreeMap<String, f64>,
@@ -148,13 +152,17 @@ impl VectorReport {
             return;
         };
         let failure = match case.errors(&objective, precision) {
-            Ok((loss, grad)) => {
-                let error = loss.max(grad);
+            Ok(Errors { loss, gradient, advantages }) => {
+                let error = loss.max(gradient).max(advantages);
                 self.worst = self.worst.max(error);
                 let worst = self.worst_by_objective.entry(case.objective.clone()).or_insert(0.0);
                 *worst = worst.max(error);
-                (error > precision.tolerance(&case.objective))
-                    .then(|| format!("relative error of the loss {loss:.3e}, of the gradient {grad:.3e}"))
+                (error > precision.tolerance(&case.objective)).then(|| {
+                    format!(
+                        "relative error of the loss {loss:.3e}, of the gradient {gradient:.3e}, of the advantages \
+                         {advantages:.3e}"
+                    )
+                })
             }
             Err(error) => Some(error.to_string()),
         };

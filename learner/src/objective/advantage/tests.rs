@@ -5,7 +5,7 @@ fn outcomes(rewards: &[f64], groups: &[usize]) -> Vec<Outcome> {
 }
 
 fn rule(baseline: Baseline, scale: Scale) -> Advantage {
-    Advantage { baseline, scale, overlong: None }
+    Advantage { baseline, scale, overlong: None, degenerate: Degenerate::Zero }
 }
 
 #[test]
@@ -55,9 +55,37 @@ fn equal_rewards_and_single_responses_give_exact_zeros() {
 }
 
 #[test]
+fn rescaling_gives_the_degenerate_groups_weight_to_the_others() {
+    // Group 1 of three responses is degenerate; 5 responses / 2 of group 0 = 2.5.
+    let outcomes = outcomes(&[1.0, 7.0, 0.0, 7.0, 7.0], &[0, 1, 0, 1, 1]);
+    let of = |baseline, scale, degenerate| Advantage { degenerate, ..rule(baseline, scale) }.of(&outcomes);
+    let zero = of(Baseline::GroupMean, Scale::None, Degenerate::Zero).unwrap();
+    assert_eq!(zero, [0.5, 0.0, -0.5, 0.0, 0.0]);
+    let rescaled = of(Baseline::GroupMean, Scale::None, Degenerate::Rescale).unwrap();
+    assert_eq!(rescaled, [1.25, 0.0, -1.25, 0.0, 0.0]);
+    // It comes after the deviation, which would take it out again.
+    let scaled = of(Baseline::GroupMean, Scale::GroupStd, Degenerate::Rescale).unwrap();
+    let expected = 2.5 * (0.5 / (0.5f64.sqrt() + 1e-6));
+    assert!((scaled[0] - expected).abs() < 1e-12 && (scaled[2] + expected).abs() < 1e-12);
+    // Rewards of a group may be equal and still say something, when they are not compared within it.
+    let bare = of(Baseline::None, Scale::None, Degenerate::Rescale).unwrap();
+    assert_eq!(bare, [1.0, 7.0, 0.0, 7.0, 7.0]);
+}
+
+#[test]
+fn rescaling_leaves_a_response_at_its_groups_mean_in_the_count() {
+    let rule = Advantage { degenerate: Degenerate::Rescale, ..rule(Baseline::GroupMean, Scale::None) };
+    // Group 0 has a response at its mean, and is not degenerate: 4 / 3, as the group of one is.
+    let a = rule.of(&outcomes(&[0.0, 3.0, 6.0, 9.0], &[0, 0, 0, 1])).unwrap();
+    assert_eq!(a, [-3.0 * (4.0 / 3.0), 0.0, 3.0 * (4.0 / 3.0), 0.0]);
+    // Nothing to rescale by.
+    assert_eq!(rule.of(&outcomes(&[2.0, 2.0], &[0, 0])).unwrap(), [0.0; 2]);
+}
+
+#[test]
 fn long_responses_are_punished_linearly() {
     let overlong = Overlong { limit: 100, buffer: 20, penalty: 0.5 };
-    let rule = Advantage { baseline: Baseline::None, scale: Scale::None, overlong: Some(overlong) };
+    let rule = Advantage { overlong: Some(overlong), ..rule(Baseline::None, Scale::None) };
     let of = |length| rule.of(&[Outcome { reward: 1.0, length, group: 0 }]).unwrap()[0];
     assert_eq!([80, 90, 100, 900].map(of), [1.0, 0.75, 0.5, 0.5]);
 }

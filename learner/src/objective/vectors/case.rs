@@ -2,10 +2,10 @@
 
 use serde::Deserialize;
 
-use super::{GRADIENT_ROUNDING, LOSS_FLOOR, Precision};
+use super::{ADVANTAGE_ROUNDING, GRADIENT_ROUNDING, LOSS_FLOOR, Precision};
 use crate::objective::{
-    Aggregation, Anchor, Bound, Correction, Estimator, Evaluation, Kl, Known, Level, Objective,
-    ObjectiveError, Preset, Scored, Surrogate,
+    Advantage, Aggregation, Anchor, Bound, Correction, Estimator, Evaluation, Kl, Known, Level, Objective,
+    ObjectiveError, Outcome, Preset, Scored, Surrogate,
 };
 
 /// verl bounds its k3 estimate by this.
@@ -35,9 +35,20 @@ pub(super) struct Case {
     behav_logp: Vec<Vec<f64>>,
     prox_logp: Option<Vec<Vec<f64>>>,
     ref_logp: Option<Vec<Vec<f64>>>,
+    rewards: Option<Vec<f64>>,
     advantages: Vec<f64>,
     loss: f64,
     grad_logp: Vec<Vec<f64>>,
+}
+
+/// How far what is computed here is from what the reference made of a case.
+pub(super) struct Errors {
+    /// Relative error of the loss.
+    pub(super) loss: f64,
+    /// Relative error of the gradient.
+    pub(super) gradient: f64,
+    /// Relative error of the advantages; zero where they cannot be compared.
+    pub(super) advantages: f64,
 }
 
 impl Case {
@@ -59,6 +70,9 @@ impl Case {
         }
         if self.groups.len() != rows || self.advantages.len() != rows {
             return Err(format!("`groups` or `advantages` does not have {rows} entries"));
+        }
+        if self.rewards.as_ref().is_some_and(|rewards| rewards.len() != rows) {
+            return Err(format!("`rewards` does not have {rows} entries"));
         }
         Ok(())
     }
@@ -110,12 +124,23 @@ impl Case {
         Some(objective)
     }
 
-    /// Relative errors of the loss and of the gradient.
+    /// How the format makes advantages of rewards, for the objectives that it names. Its GPG and KL cases are normalised as
+    /// those of GRPO are, whatever the preset does.
+    fn advantage(&self) -> Option<Advantage> {
+        match self.objective.as_str() {
+            "dr_grpo" | "gepo" | "gepo_cppo_kl" => Some(Preset::DrGrpo.objective().advantage),
+            "grpo" | "grpo_dual_clip" | "dapo" | "gspo" | "cispo" | "gpg" | "decoupled_ppo" | "kl_k1"
+            | "kl_k2" | "kl_k3" => Some(Preset::Grpo.objective().advantage),
+            _ => None,
+        }
+    }
+
+    /// Relative errors of the loss, of the gradient and of the advantages.
     pub(super) fn errors(
         &self,
         objective: &Objective,
         precision: Precision,
-    ) -> Result<(f64, f64), ObjectiveError> {
+    ) -> Result<Errors, ObjectiveError> {
         let known = (0..self.groups.len()).map(|row| Known {
             group: self.groups[row],
             behaviour: self.trained(row, &self.behav_logp, precision),
@@ -141,7 +166,29 @@ impl Case {
         let magnitude = wanted.iter().fold(f64::MIN_POSITIVE, |top, g| top.max(g.abs()));
         let gradient = found.iter().zip(&wanted).map(|(f, w)| (f - w).abs()).fold(0.0, worse);
         let loss = worse(0.0, (precision.round(loss) - self.loss).abs()) / self.loss.abs().max(LOSS_FLOOR);
-        Ok((loss, (gradient - GRADIENT_ROUNDING).max(0.0) / magnitude))
+        let gradient = (gradient - GRADIENT_ROUNDING).max(0.0) / magnitude;
+        Ok(Errors { loss, gradient, advantages: self.advantage_error(precision)? })
+    }
+
+    /// Relative error of the advantages. A response that is alone in its group is not compared: implementations differ in
+    /// whether it has any advantage.
+    fn advantage_error(&self, precision: Precision) -> Result<f64, ObjectiveError> {
+        let (Some(rewards), Some(advantage)) = (&self.rewards, self.advantage()) else { return Ok(0.0) };
+        let outcomes: Vec<Outcome> = rewards
+            .iter()
+            .zip(&self.groups)
+            .map(|(&reward, &group)| Outcome { reward: precision.round(reward), length: 0, group })
+            .collect();
+        let found = advantage.of(&outcomes)?;
+        let alone = |group: usize| self.groups.iter().filter(|other| **other == group).count() == 1;
+        let (mut error, mut magnitude) = (0.0, f64::MIN_POSITIVE);
+        for ((found, wanted), &group) in found.iter().zip(&self.advantages).zip(&self.groups) {
+            if !alone(group) {
+                error = worse(error, (precision.round(*found) - wanted).abs());
+                magnitude = wanted.abs().max(magnitude);
+            }
+        }
+        Ok((error - ADVANTAGE_ROUNDING).max(0.0) / magnitude)
     }
 
     /// What the reference makes of a response beside what the formula says.

@@ -37,11 +37,28 @@ fn counts_what_agrees_disagrees_and_does_not_exist() {
 }
 
 #[test]
+fn rewards_must_become_the_recorded_advantages() {
+    let with = |rewards: &str| hand_worked(0.0).replacen('{', &format!("{{\"rewards\":{rewards},"), 1);
+    for precision in [Precision::F32, Precision::F64] {
+        // The advantages are ±.5: half the distance of two rewards, which GEPO does not scale.
+        let report = check(&[with("[1.0, 0.0]"), with("[1.0, 0.5]")], precision).unwrap();
+        assert_eq!((report.passed, report.failed), (1, 1), "{:?}", report.failures);
+        assert!(report.failures[0].contains("of the advantages 5.000e-1"), "{:?}", report.failures);
+        // Alone in its group, a response may have any advantage.
+        let alone = with("[9.0, 4.0]").replace("\"groups\":[0,0]", "\"groups\":[0,1]");
+        let report = check(&[alone], precision).unwrap();
+        assert!(report.failures[0].contains("of the advantages 0.000e0"), "{:?}", report.failures);
+    }
+}
+
+#[test]
 fn names_the_line_that_is_not_a_vector() {
     let ragged = hand_worked(0.0).replace("\"mask\":[[1],[1]]", "\"mask\":[[1],[1,0]]");
     assert!(matches!(
         check(&[hand_worked(0.0), ragged], Precision::F64),
         Err(VectorError::Malformed { line: 2, .. })
     ));
+    let short = hand_worked(0.0).replacen('{', "{\"rewards\":[1.0],", 1);
+    assert!(matches!(check(&[short], Precision::F64), Err(VectorError::Malformed { line: 1, .. })));
     assert!(matches!(check(&["{}".into()], Precision::F64), Err(VectorError::Malformed { line: 1, .. })));
 }
