@@ -254,9 +254,9 @@ fn the_run_file_says_where() {
         let section = CheckpointsSection { store: store.map(str::to_owned), keep: 1 };
         Checkpoints::open(&RunDir::new(&dir.path().join("run")), &section)
     };
-    assert!(!open(None).unwrap().far.is_some() && dir.path().join("run/checkpoints").is_dir());
+    assert!(open(None).unwrap().far.is_none() && dir.path().join("run/checkpoints").is_dir());
     let other = dir.path().join("other");
-    assert!(!open(other.to_str()).unwrap().far.is_some() && other.is_dir());
+    assert!(open(other.to_str()).unwrap().far.is_none() && other.is_dir());
     let bucket = open(Some("s3://bucket/some/prefix")).unwrap();
     let far = bucket.far.as_ref().unwrap();
     assert_eq!((far.root.as_ref(), far.keep, bucket.near.keep), ("some/prefix", 1, 1));

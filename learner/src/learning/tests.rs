@@ -35,7 +35,7 @@ fn learning(room: &Room, releases: Releases) -> Learning {
 /// What it comes to, in time.
 fn ended(learning: Learning) -> Result<Ended, LearningError> {
     let (tell, told) = mpsc::channel();
-    thread::spawn(move || tell.send(learning.run()));
+    thread::spawn(move || drop(tell.send(learning.run())));
     told.recv_timeout(LIMIT).expect("it ends in time")
 }
 
