@@ -20,7 +20,7 @@ pub struct Filter {
 }
 
 /// Whether all rewards of a group are the same, so that they say nothing about its responses.
-pub(crate) fn same_rewards(group: &TrajectoryGroup) -> bool {
+pub fn same_rewards(group: &TrajectoryGroup) -> bool {
     group.trajectories.windows(2).all(|pair| pair[0].reward == pair[1].reward)
 }
 

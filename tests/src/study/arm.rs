@@ -7,13 +7,12 @@ use crate::practice::Practice;
 use echo_learner::admission::Admitted;
 use echo_learner::buffer::StoredGroup;
 use echo_learner::config::TrainSection;
-use echo_learner::filter::Filter;
+use echo_learner::filter::{Filter, same_rewards};
 use echo_learner::objective::Choice;
 use echo_learner::schedule::Schedule;
 use echo_learner::trainer::UpdateReport;
 use echo_policy::engine::Policy;
 use echo_policy::weights::{DType, Weights};
-use echo_protocol::trajectory::TrajectoryGroup;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -172,7 +171,7 @@ fn draw(
             return Ok(batch);
         }
         for stored in practice.rollouts(policy, first + batch.drawn, more)? {
-            batch.degenerate += u64::from(is_degenerate(&stored.group));
+            batch.degenerate += u64::from(same_rewards(&stored.group));
             match passed(filter, stored) {
                 Some(stored) => batch.groups.push(stored),
                 None => batch.dropped += 1,
@@ -191,11 +190,6 @@ fn passed(filter: &Filter, stored: StoredGroup) -> Option<StoredGroup> {
     }
     let Admitted { group, correct } = admitted;
     Some(StoredGroup { arrival, group, correct })
-}
-
-/// Whether the rewards of a group are all equal, so that they say nothing about its responses.
-fn is_degenerate(group: &TrajectoryGroup) -> bool {
-    group.trajectories.windows(2).all(|pair| pair[0].reward == pair[1].reward)
 }
 
 #[cfg(test)]
@@ -234,7 +228,7 @@ mod tests {
         let policy = practice.policy(0, practice.start()).unwrap();
         let dynamic = Filter { no_signal: true, ..Filter::default() };
         let batch = draw(&practice, &policy, &dynamic, 0, 2).unwrap();
-        assert!(batch.groups.iter().all(|stored| !is_degenerate(&stored.group)));
+        assert!(batch.groups.iter().all(|stored| !same_rewards(&stored.group)));
         assert_eq!(
             (batch.drawn - batch.dropped, batch.dropped),
             (batch.groups.len() as u64, batch.degenerate)

@@ -151,9 +151,10 @@ fn own_plan(name: Name, model: DelayModel) -> Plan {
                 arm("dapo", Preset::Dapo.into(), 0),
                 arm("dapo_echo", echo(Preset::Dapo), 0),
             ];
-            // Long enough for the task to be nearly solved, which is when groups stop to teach. A clip is a step of a response, so
-            // that these have several: `1+2+3=` is answered in the lines `3` and `6`.
-            Plan { arms, updates: 1000, terms: 3, steps: true, max_new_tokens: 6, ..base }
+            // From a start that answers most orders right, as groups stop to teach when a task is nearly solved. A clip is a step of a
+            // response, so that these have several: `1+2+3=` is answered in the lines `3` and `6`.
+            let imitation = Imitation { updates: 4000, until_accuracy: 0.7, ..base.imitation };
+            Plan { arms, updates: 400, terms: 3, steps: true, max_new_tokens: 6, imitation, ..base }
         }
         Name::Variance => base,
     }
