@@ -58,12 +58,16 @@ pub(super) fn report(
     }
     if plan.name == Name::Decoupled {
         for row in &rows {
-            let [share, reported, recomputed] = row.recomputing().map(|figure| figure.unwrap_or(f64::NAN));
+            let [share, reported, recomputed] = row.recomputing();
+            let text =
+                |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.4}"));
             console.say(format!(
-                "{:<16} {:>6}  {:.1} % of the update recomputes log π; p95 of |Δ log π| {reported:.4}, to the recomputed {recomputed:.4}",
+                "{:<16} {:>6}  {:.1} % of the update recomputes log π; p95 of |Δ log π| {}, to the recomputed {}",
                 row.algo,
                 row.delay.updates,
-                100.0 * share
+                100.0 * share.unwrap_or_default(),
+                text(reported),
+                text(recomputed)
             ));
         }
     }
