@@ -33,6 +33,8 @@ pub use staleness::{DEFAULT_BUDGET, StalenessSection};
 pub use train::TrainSection;
 pub use watch::WatchSection;
 
+/// Highest temperature that a charter takes.
+const MAX_TEMPERATURE: f32 = 10.0;
 /// Longest run file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -242,9 +244,9 @@ impl RunConfig {
             let rule = "at most 16384, and at most 65536 responses in a batch";
             return Err(ConfigError::Number { field, found, rule });
         }
-        if self.sampling.temperature < MIN_TEMPERATURE {
+        if !(MIN_TEMPERATURE..=MAX_TEMPERATURE).contains(&self.sampling.temperature) {
             let (field, found) = ("sampling.temperature", self.sampling.temperature.to_string());
-            let rule = "it has to be at least 0.01: a policy that always takes the likeliest token has nothing to compare";
+            let rule = "it has to be 0.01 to 10; where responses are all the likeliest one there is nothing to compare";
             return Err(ConfigError::Setting { field, found, rule });
         }
         self.buffer.validate(groups)?;
@@ -335,7 +337,9 @@ mod tests {
         };
         assert!(refused("updates = 500", "updates = 0").contains("run.updates"));
         let greedy = refused("[warmup]", "[sampling]\ntemperature = 0.0\n[warmup]");
-        assert!(greedy.contains("sampling.temperature"));
+        assert!(greedy.contains("sampling.temperature = 0"), "{greedy}");
+        let hot = refused("[warmup]", "[sampling]\ntemperature = 11.0\n[warmup]");
+        assert!(hot.contains("0.01 to 10"), "{hot}");
         let snapshot = |option: &str| refused("[warmup]", &format!("[snapshot]\n{option}\n[warmup]"));
         assert!(snapshot("keep_versions = 0").contains("snapshot.keep_versions"));
         assert!(snapshot("keep_versions = 17").contains("1 to 16"));

@@ -86,6 +86,7 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
         Snapshots::start(host.clone(), chunks.clone(), snapshots_config(&founded))?;
     let publisher = Publisher::new(chunks, companion_files(&founded), founded.config.snapshot);
     let (config, dir) = (founded.config.clone(), founded.dir.clone());
+    let home = dir.path().display().to_string();
     let store = Arc::new(SledStore::open(&dir.database())?);
     let shared = Arc::new(shared(founded, store, version, tally, state.as_ref(), &host)?);
     shared.fleet().recall(state.map(|state| state.fleet).unwrap_or_default());
@@ -133,9 +134,12 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
         bail!("the learning thread panicked; this is a bug: please report the log above")
     };
     let ended = ended?;
-    if ended == Ended::Finished {
-        shared.end();
-        tokio::time::sleep(FAREWELL).await;
+    match ended {
+        Ended::Finished => {
+            shared.end();
+            tokio::time::sleep(FAREWELL).await;
+        }
+        Ended::Stopped => tracing::info!("stopped; `echo-learner resume {home}` goes on"),
     }
     [interrupted, finding].into_iter().chain(watching).for_each(|task| task.abort());
     // Until here nodes could still finish the download of the last version.
@@ -348,14 +352,22 @@ fn announcer(shared: Arc<Shared>, host: Host, snapshots: Snapshots) -> Announce 
     })
 }
 
-/// Bootstrap peers of the signed list, if the run file names one.
+/// Bootstrap peers of the signed list; says so where the run file names none.
 pub(crate) fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
-    let Some(path) = &config.network.peers else {
+    if config.network.peers.is_none() {
         tracing::warn!(
             "[network] peers is not set: only nodes that know this learner's address will find it"
         );
-        return Ok(Vec::new());
-    };
+    }
+    listed_peers(config)
+}
+
+/// Bootstrap peers of the signed list, if the run file names one.
+///
+/// # Errors
+/// When the list cannot be read, is not signed as it has to be, or has expired.
+pub fn listed_peers(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
+    let Some(path) = &config.network.peers else { return Ok(Vec::new()) };
     let text = std::fs::read_to_string(path).with_context(|| format!("peer list {}", path.display()))?;
     let mut trust = Trust { keeper: config.network.list_key.clone(), ..Trust::default() };
     let list =

@@ -16,6 +16,9 @@ use tracing_subscriber::EnvFilter;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// What shells report of a program that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;
+
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     let filter = EnvFilter::try_new(&cli.log).with_context(|| format!("--log {:?}", cli.log))?;
@@ -29,8 +32,9 @@ fn main() -> anyhow::Result<()> {
     match cli.command {
         Command::Run { config } => {
             let config = RunConfig::load(&config)?;
-            let founded = prepare::found(&config, report_warmup)?;
-            work(founded)
+            // A list that is not there is told before the warm-up.
+            daemon::listed_peers(&config)?;
+            work(found(&config)?)
         }
         Command::Resume { dir } => work(prepare::find(&dir)?),
         Command::Warmup { config, output } => {
@@ -45,6 +49,20 @@ fn main() -> anyhow::Result<()> {
         Command::Identity { dir } => identity(&dir),
         Command::Publish { config, plan } => publish(&RunConfig::load(&config)?, &plan),
     }
+}
+
+/// Founds a run. An interrupt ends the process: nothing of a warm-up can be gone on with.
+fn found(config: &RunConfig) -> anyhow::Result<prepare::Founded> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.spawn(async {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            tracing::info!("interrupted before the run was founded: nothing of it is kept");
+            std::process::exit(INTERRUPTED);
+        }
+    });
+    let founded = prepare::found(config, report_warmup)?;
+    runtime.shutdown_background();
+    Ok(founded)
 }
 
 fn work(founded: prepare::Founded) -> anyhow::Result<()> {

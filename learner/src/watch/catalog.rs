@@ -164,7 +164,9 @@ fn values(shape: Shape, value: &Value) -> Vec<(String, f64)> {
     let entries = || value.as_object().into_iter().flatten();
     match shape {
         Shape::Number | Shape::Counter => plain(number(value)),
-        Shape::Sum => plain(value.as_object().map(|map| map.values().filter_map(number).sum())),
+        Shape::Sum => plain(
+            value.as_object().map(|map| map.values().filter_map(number).fold(0.0, |sum, value| sum + value)),
+        ),
         Shape::Labelled(_) | Shape::Counters(_) | Shape::Histogram(_) => {
             entries().filter_map(|(key, value)| Some((key.clone(), number(value)?))).collect()
         }
