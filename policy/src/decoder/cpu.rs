@@ -72,7 +72,7 @@ fn forward(
     let weights = parameters::slices(&parameters)?;
     let last = trunk(decoder, &weights, batch, activations, workspace);
     let Workspace { residuals, head, .. } = workspace;
-    Ok(Head::new(decoder, &weights).score(&residuals[last], targets, head))
+    Ok(Head::new(decoder, &weights, activations).score(&residuals[last], targets, head))
 }
 
 /// Logits of some rows, `[rows, vocabulary]`.
@@ -82,7 +82,7 @@ pub(super) fn logits(decoder: &Decoder, batch: &Batch, rows: &[usize]) -> Result
         let parameters = parameters::lock(decoder.vars());
         let weights = parameters::slices(&parameters)?;
         let last = trunk(decoder, &weights, batch, None, &mut workspace);
-        Ok(Head::new(decoder, &weights).logits(&workspace.residuals[last], rows))
+        Ok(Head::new(decoder, &weights, None).logits(&workspace.residuals[last], rows))
     })
 }
 
@@ -139,7 +139,7 @@ impl Kept<'_> {
             let layers = &decoder.places.layers;
             fit(d_residual, batch.rows() * decoder.config.hidden_size);
             d_residual.fill(0.0);
-            Head::new(decoder, &weights).backward(
+            Head::new(decoder, &weights, Some(self.activations)).backward(
                 &residuals[layers.len()],
                 &self.normalisers,
                 slopes,

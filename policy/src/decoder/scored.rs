@@ -19,7 +19,7 @@ pub struct Scores {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activations {
-    /// What every layer computed, save what is cheap to compute again.
+    /// What every layer computed, save what is cheap to compute again, and up to 64 MiB of logits.
     Keep,
     /// The input of every layer; the way back runs each layer again.
     Recompute,

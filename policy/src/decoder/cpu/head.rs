@@ -1,7 +1,7 @@
 //! Final norm, output projection and scores, a tile of logits at a time.
 //!
-//! The logits of a tile are computed for the scores, thrown away, and computed again on the way back: memory depends neither
-//! on the number of targets nor on the vocabulary.
+//! The logits of the first tiles are kept for the way back where activations are, up to [`KEPT_TILES`]; those of all others are
+//! thrown away, and computed again: memory depends neither on the number of targets nor on the vocabulary.
 
 use rayon::prelude::*;
 
@@ -9,7 +9,7 @@ use super::product::{Onto, Threads, View, product};
 use super::workspace::fit;
 use super::{rms_norm, task_rows};
 use crate::decoder::Decoder;
-use crate::decoder::scored::{Scores, Slopes};
+use crate::decoder::scored::{Activations, Scores, Slopes};
 use crate::logprob::{Distribution, Slope};
 use crate::math;
 use crate::packed::Target;
@@ -18,6 +18,9 @@ use crate::packed::Target;
 const TILE_ROWS: usize = 512;
 /// Tokens of the vocabulary in a tile.
 const TILE_COLUMNS: usize = 2048;
+/// Most tiles whose logits are kept, 64 MiB. With 2,048 targets and a vocabulary of 8,192 that is all of them, and spares the step
+/// one product in sixteen.
+const KEPT_TILES: usize = 16;
 
 /// Buffers of a tile.
 #[derive(Default)]
@@ -26,7 +29,19 @@ pub(super) struct Scratch {
     x: Vec<f32>,
     normed: Vec<f32>,
     d_normed: Vec<f32>,
-    logits: Vec<f32>,
+    /// Logits of the tiles that are kept, and then of the last one of the others.
+    tiles: Vec<Vec<f32>>,
+}
+
+impl Scratch {
+    /// Where the logits of a tile lie while the first `kept` ones are kept.
+    fn tile(&mut self, index: usize, kept: usize) -> &mut Vec<f32> {
+        let place = index.min(kept);
+        if self.tiles.len() <= place {
+            self.tiles.resize_with(place + 1, Vec::new);
+        }
+        &mut self.tiles[place]
+    }
 }
 
 /// The head with its values.
@@ -41,16 +56,19 @@ pub(super) struct Head<'a> {
     sharpness: f32,
     tile_rows: usize,
     tile_columns: usize,
+    /// Tiles whose logits the way back finds.
+    kept_tiles: usize,
 }
 
 impl<'a> Head<'a> {
-    pub(super) fn new(decoder: &Decoder, weights: &[&'a [f32]]) -> Self {
+    pub(super) fn new(decoder: &Decoder, weights: &[&'a [f32]], activations: Option<Activations>) -> Self {
         let (norm_place, weight_place) = (decoder.places.norm, decoder.places.head);
         let (norm, weight) = (weights[norm_place], weights[weight_place]);
         let eps = decoder.config.rms_norm_eps as f32;
         let (tile_rows, tile_columns) = (TILE_ROWS, TILE_COLUMNS);
         let sharpness = 1.0 / decoder.temperature;
-        Self { norm, weight, norm_place, weight_place, eps, sharpness, tile_rows, tile_columns }
+        let kept_tiles = if activations == Some(Activations::Keep) { KEPT_TILES } else { 0 };
+        Self { norm, weight, norm_place, weight_place, eps, sharpness, tile_rows, tile_columns, kept_tiles }
     }
 
     fn hidden(&self) -> usize {
@@ -61,11 +79,14 @@ impl<'a> Head<'a> {
         self.weight.len() / self.hidden()
     }
 
-    /// Starts and rows of the weight's tiles.
-    fn tiles(&self) -> impl Iterator<Item = (usize, View<'a>)> {
+    /// Tiles of a chunk of the targets: the index of each, the token at which it starts, and its rows of the weight.
+    fn tiles(&self, chunk: usize) -> impl Iterator<Item = (usize, usize, View<'a>)> {
         let (hidden, columns) = (self.hidden(), self.tile_columns);
-        let tiles = self.weight.chunks(columns * hidden).enumerate();
-        tiles.map(move |(index, tile)| (index * columns, View::new(tile, tile.len() / hidden, hidden)))
+        let tiles = self.weight.chunks(columns * hidden);
+        let first = chunk * tiles.len();
+        tiles.enumerate().map(move |(index, tile)| {
+            (first + index, index * columns, View::new(tile, tile.len() / hidden, hidden))
+        })
     }
 
     /// Logits of some rows of the residual stream `x`.
@@ -83,14 +104,12 @@ impl<'a> Head<'a> {
     pub(super) fn score(&self, x: &[f32], targets: &[Target], scratch: &mut Scratch) -> (Scores, Vec<f32>) {
         let mut scores = Scores::default();
         let mut normalisers = Vec::with_capacity(targets.len());
-        for targets in targets.chunks(self.tile_rows) {
+        for (chunk, targets) in targets.chunks(self.tile_rows).enumerate() {
             self.gather_sharpened(x, targets, scratch);
-            let normed = View::new(&scratch.normed, targets.len(), self.hidden());
             let mut seen = vec![(Distribution::default(), 0.0f32); targets.len()];
-            for (start, weight) in self.tiles() {
-                fit(&mut scratch.logits, targets.len() * weight.rows());
-                product(normed, weight.t(), &mut scratch.logits, Onto::Replace, Threads::All);
-                absorb(&scratch.logits, weight.rows(), start, targets, &mut seen);
+            for (tile, start, weight) in self.tiles(chunk) {
+                let logits = self.tile_logits(tile, weight, targets.len(), scratch);
+                absorb(logits, weight.rows(), start, targets, &mut seen);
             }
             for (distribution, logit) in seen {
                 scores.logp.push(distribution.logprob(logit));
@@ -122,20 +141,24 @@ impl<'a> Head<'a> {
             };
             let slopes: Vec<Slope> = (0..targets.len()).map(slope).collect();
             self.gather_sharpened(x, targets, scratch);
-            let Scratch { x, normed, d_normed, logits } = scratch;
-            fit(d_normed, targets.len() * hidden);
-            let normed = View::new(normed, targets.len(), hidden);
-            for (start, weight) in self.tiles() {
+            fit(&mut scratch.d_normed, targets.len() * hidden);
+            for (tile, start, weight) in self.tiles(chunk) {
+                if tile >= self.kept_tiles {
+                    self.tile_logits(tile, weight, targets.len(), scratch);
+                }
                 let columns = weight.rows();
-                fit(logits, targets.len() * columns);
-                product(normed, weight.t(), logits, Onto::Replace, Threads::All);
+                let logits = scratch.tile(tile, self.kept_tiles);
                 descend(logits, columns, start, targets, &slopes);
-                let d_logits = View::new(logits, targets.len(), columns);
+                let logits = std::mem::take(logits);
+                let d_logits = View::new(&logits, targets.len(), columns);
+                let normed = View::new(&scratch.normed, targets.len(), hidden);
                 let onto = if start == 0 { Onto::Replace } else { Onto::Add };
-                product(d_logits, weight, d_normed, onto, Threads::All);
+                product(d_logits, weight, &mut scratch.d_normed, onto, Threads::All);
                 let d_weight = &mut gradients[self.weight_place][start * hidden..(start + columns) * hidden];
                 product(d_logits.t(), normed, d_weight, Onto::Add, Threads::All);
+                *scratch.tile(tile, self.kept_tiles) = logits;
             }
+            let Scratch { x, d_normed, .. } = &mut *scratch;
             self.sharpen(d_normed);
             let d_norm = &mut *gradients[self.norm_place];
             let rows = x.chunks_exact(hidden).zip(d_normed.chunks_exact_mut(hidden)).zip(targets);
@@ -144,6 +167,23 @@ impl<'a> Head<'a> {
                 math::axpy(&mut d[target.row * hidden..(target.row + 1) * hidden], 1.0, d_normed);
             }
         }
+    }
+
+    /// Computes a tile's logits from the normalised rows.
+    fn tile_logits<'s>(
+        &self,
+        tile: usize,
+        weight: View<'_>,
+        rows: usize,
+        scratch: &'s mut Scratch,
+    ) -> &'s [f32] {
+        let mut logits = std::mem::take(scratch.tile(tile, self.kept_tiles));
+        fit(&mut logits, rows * weight.rows());
+        let normed = View::new(&scratch.normed, rows, self.hidden());
+        product(normed, weight.t(), &mut logits, Onto::Replace, Threads::All);
+        let place = scratch.tile(tile, self.kept_tiles);
+        *place = logits;
+        place
     }
 
     /// The same with targets' rows, so that their products with the weight are logits over the temperature.
