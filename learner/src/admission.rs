@@ -36,7 +36,6 @@ use echo_protocol::submission::RefuseReason;
 use echo_protocol::trajectory::{Form, MAX_GROUP_BYTES, TrajectoryGroup};
 use echo_protocol::version::PolicyVersion;
 use echo_sandbox::mix::TaskMix;
-use echo_sandbox::spec::SpecError;
 
 use crate::buffer::{BufferError, OrderStatus, ReplayBuffer};
 use crate::leases::{LeaseBook, LeaseRefusal};
@@ -97,7 +96,7 @@ pub struct Admission {
     run: RunId,
     form: Form,
     staleness: Staleness,
-    tasks: TaskMix,
+    tasks: Arc<TaskMix>,
     decoder: Arc<dyn TextDecoder>,
 }
 
@@ -109,18 +108,14 @@ impl Checked {
 }
 
 impl Admission {
-    /// Admission for `run`, chartered by `charter`.
-    ///
-    /// # Errors
-    /// When a task of the charter cannot be built.
-    pub fn new(run: RunId, charter: &Charter, decoder: Arc<dyn TextDecoder>) -> Result<Self, SpecError> {
+    /// Admission for `run`, chartered by `charter`, whose tasks are `tasks`.
+    pub fn new(run: RunId, charter: &Charter, tasks: Arc<TaskMix>, decoder: Arc<dyn TextDecoder>) -> Self {
         let form = Form {
             group_size: charter.group_size,
             max_new_tokens: charter.sampling.max_new_tokens,
             vocabulary: decoder.vocabulary(),
         };
-        let tasks = TaskMix::new(&charter.tasks)?;
-        Ok(Self { run, form, staleness: charter.staleness, tasks, decoder })
+        Self { run, form, staleness: charter.staleness, tasks, decoder }
     }
 
     /// Longest frame that a group of this run needs, in bytes: at most [`MAX_FRAME_BYTES`], and far less where responses are short,

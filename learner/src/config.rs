@@ -7,6 +7,7 @@ mod filter;
 mod network;
 mod sampling;
 mod staleness;
+mod tasks;
 mod train;
 mod watch;
 
@@ -16,11 +17,11 @@ use crate::checkpoint::MAX_KEEP;
 use crate::publisher::MAX_KEEP_VERSIONS;
 use crate::trainer::MIN_TEMPERATURE;
 use echo_policy::config::TinySizes;
-use echo_protocol::charter::TaskSpec;
 use echo_protocol::manifest::TensorType;
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::staleness::Staleness;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use buffer::BufferSection;
@@ -30,6 +31,7 @@ pub use filter::FilterSection;
 pub use network::NetworkSection;
 pub use sampling::SamplingSection;
 pub use staleness::{DEFAULT_BUDGET, StalenessSection};
+pub use tasks::TaskEntry;
 pub use train::TrainSection;
 pub use watch::WatchSection;
 
@@ -46,9 +48,12 @@ pub struct RunConfig {
     pub run: RunSection,
     /// Where the model comes from.
     pub model: ModelSection,
-    /// The task mix.
-    #[serde(rename = "task")]
-    pub tasks: Vec<TaskSpec>,
+    /// The task mix: a name, names with weights, or tables.
+    #[serde(rename = "task", deserialize_with = "tasks::read")]
+    pub tasks: Vec<TaskEntry>,
+    /// The files that tasks are made of, by the tasks' names.
+    #[serde(default)]
+    pub data: BTreeMap<String, PathBuf>,
     /// How rollouts are sampled.
     #[serde(default)]
     pub sampling: SamplingSection,
@@ -206,6 +211,7 @@ impl RunConfig {
             .map_err(|e| ConfigError::Parse { path: path.to_owned(), cause: e.to_string() })?;
         let base = path.parent().unwrap_or(Path::new(""));
         config.run.dir = base.join(&config.run.dir);
+        config.task_files().for_each(|path| *path = base.join(&*path));
         config.model.path = config.model.path.map(|p| base.join(p));
         config.network.peers = config.network.peers.map(|p| base.join(p));
         config.checkpoints.resolve(|path| Ok::<_, ConfigError>(base.join(path)))?;
@@ -266,6 +272,16 @@ impl RunConfig {
         }
     }
 
+    /// The file that a task is made of, if the run file names one.
+    pub fn task_file(&self, task: &TaskEntry) -> Option<&Path> {
+        task.data.as_ref().or_else(|| self.data.get(&task.name)).map(PathBuf::as_path)
+    }
+
+    /// All paths of files that tasks are made of.
+    pub(crate) fn task_files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        self.tasks.iter_mut().filter_map(|task| task.data.as_mut()).chain(self.data.values_mut())
+    }
+
     /// The staleness policy.
     pub fn staleness(&self) -> Result<Staleness, ConfigError> {
         self.staleness.policy()
@@ -324,6 +340,19 @@ mod tests {
         };
         assert_eq!(PathBuf::from(stored("kept")), dir.path().join("kept"));
         assert_eq!(stored("s3://bucket/run"), "s3://bucket/run");
+        assert_eq!(RunConfig::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
+    }
+
+    #[test]
+    fn files_of_tasks_are_relative_to_the_run_file_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.toml");
+        let one_line =
+            FILE.replace("[[task]]\n        name = \"chain_sum\"", "[data]\n        math = \"rows.jsonl\"");
+        std::fs::write(&path, format!("task = \"math\"\n{one_line}")).unwrap();
+        let config = RunConfig::load(&path).unwrap();
+        assert_eq!(config.task_file(&config.tasks[0]).unwrap(), dir.path().join("rows.jsonl"));
+        assert_eq!(config.task_file(&TaskEntry::new("chain_sum")), None);
         assert_eq!(RunConfig::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
     }
 

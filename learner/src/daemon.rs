@@ -326,7 +326,7 @@ pub(crate) fn shared(
         groups_per_update: config.train.groups_per_update,
     };
     let desk = Desk::open(store, desk, version, tally, checkpoint.map(|state| &state.desk))?;
-    let admission = Admission::new(workload.run, &workload.charter, workload.clone())?;
+    let admission = Admission::new(workload.run, &workload.charter, workload.mix.clone(), workload.clone());
     let mut addresses: Vec<String> = host.listen_addrs().iter().map(Multiaddr::to_string).collect();
     addresses.extend(config.network.external.iter().cloned());
     let fleet = FleetConfig {

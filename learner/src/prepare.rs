@@ -8,15 +8,18 @@ use crate::workload::{Workload, WorkloadError};
 use echo_policy::config::ModelConfig;
 use echo_policy::error::{ConfigError as ModelError, ExportError, WeightsError};
 use echo_policy::export::{ExportExtras, export};
-use echo_policy::tokenizer::{CHARACTER_VOCABULARY, CharTokenizer, TokenizerError};
+use echo_policy::tokenizer::{CharTokenizer, DEFAULT_ALPHABET, TokenizerError};
 use echo_policy::weights::{DType, Weights};
-use echo_protocol::charter::{Charter, CharterError, RunId, TokenizerSpec};
+use echo_protocol::charter::{Charter, CharterError, RunId, TaskSpec, TokenizerSpec, task_file_name};
 use echo_protocol::clock;
+use echo_protocol::content::ContentId;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::keyfile::{self, KeyfileError};
 use echo_protocol::signed::Signed;
+use echo_sandbox::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use echo_sandbox::mix::TaskMix;
 use echo_sandbox::spec::SpecError;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -67,6 +70,19 @@ pub enum PrepareError {
     /// The tasks.
     #[error("[[task]]: {0}")]
     Tasks(#[from] SpecError),
+    /// A task's file in the run directory is not what the charter says.
+    #[error(
+        "{0} is damaged or gone, and the run's prompts come from it: put the file back that the run was founded with"
+    )]
+    TaskFile(PathBuf),
+    /// A task's file is too long.
+    #[error("{path} has {bytes} bytes: a task's file may have {MAX_TASK_FILE_BYTES}; give a part of it")]
+    LargeTaskFile {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+    },
     /// The charter.
     #[error(transparent)]
     Charter(#[from] CharterError),
@@ -111,10 +127,12 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     config.train.device.open(config.train.compute)?;
     fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
     let key = keyfile::load_or_create(&dir.identity())?;
-    let start = Start::of(config)?;
-    let charter = Signed::sign(&start.charter(config, &key)?, &key)?;
+    let tasks = Tasks::read(config)?;
+    let start = Start::of(config, &tasks.mix)?;
+    let charter = Signed::sign(&start.charter(config, &tasks, &key)?, &key)?;
     let (run, opened) = Charter::open(&charter)?;
-    let workload = Workload::open(run, opened, start.files.as_deref().unwrap_or(Path::new("")))?;
+    let workload =
+        Workload::open(run, opened, start.files.as_deref().unwrap_or(Path::new("")), &tasks.files)?;
     let weights = match &config.warmup {
         Some(section) => warm_up(&workload, config, section, &start.weights, progress)?,
         None => start.weights,
@@ -126,6 +144,7 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     let text = toml::to_string(&absolute(config)?)
         .map_err(|e| PrepareError::Io { path: dir.config(), source: io::Error::other(e) })?;
     fs::write(dir.config(), text).map_err(io_error(&dir.config()))?;
+    tasks.keep(&dir)?;
     write_whole(&dir.charter(), &charter.to_bytes())?;
     Ok(Founded { dir, config: config.clone(), key, charter, workload })
 }
@@ -145,10 +164,12 @@ pub fn rehearse(config: &RunConfig, policy: &Path) -> Result<Founded, PrepareErr
     }
     fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
     let key = keyfile::load_or_create(&dir.identity())?;
+    let tasks = Tasks::read(config)?;
+    tasks.keep(&dir)?;
     let start = Start::at(policy)?;
-    let charter = Signed::sign(&start.charter(config, &key)?, &key)?;
+    let charter = Signed::sign(&start.charter(config, &tasks, &key)?, &key)?;
     let (run, opened) = Charter::open(&charter)?;
-    let workload = Workload::open(run, opened, policy)?;
+    let workload = Workload::open(run, opened, policy, &tasks.files)?;
     Ok(Founded { dir, config: config.clone(), key, charter, workload })
 }
 
@@ -168,7 +189,8 @@ pub fn find(path: &Path) -> Result<Founded, PrepareError> {
     if key.public() != opened.learner {
         return Err(CharterError::NotTheLearner { named: opened.learner, signer: key.public() }.into());
     }
-    let workload = Workload::open(run, opened, &dir.start())?;
+    let files = kept_files(&dir, &opened.tasks)?;
+    let workload = Workload::open(run, opened, &dir.start(), &files)?;
     Ok(Founded { dir, config, key, charter, workload })
 }
 
@@ -202,12 +224,75 @@ pub fn export_policy(
     Ok(export(target, &workload.model, weights, DType::F32, &extras)?)
 }
 
-/// The companion files of a run's snapshots: none for built-in tokenizers.
+/// The companion files of a run's snapshots: those of its tasks, and of its tokenizer unless that is a built-in one.
 pub fn companion_files(founded: &Founded) -> Vec<PathBuf> {
-    match founded.workload.charter.tokenizer {
+    let charter = &founded.workload.charter;
+    let mut files = match charter.tokenizer {
         TokenizerSpec::Characters { .. } => Vec::new(),
         TokenizerSpec::Snapshot => tokenizer_files(&founded.dir.start()),
+    };
+    files.extend(task_paths(&founded.dir, &charter.tasks).map(|(_, path)| path));
+    files
+}
+
+/// Where the files of tasks lie in a run directory, each once.
+fn task_paths(dir: &RunDir, tasks: &[TaskSpec]) -> impl Iterator<Item = (ContentId, PathBuf)> + use<> {
+    let ids: BTreeSet<ContentId> = tasks.iter().filter_map(|task| task.data).collect();
+    let dir = dir.tasks();
+    ids.into_iter().map(move |id| (id, dir.join(task_file_name(&id))))
+}
+
+/// Reads the files of a run's tasks back.
+fn kept_files(dir: &RunDir, tasks: &[TaskSpec]) -> Result<TaskFiles, PrepareError> {
+    let mut files = TaskFiles::none();
+    for (id, path) in task_paths(dir, tasks) {
+        match fs::read(&path) {
+            Ok(bytes) if files.add(bytes) == id => {}
+            _ => return Err(PrepareError::TaskFile(path)),
+        }
     }
+    Ok(files)
+}
+
+/// The tasks of a run file, with their files.
+struct Tasks {
+    specs: Vec<TaskSpec>,
+    files: TaskFiles,
+    mix: TaskMix,
+}
+
+impl Tasks {
+    fn read(config: &RunConfig) -> Result<Self, PrepareError> {
+        let (mut specs, mut files) = (Vec::new(), TaskFiles::none());
+        for task in &config.tasks {
+            let data = match config.task_file(task) {
+                Some(path) => Some(files.add(read_task_file(path)?)),
+                None => None,
+            };
+            let (name, weight, params) = (task.name.clone(), task.weight, task.params.clone());
+            specs.push(TaskSpec { name, weight, params, data });
+        }
+        let mix = TaskMix::new(&specs, &files)?;
+        Ok(Self { specs, files, mix })
+    }
+
+    /// Writes the files into the run directory.
+    fn keep(&self, dir: &RunDir) -> Result<(), PrepareError> {
+        fs::create_dir_all(dir.tasks()).map_err(io_error(&dir.tasks()))?;
+        for (id, path) in task_paths(dir, &self.specs) {
+            let bytes = self.files.get(&id).ok_or_else(|| PrepareError::TaskFile(path.clone()))?;
+            write_whole(&path, bytes)?;
+        }
+        Ok(())
+    }
+}
+
+fn read_task_file(path: &Path) -> Result<Vec<u8>, PrepareError> {
+    let bytes = fs::metadata(path).map_err(io_error(path))?.len();
+    if bytes > MAX_TASK_FILE_BYTES {
+        return Err(PrepareError::LargeTaskFile { path: path.to_owned(), bytes });
+    }
+    fs::read(path).map_err(io_error(path))
 }
 
 /// The files of a Hugging Face directory that make its tokenizer.
@@ -224,13 +309,18 @@ struct Start {
 }
 
 impl Start {
-    fn of(config: &RunConfig) -> Result<Self, PrepareError> {
+    fn of(config: &RunConfig, mix: &TaskMix) -> Result<Self, PrepareError> {
         if let Some(tiny) = &config.model.tiny {
-            let mut model = ModelConfig::tiny_qwen3(tiny.sizes(CHARACTER_VOCABULARY))?;
+            let alphabet = alphabet(mix);
+            let characters = match alphabet.as_str() {
+                "" => CharTokenizer::default(),
+                alphabet => CharTokenizer::new(alphabet)?,
+            };
+            let mut model = ModelConfig::tiny_qwen3(tiny.sizes(characters.vocabulary()))?;
             model.eos_token_ids = vec![CharTokenizer::EOS];
             model.pad_token_id = Some(CharTokenizer::PAD);
             let weights = Weights::random(&model, config.run.seed);
-            let tokenizer = TokenizerSpec::Characters { alphabet: String::new() };
+            let tokenizer = TokenizerSpec::Characters { alphabet };
             return Ok(Self { model, weights, tokenizer, files: None });
         }
         let path = config.model.path.as_ref().ok_or(ConfigError::Model)?;
@@ -248,17 +338,16 @@ impl Start {
         Ok(Self { model, weights, tokenizer, files: Some(path.to_owned()) })
     }
 
-    fn charter(&self, config: &RunConfig, key: &NodeKey) -> Result<Charter, PrepareError> {
-        let mix = TaskMix::new(&config.tasks)?;
+    fn charter(&self, config: &RunConfig, tasks: &Tasks, key: &NodeKey) -> Result<Charter, PrepareError> {
         // One token a character is the most that any tokenizer needs, and one more ends the response.
-        let longest = u32::try_from(mix.longest_response() + 1).unwrap_or(u32::MAX);
+        let longest = u32::try_from(tasks.mix.longest_response() + 1).unwrap_or(u32::MAX);
         Ok(Charter {
             name: config.run.name.clone(),
             learner: key.public(),
             created: clock::now(),
             model: self.model.to_json(DType::F32),
             tokenizer: self.tokenizer.clone(),
-            tasks: config.tasks.clone(),
+            tasks: tasks.specs.clone(),
             group_size: config.sampling.group_size,
             sampling: config.sampling.charter(longest),
             staleness: config.staleness()?,
@@ -268,11 +357,20 @@ impl Start {
     }
 }
 
+/// The characters of a character tokenizer for these tasks, empty for the default ones.
+fn alphabet(mix: &TaskMix) -> String {
+    let more: String = mix.alphabet().into_iter().filter(|c| !DEFAULT_ALPHABET.contains(*c)).collect();
+    if more.is_empty() { more } else { format!("{DEFAULT_ALPHABET}{more}") }
+}
+
 /// The same run file with absolute paths, so that it means the same from inside the run directory.
 fn absolute(config: &RunConfig) -> Result<RunConfig, PrepareError> {
     let absolute = |path: &PathBuf| std::path::absolute(path).map_err(io_error(path));
     let mut config = config.clone();
     config.run.dir = absolute(&config.run.dir)?;
+    for path in config.task_files() {
+        *path = absolute(path)?;
+    }
     config.model.path = config.model.path.as_ref().map(absolute).transpose()?;
     config.network.peers = config.network.peers.as_ref().map(absolute).transpose()?;
     config.checkpoints.resolve(|path| absolute(&path.to_owned()))?;
@@ -295,8 +393,7 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> PrepareError + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ModelSection, NetworkSection, RunSection, TinySection};
-    use echo_protocol::charter::TaskSpec;
+    use crate::config::{ModelSection, NetworkSection, RunSection, TaskEntry, TinySection};
 
     fn config(dir: PathBuf) -> RunConfig {
         let tiny = TinySection {
@@ -311,7 +408,8 @@ mod tests {
         RunConfig {
             run: RunSection { name: "test".into(), dir, updates: 3, seed: 0 },
             model: ModelSection { path: None, tiny: Some(tiny) },
-            tasks: vec![TaskSpec { name: "chain_sum".into(), weight: 1, params: Default::default() }],
+            tasks: vec![TaskEntry::new("chain_sum")],
+            data: Default::default(),
             sampling: Default::default(),
             staleness: Default::default(),
             buffer: Default::default(),
@@ -336,6 +434,32 @@ mod tests {
         assert_eq!(again.key.public(), founded.key.public());
         assert!(matches!(found(&config, |_, _| ()), Err(PrepareError::Exists(_))));
         assert!(matches!(find(scratch.path()), Err(PrepareError::NotARun(_))));
+    }
+
+    #[test]
+    fn a_task_made_of_a_file_keeps_it_and_gets_its_alphabet() {
+        let scratch = tempfile::tempdir().unwrap();
+        let rows = scratch.path().join("rows.jsonl");
+        fs::write(&rows, r#"{"question": "Has Zoë 2?", "answer": "2"}"#).unwrap();
+        let mut config = config(scratch.path().join("run"));
+        config.tasks = vec![TaskEntry::new("math")];
+        let refused = found(&config, |_, _| ()).unwrap_err().to_string();
+        assert!(refused.contains("[data]"), "{refused}");
+        config.data.insert("math".into(), rows.clone());
+        let founded = found(&config, |_, _| ()).unwrap();
+        let order = founded.workload.order(echo_protocol::order::Purpose::Train, 0);
+        let prompt = founded.workload.prompt(&order).unwrap();
+        let text = founded.workload.tokenizer.decode(&prompt, false).unwrap();
+        assert_eq!(text, "Has Zoë 2?\n");
+
+        // What the operator does to the file later is no matter to the run; what is done to the run's own copy is.
+        fs::remove_file(&rows).unwrap();
+        let again = find(&config.run.dir).unwrap();
+        assert_eq!(again.workload.prompt(&order).unwrap(), prompt);
+        let kept = companion_files(&again);
+        assert_eq!(kept.len(), 1);
+        fs::write(&kept[0], "other").unwrap();
+        assert!(matches!(find(&config.run.dir), Err(PrepareError::TaskFile(path)) if path == kept[0]));
     }
 
     #[test]

@@ -37,6 +37,11 @@ impl RunDir {
         self.0.join("start")
     }
 
+    /// The files that tasks are made of, named by their content.
+    pub fn tasks(&self) -> PathBuf {
+        self.0.join("tasks")
+    }
+
     /// Checkpoints, one directory each.
     pub fn checkpoints(&self) -> PathBuf {
         self.0.join("checkpoints")

@@ -9,6 +9,7 @@ use echo_protocol::manifest::TensorType;
 use echo_protocol::signed::Signed;
 use echo_protocol::staleness::Staleness;
 use echo_protocol::time::UnixMillis;
+use echo_sandbox::files::TaskFiles;
 use std::path::Path;
 
 /// A one-layer model on one-digit sums, with random weights.
@@ -31,11 +32,7 @@ pub(crate) fn workload() -> (Workload, Weights) {
         created: UnixMillis(1),
         model: model.to_json(DType::F32),
         tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
-        tasks: vec![TaskSpec {
-            name: "chain_sum".into(),
-            weight: 1,
-            params: [("digits".to_owned(), 1)].into(),
-        }],
+        tasks: vec![TaskSpec::new("chain_sum").with("digits", 1)],
         group_size: 4,
         sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: 4 },
         staleness: Staleness::new(3, None).unwrap(),
@@ -44,5 +41,5 @@ pub(crate) fn workload() -> (Workload, Weights) {
     };
     let run = RunId::of(&Signed::sign(&charter, &learner).unwrap());
     let weights = Weights::random(&model, 7);
-    (Workload::open(run, charter, Path::new("")).unwrap(), weights)
+    (Workload::open(run, charter, Path::new(""), &TaskFiles::none()).unwrap(), weights)
 }

@@ -7,11 +7,12 @@ use echo_policy::tokenizer::{CharTokenizer, Tokenizer};
 use echo_protocol::charter::{Charter, RunId, TokenizerSpec};
 use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
 use echo_sandbox::assignment::Assignment;
+use echo_sandbox::files::TaskFiles;
 use echo_sandbox::mix::TaskMix;
 use echo_sandbox::task::{Response, TaskError, Verdict};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// A run's charter, opened and ready to derive work from.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub struct Workload {
     /// Text to tokens and back.
     pub tokenizer: Tokenizer,
     /// The tasks.
-    pub mix: TaskMix,
+    pub mix: Arc<TaskMix>,
     end: u32,
     /// Tokens whose text contains a newline, once somebody asked.
     newlines: OnceLock<BTreeSet<u32>>,
@@ -63,16 +64,22 @@ pub enum WorkloadError {
 }
 
 impl Workload {
-    /// Opens a charter; `files` is where the snapshot's companion files lie, needed for [`TokenizerSpec::Snapshot`].
-    pub fn open(run: RunId, charter: Charter, files: &Path) -> Result<Self, WorkloadError> {
+    /// Opens a charter; `tokenizer` is where the tokenizer's files lie, needed for [`TokenizerSpec::Snapshot`], and `files` are those of
+    /// tasks.
+    pub fn open(
+        run: RunId,
+        charter: Charter,
+        tokenizer: &Path,
+        files: &TaskFiles,
+    ) -> Result<Self, WorkloadError> {
         let model = ModelConfig::from_json(&charter.model)?;
         let tokenizer = match &charter.tokenizer {
             TokenizerSpec::Characters { alphabet } if alphabet.is_empty() => CharTokenizer::default().into(),
             TokenizerSpec::Characters { alphabet } => CharTokenizer::new(alphabet)?.into(),
-            TokenizerSpec::Snapshot => Tokenizer::from_dir(files)?,
+            TokenizerSpec::Snapshot => Tokenizer::from_dir(tokenizer)?,
         };
         let end = tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?;
-        let mix = TaskMix::new(&charter.tasks)?;
+        let mix = Arc::new(TaskMix::new(&charter.tasks, files)?);
         let (prompt, response) = (mix.longest_prompt(), charter.sampling.max_new_tokens as usize);
         let positions = model.max_position_embeddings;
         if prompt + response > positions {

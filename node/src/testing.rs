@@ -49,7 +49,7 @@ pub(crate) fn charter() -> Signed<Charter> {
         created: UnixMillis(1_700_000_000_000),
         model: model().to_json(DType::F32),
         tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
-        tasks: vec![TaskSpec { name: "chain_sum".into(), weight: 1, params: Default::default() }],
+        tasks: vec![TaskSpec::new("chain_sum")],
         group_size: GROUP,
         sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: RESPONSE },
         staleness: Staleness::new(3, None).unwrap(),

@@ -1,6 +1,7 @@
 //! What a run asks of a node, read from its charter.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use echo_policy::config::ModelConfig;
 use echo_policy::engine::SampleRequest;
@@ -8,17 +9,18 @@ use echo_policy::error::ConfigError;
 use echo_policy::sampler::SamplingParams;
 use echo_policy::tokenizer::{CharTokenizer, HfTokenizer, Tokenizer, TokenizerError};
 use echo_policy::weights::{DType, expected_tensors};
-use echo_protocol::charter::{Charter, RunId, TokenizerSpec};
+use echo_protocol::charter::{Charter, RunId, TaskSpec, TokenizerSpec};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::manifest::{Manifest, TensorType};
 use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
 use echo_protocol::trajectory::Omega;
 use echo_sandbox::assignment::Assignment;
+use echo_sandbox::files::TaskFiles;
 use echo_sandbox::mix::TaskMix;
 use echo_sandbox::spec::SpecError;
 use echo_sandbox::task::{Response, TaskError};
 
-/// Most bytes of a snapshot's companion files together: a tokenizer and its companions.
+/// Most bytes of a snapshot's companion files together: a tokenizer and its companions, and the files of tasks.
 pub const MAX_COMPANION_BYTES: u64 = 256 << 20;
 
 /// A run that this node cannot work for, or an order that it cannot prepare or judge.
@@ -33,6 +35,9 @@ pub enum WorkloadError {
     /// The tokenizer cannot be built, or has no token for something.
     #[error("the run's tokenizer: {0}")]
     Tokenizer(#[from] TokenizerError),
+    /// Work was begun before the first snapshot brought the tasks' files.
+    #[error("the files of the run's tasks have not come yet")]
+    TasksNotHere,
     /// A file that the tokenizer needs is not in the snapshot.
     #[error("the snapshot lacks {0}, which the run's charter promises")]
     MissingFile(&'static str),
@@ -67,7 +72,9 @@ pub struct Workload {
     snapshot_type: TensorType,
     chunk_bytes: u32,
     tokenizer: TokenizerSpec,
-    tasks: TaskMix,
+    specs: Vec<TaskSpec>,
+    /// Built once the files are there that tasks are made of.
+    tasks: OnceLock<TaskMix>,
 }
 
 /// What a response is worth.
@@ -86,7 +93,8 @@ impl Workload {
     /// When this version of the node does not know the model or a task.
     pub fn new(run: RunId, charter: &Charter) -> Result<Self, WorkloadError> {
         let s = &charter.sampling;
-        Ok(Self {
+        TaskMix::check(&charter.tasks)?;
+        let workload = Self {
             run,
             learner: charter.learner,
             model: ModelConfig::from_json(&charter.model)?,
@@ -100,8 +108,34 @@ impl Workload {
             snapshot_type: charter.snapshot_type,
             chunk_bytes: charter.chunk_bytes,
             tokenizer: charter.tokenizer.clone(),
-            tasks: TaskMix::new(&charter.tasks)?,
-        })
+            specs: charter.tasks.clone(),
+            tasks: OnceLock::new(),
+        };
+        // Where no file is awaited, a task that cannot be built is told at once.
+        if workload.specs.iter().all(|spec| spec.data.is_none()) {
+            workload.build_tasks(&[])?;
+        }
+        Ok(workload)
+    }
+
+    /// Builds the run's tasks, if they are not yet; `files` are a snapshot's companions.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Tasks`], for example when a file is missing.
+    pub fn build_tasks(&self, files: &[(String, Vec<u8>)]) -> Result<(), WorkloadError> {
+        if self.tasks.get().is_none() {
+            let mix = TaskMix::new(&self.specs, &TaskFiles::of_snapshot(&self.specs, files))?;
+            // Whoever was first built the same.
+            let _ = self.tasks.set(mix);
+        }
+        Ok(())
+    }
+
+    fn assignment(&self, counter: OrderCounter) -> Result<(WorkOrder, Assignment<'_>), WorkloadError> {
+        let tasks = self.tasks.get().ok_or(WorkloadError::TasksNotHere)?;
+        let order = WorkOrder::derive(&self.run, Purpose::Train, counter);
+        let assignment = Assignment::of(tasks, &order);
+        Ok((order, assignment))
     }
 
     /// Checks that a manifest describes this run's model, in the charter's chunks, before anything of it is fetched: a volunteer's disk
@@ -166,10 +200,9 @@ impl Workload {
         counter: OrderCounter,
         tokenizer: &Tokenizer,
     ) -> Result<SampleRequest, WorkloadError> {
-        let order = self.order(counter);
-        let prompt = Assignment::of(&self.tasks, &order).prompt();
+        let (order, assignment) = self.assignment(counter)?;
         Ok(SampleRequest {
-            prompt: tokenizer.encode(&prompt.text)?,
+            prompt: tokenizer.encode(&assignment.prompt().text)?,
             seed: order.sampler_seed(),
             samples: self.group_size,
             stop_ids: vec![tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?],
@@ -191,14 +224,9 @@ impl Workload {
     ) -> Result<Worth, WorkloadError> {
         let said = if stopped { tokens.split_last().map_or(tokens, |(_, said)| said) } else { tokens };
         let text = tokenizer.decode(said, false)?;
-        let order = self.order(counter);
-        let response = Response { text: &text, finished: stopped };
-        let verdict = Assignment::of(&self.tasks, &order).reward(&response)?;
+        let (_, assignment) = self.assignment(counter)?;
+        let verdict = assignment.reward(&Response { text: &text, finished: stopped })?;
         Ok(Worth { reward: verdict.reward, omega: verdict.metadata })
-    }
-
-    fn order(&self, counter: OrderCounter) -> WorkOrder {
-        WorkOrder::derive(&self.run, Purpose::Train, counter)
     }
 }
 

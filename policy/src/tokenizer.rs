@@ -17,7 +17,7 @@ use crate::chat::{ChatError, ChatTemplate};
 mod characters;
 mod huggingface;
 
-pub use characters::{CHARACTER_VOCABULARY, CharTokenizer, DEFAULT_ALPHABET};
+pub use characters::{CHARACTER_VOCABULARY, CharTokenizer, DEFAULT_ALPHABET, MAX_ALPHABET};
 pub use huggingface::HfTokenizer;
 
 /// Bytes of a `tokenizer.json`. The largest published ones have about 35 MiB.
@@ -56,7 +56,7 @@ pub enum TokenizerError {
     #[error(transparent)]
     Chat(#[from] ChatError),
     /// The alphabet of a character tokenizer cannot be used.
-    #[error("alphabet: {0}; list each character once, at most 61 of them, without `<`")]
+    #[error("alphabet: {0}; list each character once, at most {MAX_ALPHABET} of them, without `<`")]
     Alphabet(String),
     /// A character that the alphabet does not have.
     #[error(
@@ -152,7 +152,7 @@ impl Tokenizer {
     /// Number of tokens, added ones included. A model's output layer may be wider.
     pub fn vocab_size(&self) -> usize {
         match self {
-            Self::Characters(_) => CHARACTER_VOCABULARY,
+            Self::Characters(tokenizer) => tokenizer.vocabulary(),
             Self::HuggingFace(tokenizer) => tokenizer.vocab_size(),
         }
     }

@@ -78,6 +78,28 @@ pub struct TaskSpec {
     /// The task's own parameters.
     #[serde(default)]
     pub params: BTreeMap<String, i64>,
+    /// The file that the task is made of, a data set or a module. It travels with snapshots, under the name that [`task_file_name`] gives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<ContentId>,
+}
+
+impl TaskSpec {
+    /// The task of this name with weight 1, its own defaults and no file.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), weight: 1, params: BTreeMap::new(), data: None }
+    }
+
+    /// The same with a parameter set.
+    #[must_use]
+    pub fn with(mut self, param: &str, value: i64) -> Self {
+        self.params.insert(param.to_owned(), value);
+        self
+    }
+}
+
+/// What a task's file is called among the files of a snapshot.
+pub fn task_file_name(content: &ContentId) -> String {
+    format!("task-{content}")
 }
 
 fn one() -> u32 {
@@ -209,7 +231,7 @@ pub(crate) mod tests {
             created: UnixMillis(1_700_000_000_000),
             model: "{}".into(),
             tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
-            tasks: vec![TaskSpec { name: "chain_sum".into(), weight: 1, params: BTreeMap::new() }],
+            tasks: vec![TaskSpec::new("chain_sum")],
             group_size: 4,
             sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: 8 },
             staleness: Staleness::new(3, None).unwrap(),

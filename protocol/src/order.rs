@@ -30,6 +30,8 @@ pub enum Purpose {
 /// One work order: a task, a prompt and the randomness of its G samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkOrder {
+    /// What it is for.
+    pub purpose: Purpose,
     /// Its number.
     pub counter: OrderCounter,
     seed: [u8; 32],
@@ -46,7 +48,7 @@ impl WorkOrder {
             Purpose::WarmUp => 2,
         };
         input[33..].copy_from_slice(&counter.0.to_le_bytes());
-        Self { counter, seed: blake3::derive_key(DERIVATION, &input) }
+        Self { purpose, counter, seed: blake3::derive_key(DERIVATION, &input) }
     }
 
     /// Draws that choose the task from the mix.

@@ -16,7 +16,7 @@ impl<'a> Assignment<'a> {
     /// Derives the task and the prompt's seed of `order`.
     pub fn of(mix: &'a TaskMix, order: &WorkOrder) -> Self {
         let index = mix.choose(&mut order.task_draws());
-        let task = mix.get(index).expect("a mix chooses among its own tasks");
+        let task = mix.get(index, order.purpose).expect("a mix chooses among its own tasks");
         Self::new(task, TaskSeed(order.prompt_seed()))
     }
 

@@ -6,11 +6,12 @@
 //!
 //! ```
 //! use echo_protocol::charter::TaskSpec;
+//! use echo_sandbox::files::TaskFiles;
 //! use echo_sandbox::registry;
 //! use echo_sandbox::task::{Response, TaskSeed};
 //!
-//! let spec = TaskSpec { name: "chain_sum".into(), weight: 1, params: [("digits".into(), 3)].into() };
-//! let task = registry::build(&spec)?;
+//! let spec = TaskSpec::new("chain_sum").with("digits", 3);
+//! let task = registry::build(&spec, &TaskFiles::none())?;
 //! let seed = TaskSeed([7; 32]);
 //! let answer = task.solution(seed);
 //! let verdict = task.reward(seed, &Response { text: &answer, finished: true })?;
@@ -19,14 +20,17 @@
 //! ```
 //!
 //! - [`task`]: the trait, prompts, responses and verdicts;
-//! - [`tasks`]: the built-in procedural tasks;
+//! - [`tasks`]: the procedural tasks, and those that are made of a file;
+//! - [`files`], [`data_set`]: what such files are;
 //! - [`assignment`]: what a work order asks for;
 //! - [`spec`], [`registry`], [`mix`]: from a run's configuration to tasks, and from draws to a choice among them.
 //!
-//! To add a task: one file under `tasks/`, one row in [`registry`]. Prompts and answers of the built-in tasks use
+//! To add a task: one file under `tasks/`, one row in [`registry`]. Prompts and answers of the procedural tasks use
 //! only digits, lower-case letters and ` +-*/=(),:`, so that a character tokenizer of 64 tokens suffices.
 
 pub mod assignment;
+pub mod data_set;
+pub mod files;
 pub mod mix;
 pub mod registry;
 pub mod spec;

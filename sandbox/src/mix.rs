@@ -1,8 +1,12 @@
 //! The weighted mix of a run's tasks.
 
+use std::collections::BTreeSet;
+
 use echo_protocol::charter::{MAX_TASKS, TaskSpec};
 use echo_protocol::draw::Draws;
+use echo_protocol::order::Purpose;
 
+use crate::files::TaskFiles;
 use crate::registry;
 use crate::spec::SpecError;
 use crate::task::Task;
@@ -16,30 +20,40 @@ pub struct TaskMix {
 }
 
 impl TaskMix {
-    /// Builds every task of `specs`. The order is part of the run, since choices are indices into it; the same task
+    /// Builds every task of `specs`, of `files` where it is made of one. The order is part of the run, since choices are indices into it; the same task
     /// may occur several times with different parameters.
     ///
     /// # Errors
     /// When there is no task, more than [`MAX_TASKS`], one without weight, or one that cannot be built.
-    pub fn new(specs: &[TaskSpec]) -> Result<Self, SpecError> {
+    pub fn new(specs: &[TaskSpec], files: &TaskFiles) -> Result<Self, SpecError> {
+        Self::check(specs)?;
+        let tasks = specs.iter().map(|spec| registry::build(spec, files)).collect::<Result<_, _>>()?;
+        let mut end = 0;
+        let ends = specs.iter().map(|spec| {
+            end += u64::from(spec.weight);
+            end
+        });
+        Ok(Self { tasks, ends: ends.collect() })
+    }
+
+    /// Checks what can be checked of a mix before its files are there.
+    ///
+    /// # Errors
+    /// As for [`TaskMix::new`], save what only building finds.
+    pub fn check(specs: &[TaskSpec]) -> Result<(), SpecError> {
         if specs.is_empty() {
             return Err(SpecError::EmptyMix);
         }
         if specs.len() > MAX_TASKS {
             return Err(SpecError::TooManyTasks { tasks: specs.len(), limit: MAX_TASKS });
         }
-        let mut tasks = Vec::with_capacity(specs.len());
-        let mut ends = Vec::with_capacity(specs.len());
-        let mut end = 0;
         for spec in specs {
-            tasks.push(registry::build(spec)?);
+            registry::check(spec)?;
             if spec.weight == 0 {
                 return Err(SpecError::NoWeight { name: spec.name.clone() });
             }
-            end += u64::from(spec.weight);
-            ends.push(end);
         }
-        Ok(Self { tasks, ends })
+        Ok(())
     }
 
     /// Chooses a task's index with the next draw.
@@ -49,14 +63,23 @@ impl TaskMix {
         self.ends.partition_point(|&end| end <= draw)
     }
 
-    /// The task at `index`, `None` past the end.
-    pub fn get(&self, index: usize) -> Option<&dyn Task> {
-        self.tasks.get(index).map(Box::as_ref)
+    /// The task at `index`, as orders of this purpose see it; `None` past the end.
+    pub fn get(&self, index: usize, purpose: Purpose) -> Option<&dyn Task> {
+        let task = self.tasks.get(index)?.as_ref();
+        match purpose {
+            Purpose::HeldOut => Some(task.held_out().unwrap_or(task)),
+            Purpose::Train | Purpose::WarmUp => Some(task),
+        }
     }
 
     /// All tasks, in the order of their indices.
     pub fn tasks(&self) -> impl ExactSizeIterator<Item = &dyn Task> {
         self.tasks.iter().map(Box::as_ref)
+    }
+
+    /// The characters that tasks made of files write, beyond those of procedural ones.
+    pub fn alphabet(&self) -> BTreeSet<char> {
+        self.tasks().flat_map(Task::alphabet).collect()
     }
 
     /// The most characters of any task's prompt.
@@ -75,13 +98,13 @@ mod tests {
     use super::*;
 
     fn weighted(name: &str, weight: u32) -> TaskSpec {
-        TaskSpec { name: name.to_owned(), weight, params: Default::default() }
+        TaskSpec { weight, ..TaskSpec::new(name) }
     }
 
     #[test]
     fn choices_follow_the_weights() {
         let specs = [weighted("chain_sum", 1), weighted("countdown", 6), weighted("chain_sum", 3)];
-        let mix = TaskMix::new(&specs).unwrap();
+        let mix = TaskMix::new(&specs, &TaskFiles::none()).unwrap();
         let mut draws = Draws::new([5; 32]);
         let mut chosen = [0; 3];
         for _ in 0..10_000 {
@@ -94,7 +117,7 @@ mod tests {
 
     #[test]
     fn choices_never_change() {
-        let mix = TaskMix::new(&[weighted("chain_sum", 1), weighted("countdown", 2)]).unwrap();
+        let mix = TaskMix::new(&[weighted("chain_sum", 1), weighted("countdown", 2)], &TaskFiles::none()).unwrap();
         let mut draws = Draws::new([9; 32]);
         let chosen: Vec<usize> = (0..12).map(|_| mix.choose(&mut draws)).collect();
         // If this changes, the prompt derivation version must change.
@@ -103,15 +126,15 @@ mod tests {
 
     #[test]
     fn the_largest_weights_do_not_overflow() {
-        let mix = TaskMix::new(&vec![weighted("chain_sum", u32::MAX); MAX_TASKS]).unwrap();
+        let mix = TaskMix::new(&vec![weighted("chain_sum", u32::MAX); MAX_TASKS], &TaskFiles::none()).unwrap();
         let mut draws = Draws::new([2; 32]);
-        assert!((0..1_000).all(|_| mix.get(mix.choose(&mut draws)).is_some()));
-        assert!(mix.get(MAX_TASKS).is_none());
+        assert!((0..1_000).all(|_| mix.get(mix.choose(&mut draws), Purpose::Train).is_some()));
+        assert!(mix.get(MAX_TASKS, Purpose::Train).is_none());
     }
 
     #[test]
     fn budgets_cover_every_task() {
-        let mix = TaskMix::new(&[weighted("chain_sum", 1), weighted("number_sorting", 1)]).unwrap();
+        let mix = TaskMix::new(&[weighted("chain_sum", 1), weighted("number_sorting", 1)], &TaskFiles::none()).unwrap();
         assert_eq!(mix.longest_prompt(), "sort 1,2,3=".len());
         assert_eq!(mix.longest_response(), "1,2,3".len());
         assert_eq!(mix.tasks().map(|task| task.name()).collect::<Vec<_>>(), ["chain_sum", "number_sorting"]);
@@ -119,11 +142,11 @@ mod tests {
 
     #[test]
     fn bad_mixes_are_refused() {
-        assert_eq!(TaskMix::new(&[]).unwrap_err(), SpecError::EmptyMix);
+        assert_eq!(TaskMix::new(&[], &TaskFiles::none()).unwrap_err(), SpecError::EmptyMix);
         let many = vec![weighted("chain_sum", 1); MAX_TASKS + 1];
-        let refused = TaskMix::new(&many).unwrap_err();
+        let refused = TaskMix::new(&many, &TaskFiles::none()).unwrap_err();
         assert_eq!(refused, SpecError::TooManyTasks { tasks: MAX_TASKS + 1, limit: MAX_TASKS });
-        let refused = TaskMix::new(&[weighted("chain_sum", 0)]).unwrap_err();
+        let refused = TaskMix::new(&[weighted("chain_sum", 0)], &TaskFiles::none()).unwrap_err();
         assert_eq!(refused, SpecError::NoWeight { name: "chain_sum".into() });
     }
 }

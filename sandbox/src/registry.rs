@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 
 use echo_protocol::charter::TaskSpec;
 
+use crate::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use crate::spec::{self, MAX_NAME_BYTES, SpecError};
 use crate::task::Task;
+use crate::tasks::math::problems::{self, MathProblems};
 use crate::tasks::{chain_sum, countdown, number_sorting, spell_backward};
 
 type Params = BTreeMap<String, i64>;
 type Builder = fn(&Params) -> Result<Box<dyn Task>, SpecError>;
+type FileBuilder = fn(&Params, &[u8]) -> Result<Box<dyn Task>, SpecError>;
 
-const TASKS: [(&str, Builder); 4] = [
+/// Tasks that are code alone.
+const PROCEDURAL: [(&str, Builder); 4] = [
     (chain_sum::NAME, |params| {
         Ok(Box::new(chain_sum::ChainSum::new(spec::config(chain_sum::NAME, params)?)?))
     }),
@@ -26,24 +30,59 @@ const TASKS: [(&str, Builder); 4] = [
     }),
 ];
 
-/// The names of all tasks, sorted.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    TASKS.iter().map(|(name, _)| *name)
+/// Tasks that are made of a file.
+const FROM_FILES: [(&str, FileBuilder); 1] = [(problems::NAME, |params, bytes| {
+    Ok(Box::new(MathProblems::new(spec::config(problems::NAME, params)?, bytes)?))
+})];
+
+/// The names of the procedural tasks, sorted.
+pub fn procedural() -> impl Iterator<Item = &'static str> {
+    PROCEDURAL.iter().map(|(name, _)| *name)
+}
+
+/// The names of the tasks that are made of a file, sorted.
+pub fn from_files() -> impl Iterator<Item = &'static str> {
+    FROM_FILES.iter().map(|(name, _)| *name)
+}
+
+/// Checks what can be checked of `spec` before its file is there.
+///
+/// # Errors
+/// When there is no such task, or it is given a file that it does not read, or none where it needs one.
+pub fn check(spec: &TaskSpec) -> Result<(), SpecError> {
+    if spec.name.len() > MAX_NAME_BYTES {
+        return Err(SpecError::LongName { bytes: spec.name.len() });
+    }
+    let procedural_one = procedural().find(|name| *name == spec.name);
+    let made_of_file = from_files().find(|name| *name == spec.name);
+    match (procedural_one, made_of_file, spec.data) {
+        (Some(_), _, None) | (_, Some(_), Some(_)) => Ok(()),
+        (Some(task), _, Some(_)) => Err(SpecError::NoUseForFile { task }),
+        (_, Some(task), None) => Err(SpecError::NeedsFile { task }),
+        (None, None, _) => {
+            let known = procedural().chain(from_files()).collect::<Vec<_>>().join(", ");
+            Err(SpecError::UnknownTask { name: spec.name.clone(), known })
+        }
+    }
 }
 
 /// Builds the task that `spec` asks for; the weight plays no part.
 ///
 /// # Errors
-/// When there is no such task or parameter (the message lists those that exist), or a parameter is out of range.
-pub fn build(spec: &TaskSpec) -> Result<Box<dyn Task>, SpecError> {
-    if spec.name.len() > MAX_NAME_BYTES {
-        return Err(SpecError::LongName { bytes: spec.name.len() });
+/// When there is no such task or parameter (the message lists those that exist), a parameter is out of range, or the task's file is not
+/// among `files` or not of its form.
+pub fn build(spec: &TaskSpec, files: &TaskFiles) -> Result<Box<dyn Task>, SpecError> {
+    check(spec)?;
+    if let Some((_, builder)) = PROCEDURAL.iter().find(|(name, _)| *name == spec.name) {
+        return builder(&spec.params);
     }
-    let Some((_, builder)) = TASKS.iter().find(|(name, _)| *name == spec.name) else {
-        let known = names().collect::<Vec<_>>().join(", ");
-        return Err(SpecError::UnknownTask { name: spec.name.clone(), known });
-    };
-    builder(&spec.params)
+    let (name, builder) = FROM_FILES.iter().find(|(name, _)| *name == spec.name).expect("`check` found the name");
+    let id = spec.data.expect("`check` found a file");
+    let bytes = files.get(&id).ok_or(SpecError::MissingFile { task: name, id })?;
+    if bytes.len() as u64 > MAX_TASK_FILE_BYTES {
+        return Err(SpecError::LargeFile { task: name, bytes: bytes.len() as u64 });
+    }
+    builder(&spec.params, bytes)
 }
 
 #[cfg(test)]

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use echo_protocol::content::ContentId;
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, MapDeserializer};
+
+use crate::data_set::DataError;
+use crate::files::MAX_TASK_FILE_BYTES;
 
 /// The most bytes of a task's or a parameter's name. They come from a charter, and refusals quote them.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -47,6 +51,42 @@ pub enum SpecError {
         low: i64,
         /// The largest value allowed.
         high: i64,
+    },
+    /// A procedural task with a file.
+    #[error("task {task} is made of no file: leave its data out")]
+    NoUseForFile {
+        /// The task's name.
+        task: &'static str,
+    },
+    /// A task without the file that it is made of.
+    #[error("task {task} is made of a file: name it with data = \"FILE\", or under [data]")]
+    NeedsFile {
+        /// The task's name.
+        task: &'static str,
+    },
+    /// The file is not there.
+    #[error("the file of task {task}, {id}, is not there")]
+    MissingFile {
+        /// The task's name.
+        task: &'static str,
+        /// The file.
+        id: ContentId,
+    },
+    /// The file is too long.
+    #[error("the file of task {task} has {bytes} bytes: at most {MAX_TASK_FILE_BYTES}; give a part of it")]
+    LargeFile {
+        /// The task's name.
+        task: &'static str,
+        /// Its length.
+        bytes: u64,
+    },
+    /// The file is not of the task's form.
+    #[error("the file of task {task}: {reason}")]
+    Data {
+        /// The task's name.
+        task: &'static str,
+        /// What is wrong with it.
+        reason: DataError,
     },
     /// A task that no order would ever use.
     #[error("task {name} has weight 0: give it at least 1, or leave it out")]

@@ -2,6 +2,7 @@
 
 mod verdict;
 
+use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
 
 use echo_protocol::draw::Draws;
@@ -83,6 +84,18 @@ pub trait Task: Debug + Send + Sync {
 
     /// A right answer to the prompt of `seed`, for the supervised warm-up and for tests.
     fn solution(&self, seed: TaskSeed) -> String;
+
+    /// The same task over what is kept for evaluation, where its prompts come from a stock that training would exhaust. Procedural tasks
+    /// have none: their prompts do not repeat.
+    fn held_out(&self) -> Option<&dyn Task> {
+        None
+    }
+
+    /// The characters of all prompts and solutions, where a file brings them: a character tokenizer is made for them. Procedural tasks
+    /// stay within what every one of them has.
+    fn alphabet(&self) -> BTreeSet<char> {
+        BTreeSet::new()
+    }
 
     /// The most characters that a prompt can have.
     fn longest_prompt(&self) -> usize;

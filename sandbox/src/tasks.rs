@@ -1,8 +1,9 @@
-//! The built-in procedural tasks: endless prompts, exact verdicts, no data to ship.
+//! The tasks. Most are procedural: endless prompts, exact verdicts, no data to ship. Others are made of a file.
 
 pub mod chain_sum;
 pub mod countdown;
 mod exact;
 mod natural;
+pub mod math;
 pub mod number_sorting;
 pub mod spell_backward;

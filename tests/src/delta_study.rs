@@ -115,8 +115,7 @@ fn setting(tiny: bool) -> Setting {
         intermediate: 3 * hidden,
         positions: 64,
     };
-    let params = [("digits".to_owned(), 1), ("terms".to_owned(), 2)].into();
-    let task = TaskSpec { name: "chain_sum".into(), weight: 1, params };
+    let task = TaskSpec::new("chain_sum").with("digits", 1).with("terms", 2);
     Setting { name: "delta study", sizes, task, group_size: GROUP_SIZE, max_new_tokens: 4, seed: 1 }
 }
 

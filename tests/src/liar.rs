@@ -86,7 +86,7 @@ impl Liar {
     ) -> anyhow::Result<Self> {
         let (run, charter) = Charter::open(&learner.charter().await?)?;
         // The runs of the lab's tests use the character tokenizer, which needs no files.
-        let workload = Workload::open(run, charter, Path::new(""))?;
+        let workload = Workload::open(run, charter, Path::new(""), &TaskFiles::none())?;
         Ok(Self { host, key: NodeKey::from_secret(secret), learner, workload, stream: None, tasks })
     }
 

@@ -71,7 +71,7 @@ impl Practice {
         };
         let run = RunId::of(&Signed::sign(&charter, &key)?);
         let weights = Weights::random(&model, setting.seed);
-        Ok(Self { key, workload: Workload::open(run, charter, Path::new(""))?, weights })
+        Ok(Self { key, workload: Workload::open(run, charter, Path::new(""), &TaskFiles::none())?, weights })
     }
 
     pub(crate) fn model(&self) -> &ModelConfig {

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use echo_protocol::charter::{Sampling, TaskSpec, TokenizerSpec};
 use echo_protocol::codec;
@@ -10,6 +10,7 @@ use echo_protocol::signed::Signable;
 use echo_protocol::submission::{MAX_ANSWER_BYTES, Outcome};
 use echo_protocol::time::UnixMillis;
 use echo_protocol::trajectory::{MetaValue, Omega, Trajectory, spans};
+use echo_sandbox::files::TaskFiles;
 use echo_sandbox::task::TaskSeed;
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,10 @@ struct World {
     tally: Tally,
 }
 
+fn mix() -> Arc<TaskMix> {
+    Arc::new(TaskMix::new(&[TaskSpec::new("chain_sum")], &TaskFiles::none()).unwrap())
+}
+
 fn charter(learner: &NodeKey, created: u64) -> Charter {
     Charter {
         name: "addition".into(),
@@ -58,7 +63,7 @@ fn charter(learner: &NodeKey, created: u64) -> Charter {
         created: UnixMillis(created),
         model: "{}".into(),
         tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
-        tasks: vec![TaskSpec { name: "chain_sum".into(), weight: 1, params: BTreeMap::new() }],
+        tasks: vec![TaskSpec::new("chain_sum")],
         group_size: G as u32,
         sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: LONGEST as u32 },
         staleness: Staleness::new(3, None).unwrap(),
@@ -80,7 +85,7 @@ impl World {
         assert_eq!(book.grant(UnixMillis(0), node.public(), 8, 100)[0].id, LeaseId(0));
         let store = Arc::new(MemoryStore::default());
         Self {
-            admission: Admission::new(run, &charter(&learner, 1), Arc::new(Digits)).unwrap(),
+            admission: Admission::new(run, &charter(&learner, 1), mix(), Arc::new(Digits)),
             progress: Progress { current: PolicyVersion(4), newest_published: Some(PolicyVersion(4)) },
             buffer: ReplayBuffer::open(store.clone(), BufferLimits::default()).unwrap(),
             tally: Tally::default(),

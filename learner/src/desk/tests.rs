@@ -37,7 +37,7 @@ impl World {
         };
         let store = Arc::new(MemoryStore::default());
         let desk = Desk::open(store.clone(), config, PolicyVersion(0), Tally::default(), None).unwrap();
-        let admission = Admission::new(run, &charter, Arc::new(workload)).unwrap();
+        let admission = Admission::new(run, &charter, workload.mix.clone(), Arc::new(workload));
         Self { desk, admission, node: PublicKey::from_bytes([7; 32]), run, rewards: vec![0.0], store, config }
     }
 

@@ -40,7 +40,8 @@ impl Room {
         let trainer = Trainer::new(&workload.model, &weights, &TrainSection::default()).unwrap();
         let key = NodeKey::from_secret([1; 32]);
         let (run, charter) = (workload.run, Signed::sign(&workload.charter, &key).unwrap());
-        let admission = Admission::new(run, &workload.charter, Arc::new(testing::workload().0)).unwrap();
+        let admission =
+            Admission::new(run, &workload.charter, workload.mix.clone(), Arc::new(testing::workload().0));
         let desk = DeskConfig {
             leases: LeaseConfig { run, lifetime_ms: 1 << 40, max_open_per_node: 1000 },
             limits: BufferLimits::default(),

@@ -21,7 +21,7 @@ fn only_a_whole_answer_that_ended_itself_is_right() {
     let workload = testing::workload();
     let tokenizer = workload.tokenizer(&[]).unwrap();
     let counter = OrderCounter(3);
-    let solution = Assignment::of(&workload.tasks, &workload.order(counter)).solution();
+    let solution = workload.assignment(counter).unwrap().1.solution();
     let answer = tokenizer.encode(&solution).unwrap();
     let eos = tokenizer.eos_id().unwrap();
     let ended: Vec<u32> = answer.iter().copied().chain([eos]).collect();
@@ -51,4 +51,26 @@ fn snapshots_that_contradict_the_charter_are_not_fetched() {
         breaking(&mut manifest);
         assert!(workload.check(&manifest).is_err(), "case {case} passed");
     }
+}
+
+#[test]
+fn tasks_made_of_a_file_wait_for_the_snapshot_that_brings_it() {
+    let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
+    let rows = br#"{"question": "1+1=", "answer": "2"}"#;
+    let id = echo_protocol::content::ContentId::of(rows);
+    charter.tasks = vec![TaskSpec { data: Some(id), ..TaskSpec::new("math") }];
+    let workload = Workload::new(run, &charter).unwrap();
+    let tokenizer = workload.tokenizer(&[]).unwrap();
+    let request = || workload.request(OrderCounter(0), &tokenizer);
+    assert!(matches!(request(), Err(WorkloadError::TasksNotHere)));
+    assert!(matches!(workload.build_tasks(&[]), Err(WorkloadError::Tasks(_))));
+    let name = echo_protocol::charter::task_file_name(&id);
+    workload.build_tasks(&[(name, rows.to_vec())]).unwrap();
+    assert_eq!(tokenizer.decode(&request().unwrap().prompt, false).unwrap(), "1+1=\n");
+
+    charter.tasks = vec![TaskSpec::new("chess")];
+    assert!(
+        matches!(Workload::new(run, &charter), Err(WorkloadError::Tasks(_))),
+        "told before anything is fetched"
+    );
 }

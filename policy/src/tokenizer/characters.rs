@@ -7,8 +7,11 @@ use serde_json::{Value, json};
 
 use super::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerError};
 
-/// Tokens of every character tokenizer, unused ones included: a run may change its alphabet but not the model's shape.
+/// Tokens of a character tokenizer whose alphabet has at most 61 characters, unused ones included: a run may change such an alphabet
+/// and not the model's shape. Longer alphabets take a multiple of this.
 pub const CHARACTER_VOCABULARY: usize = 64;
+/// Most characters of an alphabet.
+pub const MAX_ALPHABET: usize = 1021;
 /// What the four procedural tasks write, in the order of the ids.
 pub const DEFAULT_ALPHABET: &str = "0123456789abcdefghijklmnopqrstuvwxyz +-*/=(),:;?._>\n";
 
@@ -18,7 +21,7 @@ const RESERVED: char = '<';
 /// transformers' mark for "no limit".
 const NO_LENGTH_LIMIT: u64 = 1_000_000_000;
 
-/// Three special tokens, then the characters of an alphabet, then unused tokens up to [`CHARACTER_VOCABULARY`].
+/// Three special tokens, then the characters of an alphabet, then unused tokens up to a multiple of [`CHARACTER_VOCABULARY`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CharTokenizer {
     alphabet: Vec<char>,
@@ -42,16 +45,15 @@ impl CharTokenizer {
     /// A tokenizer of other characters: the first character of `alphabet` has id 3, and so on.
     ///
     /// # Errors
-    /// When the alphabet is empty, has more than 61 characters, one of them twice, or `<`.
+    /// When the alphabet is empty, has more than [`MAX_ALPHABET`] characters, one of them twice, or `<`.
     pub fn new(alphabet: &str) -> Result<Self, TokenizerError> {
         let refuse = |text: String| Err(TokenizerError::Alphabet(text));
-        let limit = CHARACTER_VOCABULARY - SPECIALS.len();
-        let alphabet: Vec<char> = alphabet.chars().take(limit + 1).collect();
+        let alphabet: Vec<char> = alphabet.chars().take(MAX_ALPHABET + 1).collect();
         if alphabet.is_empty() {
             return refuse("it is empty".into());
         }
-        if alphabet.len() > limit {
-            return refuse(format!("it has more than {limit} characters"));
+        if alphabet.len() > MAX_ALPHABET {
+            return refuse(format!("it has more than {MAX_ALPHABET} characters"));
         }
         let mut ids = BTreeMap::new();
         for (id, &character) in (SPECIALS.len() as u32..).zip(&alphabet) {
@@ -63,6 +65,11 @@ impl CharTokenizer {
             }
         }
         Ok(Self { alphabet, ids })
+    }
+
+    /// Number of tokens, unused ones included.
+    pub fn vocabulary(&self) -> usize {
+        (SPECIALS.len() + self.alphabet.len()).next_multiple_of(CHARACTER_VOCABULARY)
     }
 
     /// The characters in the order of their ids.
@@ -80,8 +87,8 @@ impl CharTokenizer {
     pub(super) fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
         let mut text = String::with_capacity(ids.len());
         for (index, &id) in ids.iter().enumerate() {
-            if id as usize >= CHARACTER_VOCABULARY {
-                return Err(TokenizerError::UnknownId { id, index, vocabulary: CHARACTER_VOCABULARY });
+            if id as usize >= self.vocabulary() {
+                return Err(TokenizerError::UnknownId { id, index, vocabulary: self.vocabulary() });
             }
             if !(skip_special && (id as usize) < SPECIALS.len()) {
                 text.push_str(&self.name(id as usize));
@@ -91,7 +98,7 @@ impl CharTokenizer {
     }
 
     pub(super) fn token_id(&self, token: &str) -> Option<u32> {
-        (0..CHARACTER_VOCABULARY).find(|&id| self.name(id) == token).map(|id| id as u32)
+        (0..self.vocabulary()).find(|&id| self.name(id) == token).map(|id| id as u32)
     }
 
     /// A token's text: the character itself, or a name in angle brackets.
@@ -109,7 +116,7 @@ impl CharTokenizer {
     /// The text of a `tokenizer.json` that encodes and decodes the same way, for `tokenizers` and `transformers`.
     pub fn to_huggingface_json(&self) -> String {
         let vocabulary: serde_json::Map<String, Value> =
-            (0..CHARACTER_VOCABULARY).map(|id| (self.name(id), Value::from(id))).collect();
+            (0..self.vocabulary()).map(|id| (self.name(id), Value::from(id))).collect();
         let special = |(id, content): (usize, &&str)| {
             json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
                    "normalized": false, "special": true})
@@ -192,14 +199,16 @@ mod tests {
 
     #[test]
     fn bad_alphabets_are_refused() {
-        let long: String = ('\u{4e00}'..).take(62).collect();
+        let long: String = ('\u{4e00}'..).take(MAX_ALPHABET + 1).collect();
         for alphabet in ["", "aba", "<", &long] {
             assert!(matches!(CharTokenizer::new(alphabet), Err(TokenizerError::Alphabet(_))), "{alphabet:?}");
         }
-        let longest: String = ('\u{4e00}'..).take(61).collect();
-        let tokenizer = CharTokenizer::new(&longest).unwrap();
-        assert_eq!(tokenizer.alphabet(), longest);
-        assert_eq!(tokenizer.token_id("<eos>"), Some(CharTokenizer::EOS));
+        for (characters, vocabulary) in [(61, 64), (62, 128), (MAX_ALPHABET, 1024)] {
+            let alphabet: String = ('\u{4e00}'..).take(characters).collect();
+            let tokenizer = CharTokenizer::new(&alphabet).unwrap();
+            assert_eq!((tokenizer.alphabet(), tokenizer.vocabulary()), (alphabet, vocabulary));
+            assert_eq!(tokenizer.token_id("<eos>"), Some(CharTokenizer::EOS));
+        }
     }
 
     #[test]

@@ -4,15 +4,19 @@ use super::*;
 use crate::task::{Response, TaskSeed};
 
 fn spec(name: &str) -> TaskSpec {
-    TaskSpec { name: name.to_owned(), weight: 1, params: BTreeMap::new() }
+    TaskSpec::new(name)
 }
 
 fn spec_with(name: &str, param: &str, value: i64) -> TaskSpec {
-    TaskSpec { params: BTreeMap::from([(param.to_owned(), value)]), ..spec(name) }
+    TaskSpec::new(name).with(param, value)
+}
+
+fn build_alone(spec: &TaskSpec) -> Result<Box<dyn Task>, SpecError> {
+    build(spec, &TaskFiles::none())
 }
 
 fn task(name: &str) -> Box<dyn Task> {
-    build(&spec(name)).unwrap()
+    build_alone(&spec(name)).unwrap()
 }
 
 fn earns(task: &dyn Task, seed: TaskSeed, text: &str) -> bool {
@@ -40,7 +44,7 @@ fn prompts_never_change() {
         (spec_with("countdown", "count", 4), 1, "make 10 from 5,2,9,9=", "5/(9/9)*2"),
     ];
     for (asked, byte, prompt, solution) in golden {
-        let task = build(&asked).unwrap();
+        let task = build_alone(&asked).unwrap();
         let seed = TaskSeed([byte; 32]);
         assert_eq!((task.prompt(seed).text.as_str(), task.solution(seed).as_str()), (prompt, solution));
     }
@@ -48,13 +52,13 @@ fn prompts_never_change() {
 
 #[test]
 fn names_are_sorted_and_are_those_of_their_tasks() {
-    assert!(names().is_sorted());
-    assert!(names().all(|name| task(name).name() == name));
+    assert!(procedural().is_sorted());
+    assert!(procedural().all(|name| task(name).name() == name));
 }
 
 #[test]
 fn seeds_give_different_prompts() {
-    for name in names() {
+    for name in procedural() {
         let task = task(name);
         let prompts: std::collections::BTreeSet<String> =
             (0..=u8::MAX).map(|byte| task.prompt(TaskSeed([byte; 32])).text).collect();
@@ -64,28 +68,40 @@ fn seeds_give_different_prompts() {
 
 #[test]
 fn refusals_list_what_exists() {
-    let refused = build(&spec("chain_sums")).unwrap_err().to_string();
+    let refused = build_alone(&spec("chain_sums")).unwrap_err().to_string();
     assert!(refused.contains("\"chain_sums\""), "{refused}");
-    assert!(names().all(|name| refused.contains(name)), "{refused}");
+    assert!(procedural().chain(from_files()).all(|name| refused.contains(name)), "{refused}");
 
-    let refused = build(&spec_with("chain_sum", "digit", 2)).unwrap_err().to_string();
+    let refused = build_alone(&spec_with("chain_sum", "digit", 2)).unwrap_err().to_string();
     assert!(
         ["chain_sum", "`digit`", "`digits`", "`terms`"].iter().all(|word| refused.contains(word)),
         "{refused}"
     );
 
-    let refused = build(&spec_with("chain_sum", "digits", -1)).unwrap_err();
+    let refused = build_alone(&spec_with("chain_sum", "digits", -1)).unwrap_err();
     let expected = SpecError::OutOfRange { task: "chain_sum", param: "digits", value: -1, low: 1, high: 9 };
     assert_eq!(refused, expected);
+}
+
+#[test]
+fn files_are_asked_for_where_they_are_needed() {
+    let mut files = TaskFiles::none();
+    let id = files.add(b"{\"question\": \"1+1?\", \"answer\": \"2\"}".as_slice());
+    let with = |name: &str| TaskSpec { data: Some(id), ..spec(name) };
+    assert_eq!(build(&with("math"), &files).unwrap().name(), "math");
+    let refused = |spec: &TaskSpec, files: &TaskFiles| build(spec, files).unwrap_err();
+    assert_eq!(refused(&spec("math"), &files), SpecError::NeedsFile { task: "math" });
+    assert_eq!(refused(&with("math"), &TaskFiles::none()), SpecError::MissingFile { task: "math", id });
+    assert_eq!(refused(&with("chain_sum"), &files), SpecError::NoUseForFile { task: "chain_sum" });
 }
 
 #[test]
 fn long_names_are_refused_without_quoting_them() {
     let long = "x".repeat(1_000_000);
     let expected = SpecError::LongName { bytes: long.len() };
-    assert_eq!(build(&spec(&long)).unwrap_err(), expected);
-    for name in names() {
-        assert_eq!(build(&spec_with(name, &long, 1)).unwrap_err(), expected);
+    assert_eq!(build_alone(&spec(&long)).unwrap_err(), expected);
+    for name in procedural() {
+        assert_eq!(build_alone(&spec_with(name, &long, 1)).unwrap_err(), expected);
     }
 }
 
@@ -93,7 +109,7 @@ proptest! {
     #[test]
     fn solutions_are_right_and_within_bounds(seed: [u8; 32]) {
         let seed = TaskSeed(seed);
-        for name in names() {
+        for name in procedural() {
             let task = task(name);
             let (prompt, solution) = (task.prompt(seed).text, task.solution(seed));
             prop_assert!(earns(&*task, seed, &solution), "{} {}", prompt, solution);
@@ -106,7 +122,7 @@ proptest! {
 
     #[test]
     fn noise_never_panics_nor_earns(seed: [u8; 32], text in any::<String>(), finished: bool) {
-        for name in names() {
+        for name in procedural() {
             let verdict = task(name).reward(TaskSeed(seed), &Response { text: &text, finished }).unwrap();
             prop_assert!((0.0..=1.0).contains(&verdict.reward));
             prop_assert!(finished || !verdict.correct);
@@ -137,9 +153,9 @@ proptest! {
     ) {
         let seed = TaskSeed(seed);
         let params: BTreeMap<String, i64> = params.into_iter().map(|(name, value)| (name, value.into())).collect();
-        for name in names() {
+        for name in procedural() {
             let asked = TaskSpec { params: params.clone(), ..spec(name) };
-            if let Ok(task) = build(&asked) {
+            if let Ok(task) = build_alone(&asked) {
                 let solution = task.solution(seed);
                 prop_assert!(earns(&*task, seed, &solution), "{} {}", task.prompt(seed).text, solution);
                 prop_assert!(solution.len() <= task.longest_response());

@@ -92,11 +92,7 @@ fn setting() -> Setting {
         intermediate: 384,
         positions: 256,
     };
-    let task = TaskSpec {
-        name: "chain_sum".into(),
-        weight: 1,
-        params: [("terms".to_owned(), 3), ("steps".to_owned(), 1)].into(),
-    };
+    let task = TaskSpec::new("chain_sum").with("terms", 3).with("steps", 1);
     Setting { name: "echo-clip", sizes, task, group_size: GROUP_SIZE, max_new_tokens: LENGTH, seed: 1 }
 }
 

@@ -184,10 +184,8 @@ impl Plan {
             intermediate: 192,
             positions: 32,
         };
-        let params =
-            [("digits", self.digits as i64), ("terms", self.terms as i64), ("steps", self.steps.into())];
-        let params = params.map(|(name, value)| (name.to_owned(), value)).into();
-        let task = TaskSpec { name: "chain_sum".into(), weight: 1, params };
+        let task = TaskSpec::new("chain_sum").with("digits", self.digits as i64);
+        let task = task.with("terms", self.terms as i64).with("steps", self.steps.into());
         let (name, group_size) = ("study", self.group_size);
         Setting { name, sizes, task, group_size, max_new_tokens: self.max_new_tokens, seed: seed + 1 }
     }

@@ -1,0 +1,133 @@
+//! Data sets: one JSON object a line, of which orders draw one.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use crate::task::TaskSeed;
+
+/// Most rows of a data set.
+pub const MAX_ROWS: usize = 1 << 20;
+/// Longest row, in bytes.
+pub const MAX_ROW_BYTES: usize = 1 << 20;
+
+/// A file that is no data set of the form that its task reads.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DataError {
+    /// A line that is no row.
+    #[error("line {line}: {reason}")]
+    Line {
+        /// Its number, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No row at all.
+    #[error("it has no rows")]
+    Empty,
+    /// More rows than are read.
+    #[error("it has more than {MAX_ROWS} rows: split it")]
+    TooManyRows,
+}
+
+/// The rows that one purpose draws from.
+#[derive(Debug)]
+pub struct Rows<R>(Arc<[R]>);
+
+impl<R> Clone for Rows<R> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<R> Rows<R> {
+    /// The row of `seed`.
+    pub fn pick(&self, seed: TaskSeed) -> &R {
+        // Never empty: [`split`] sees to it.
+        &self.0[seed.draws().below(self.0.len() as u64) as usize]
+    }
+
+    /// All rows.
+    pub fn iter(&self) -> std::slice::Iter<'_, R> {
+        self.0.iter()
+    }
+}
+
+/// Reads a data set; every row is checked by `check`, which may refuse it with a reason.
+///
+/// # Errors
+/// [`DataError`], for the first line that is no row. Empty lines are passed over.
+pub fn read<L: DeserializeOwned, R>(
+    bytes: &[u8],
+    check: impl Fn(L) -> Result<R, String>,
+) -> Result<Vec<R>, DataError> {
+    let mut rows = Vec::new();
+    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let refuse = |reason: String| DataError::Line { line: index + 1, reason };
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        if line.len() > MAX_ROW_BYTES {
+            return Err(refuse(format!("it has {} bytes, more than {MAX_ROW_BYTES}", line.len())));
+        }
+        if rows.len() == MAX_ROWS {
+            return Err(DataError::TooManyRows);
+        }
+        let row = serde_json::from_slice(line).map_err(|error| refuse(error.to_string()))?;
+        rows.push(check(row).map_err(refuse)?);
+    }
+    if rows.is_empty() { Err(DataError::Empty) } else { Ok(rows) }
+}
+
+/// Rows to train on, and rows that are held out for evaluation: `percent` of all, spread evenly. Where that is none, evaluation asks
+/// what training asks.
+pub fn split<R>(rows: Vec<R>, percent: u32) -> (Rows<R>, Rows<R>) {
+    let percent = u64::from(percent.min(50));
+    // Row i is held out where the running share passes a whole number.
+    let held = |index: u64| (index + 1) * percent / 100 > index * percent / 100;
+    let (mut train, mut held_out) = (Vec::new(), Vec::new());
+    for (index, row) in (0..).zip(rows) {
+        if held(index) { held_out.push(row) } else { train.push(row) }
+    }
+    let train = Rows(train.into());
+    let held_out = if held_out.is_empty() { train.clone() } else { Rows(held_out.into()) };
+    (train, held_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(text: &str) -> Result<Vec<u32>, DataError> {
+        read(text.as_bytes(), |n: u32| if n < 9 { Ok(n) } else { Err(format!("{n} is too large")) })
+    }
+
+    #[test]
+    fn rows_are_read_and_bad_lines_are_named() {
+        assert_eq!(numbers("1\n\n2\r\n3").unwrap(), [1, 2, 3]);
+        assert_eq!(numbers(" \n\n"), Err(DataError::Empty));
+        assert_eq!(numbers("1\n9"), Err(DataError::Line { line: 2, reason: "9 is too large".into() }));
+        let refused = numbers("1\n{\n2").unwrap_err();
+        assert!(matches!(refused, DataError::Line { line: 2, .. }), "{refused}");
+        let long = format!("1\n{}", " ".repeat(MAX_ROW_BYTES) + "1");
+        assert!(numbers(&long).unwrap_err().to_string().contains("bytes"));
+    }
+
+    #[test]
+    fn held_out_rows_are_a_share_and_never_trained_on() {
+        let (train, held_out) = split((0..200).collect::<Vec<u32>>(), 10);
+        assert_eq!((train.iter().len(), held_out.iter().len()), (180, 20));
+        assert!(held_out.iter().all(|row| !train.iter().any(|other| other == row)));
+        assert!(held_out.iter().zip(held_out.iter().skip(1)).all(|(a, b)| b - a == 10), "spread evenly");
+        let (train, held_out) = split(vec![1, 2, 3], 10);
+        assert_eq!((train.iter().len(), held_out.iter().len()), (3, 3), "too few to hold any out");
+    }
+
+    #[test]
+    fn seeds_reach_every_row() {
+        let (train, _) = split((0..5).collect::<Vec<u32>>(), 0);
+        let picked: std::collections::BTreeSet<u32> =
+            (0..=u8::MAX).map(|byte| *train.pick(TaskSeed([byte; 32]))).collect();
+        assert_eq!(picked.len(), 5);
+    }
+}

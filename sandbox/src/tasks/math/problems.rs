@@ -1,0 +1,218 @@
+//! `math`: word problems of a data set, with answers that are judged as mathematics and not as text.
+//!
+//! A row is `{"question", "answer"}`, where the answer stands behind `#### ` when it is shown with its way (as in GSM8K), or
+//! `{"problem", "answer", "solution"}` (as in MATH).
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use super::{Options, judge};
+use crate::data_set::{self, Rows};
+use crate::spec::{self, SpecError};
+use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
+
+/// The task's name in run configurations.
+pub const NAME: &str = "math";
+
+/// What stands before the answer of a worked solution.
+const ANSWER_MARK: &str = "####";
+
+/// The parameters of [`MathProblems`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MathConfig {
+    /// How many of a hundred rows are kept for evaluation, up to 50. Default 10.
+    pub held_out_percent: i64,
+}
+
+impl Default for MathConfig {
+    fn default() -> Self {
+        Self { held_out_percent: 10 }
+    }
+}
+
+/// A line of the file.
+#[derive(Debug, Deserialize)]
+struct Line {
+    #[serde(alias = "problem")]
+    question: String,
+    answer: String,
+    solution: Option<String>,
+}
+
+/// A problem.
+#[derive(Debug)]
+struct Row {
+    question: String,
+    /// What the response has to come to.
+    gold: String,
+    /// A right response.
+    worked: String,
+}
+
+/// Word problems with one answer each.
+#[derive(Debug)]
+pub struct MathProblems {
+    rows: Rows<Row>,
+    held_out: Option<Box<MathProblems>>,
+    longest_prompt: usize,
+    longest_response: usize,
+}
+
+impl MathProblems {
+    /// Builds the task over the rows of a file.
+    ///
+    /// # Errors
+    /// When a parameter is out of its range, or a line is no problem.
+    pub fn new(config: MathConfig, bytes: &[u8]) -> Result<Self, SpecError> {
+        spec::within(NAME, "held_out_percent", config.held_out_percent, 0..=50)?;
+        let rows = data_set::read(bytes, Row::of).map_err(|reason| SpecError::Data { task: NAME, reason })?;
+        let longest = |length: fn(&Row) -> usize| rows.iter().map(length).max().unwrap_or_default();
+        // A newline ends the question.
+        let longest_prompt = longest(|row| row.question.chars().count()) + 1;
+        let longest_response = longest(|row| row.worked.chars().count());
+        let (train, held_out) = data_set::split(rows, config.held_out_percent as u32);
+        let of = |rows, held_out| Self { rows, held_out, longest_prompt, longest_response };
+        Ok(of(train, Some(Box::new(of(held_out, None)))))
+    }
+}
+
+impl Row {
+    fn of(line: Line) -> Result<Self, String> {
+        let (worked, gold) = match (line.answer.rsplit_once(ANSWER_MARK), line.solution) {
+            (Some((_, gold)), _) => (without_annotations(&line.answer), gold.trim().to_owned()),
+            (None, Some(solution)) => (solution, line.answer),
+            (None, None) => (line.answer.clone(), line.answer),
+        };
+        if line.question.trim().is_empty() {
+            return Err("the question is empty".into());
+        }
+        if !judge(&gold, &gold, &Options::default()).equal {
+            return Err(format!("the answer {gold:?} is not even equal to itself: nothing could earn a reward"));
+        }
+        Ok(Self { question: line.question.trim().to_owned(), gold, worked })
+    }
+}
+
+/// The text without `<<48/2=24>>`, notes of a calculator that some data sets carry.
+fn without_annotations(text: &str) -> String {
+    let mut parts = text.split("<<");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once(">>").map_or(part, |(_, rest)| rest))
+}
+
+impl Task for MathProblems {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn prompt(&self, seed: TaskSeed) -> Prompt {
+        Prompt { text: format!("{}\n", self.rows.pick(seed).question) }
+    }
+
+    fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError> {
+        let Some(answer) = response.answer() else { return Ok(Verdict::wrong(Miss::Cut)) };
+        let judged = judge(&self.rows.pick(seed).gold, answer, &Options::default());
+        Ok(match (judged.equal, judged.extracted.is_empty()) {
+            (true, _) => Verdict::right(),
+            (false, true) => Verdict::wrong(Miss::Malformed),
+            (false, false) => Verdict::wrong(Miss::WrongAnswer),
+        })
+    }
+
+    fn solution(&self, seed: TaskSeed) -> String {
+        self.rows.pick(seed).worked.clone()
+    }
+
+    fn held_out(&self) -> Option<&dyn Task> {
+        self.held_out.as_deref().map(|task| task as &dyn Task)
+    }
+
+    fn alphabet(&self) -> BTreeSet<char> {
+        let texts = |task: &Self| -> BTreeSet<char> {
+            task.rows.iter().flat_map(|row| row.question.chars().chain(row.worked.chars())).collect()
+        };
+        let mut characters = texts(self);
+        characters.extend(self.held_out.iter().flat_map(|task| texts(task)));
+        characters.insert('\n');
+        characters
+    }
+
+    fn longest_prompt(&self) -> usize {
+        self.longest_prompt
+    }
+
+    fn longest_response(&self) -> usize {
+        self.longest_response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data_set::DataError;
+
+    const ROWS: &str = r#"
+        {"question": "Ann has 3 apples and gets 4. How many?", "answer": "She has 3+4=<<3+4=7>>7 apples.\n#### 7"}
+        {"problem": "Half of a third?", "solution": "It is $\\boxed{\\frac16}$.", "answer": "\\frac16"}
+        {"question": "2^3?", "answer": "8"}
+    "#;
+
+    fn task() -> MathProblems {
+        MathProblems::new(MathConfig::default(), ROWS.as_bytes()).unwrap()
+    }
+
+    /// A seed of each question.
+    fn seeds(task: &MathProblems) -> [TaskSeed; 3] {
+        ["Ann", "Half", "2^3"].map(|start| {
+            let seeds = (0..=u8::MAX).map(|byte| TaskSeed([byte; 32]));
+            seeds.into_iter().find(|seed| task.prompt(*seed).text.starts_with(start)).unwrap()
+        })
+    }
+
+    fn earns(task: &MathProblems, seed: TaskSeed, text: &str) -> bool {
+        task.reward(seed, &Response { text, finished: true }).unwrap().correct
+    }
+
+    #[test]
+    fn every_form_of_a_row_is_read_and_its_solution_is_right() {
+        let task = task();
+        let [apples, sixth, power] = seeds(&task);
+        assert_eq!(task.solution(apples), "She has 3+4=7 apples.\n#### 7");
+        for seed in [apples, sixth, power] {
+            assert!(earns(&task, seed, &task.solution(seed)), "{}", task.solution(seed));
+        }
+        assert!(earns(&task, sixth, "so \\boxed{1/6}"));
+        assert!(earns(&task, power, "The answer is 8.0"));
+        assert!(!earns(&task, apples, "The answer is 8"));
+        assert!(!earns(&task, apples, ""));
+    }
+
+    #[test]
+    fn a_cut_response_earns_nothing() {
+        let task = task();
+        let verdict = task.reward(seeds(&task)[0], &Response { text: "#### 7", finished: false }).unwrap();
+        assert_eq!(verdict, Verdict::wrong(Miss::Cut));
+    }
+
+    #[test]
+    fn rows_that_could_never_be_answered_are_refused() {
+        let refused = |text: &str| MathProblems::new(MathConfig::default(), text.as_bytes()).unwrap_err();
+        let nothing = refused(r#"{"question": "?", "answer": ""}"#);
+        assert!(matches!(nothing, SpecError::Data { reason: DataError::Line { line: 1, .. }, .. }), "{nothing}");
+        assert!(refused(r#"{"question": "?"}"#).to_string().contains("answer"));
+        let percent = MathProblems::new(MathConfig { held_out_percent: 51 }, ROWS.as_bytes()).unwrap_err();
+        assert!(percent.to_string().contains("held_out_percent"));
+    }
+
+    #[test]
+    fn budgets_and_the_alphabet_cover_every_row() {
+        let task = task();
+        assert_eq!(task.longest_prompt(), "Ann has 3 apples and gets 4. How many?\n".len());
+        assert_eq!(task.longest_response(), "She has 3+4=7 apples.\n#### 7".len());
+        let alphabet = task.alphabet();
+        assert!("AnH3+=#.\\{}$^?\n ".chars().all(|c| alphabet.contains(&c)));
+        assert!(!alphabet.contains(&'<'));
+    }
+}
