@@ -24,6 +24,7 @@ use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::net::peer::peer_of_key;
 use echo_protocol::net::{AddrProtocol, DhtMode, Host, HostConfig, HostEvents, Multiaddr, PeerId, Stream};
 use echo_protocol::peer_list::{self, PeerList, Trust};
+use echo_sandbox::files::TaskFiles;
 use std::path::Path;
 use std::time::Duration;
 use tokio::task::JoinSet;

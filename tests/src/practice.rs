@@ -20,6 +20,7 @@ use echo_protocol::staleness::Staleness;
 use echo_protocol::time::UnixMillis;
 use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
 use echo_protocol::version::PolicyVersion;
+use echo_sandbox::files::TaskFiles;
 use std::path::Path;
 use std::sync::Arc;
 
