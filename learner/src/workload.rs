@@ -103,15 +103,20 @@ impl Workload {
         Ok(self.tokenizer.encode(&self.assignment(order).prompt().text)?)
     }
 
-    /// What the engine is asked for `samples` responses to `order`.
-    pub fn request(&self, order: &WorkOrder, samples: u32) -> Result<SampleRequest, WorkloadError> {
+    /// How tokens are drawn.
+    pub fn sampling(&self) -> SamplingParams {
         let s = &self.charter.sampling;
-        let params = SamplingParams {
+        SamplingParams {
             temperature: s.temperature,
             top_p: s.top_p,
             top_k: s.top_k,
             max_new_tokens: s.max_new_tokens,
-        };
+        }
+    }
+
+    /// What the engine is asked for `samples` responses to `order`.
+    pub fn request(&self, order: &WorkOrder, samples: u32) -> Result<SampleRequest, WorkloadError> {
+        let params = self.sampling();
         let (prompt, seed, stop_ids) = (self.prompt(order)?, order.sampler_seed(), vec![self.end]);
         Ok(SampleRequest { prompt, seed, samples, stop_ids, params })
     }
