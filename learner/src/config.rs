@@ -1,5 +1,6 @@
 //! The run file: everything that an operator decides about a run.
 
+mod admission;
 mod buffer;
 mod checkpoints;
 mod error;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub use admission::AdmissionSection;
 pub use buffer::BufferSection;
 pub use checkpoints::CheckpointsSection;
 pub use error::ConfigError;
@@ -60,6 +62,9 @@ pub struct RunConfig {
     /// S, κ and η.
     #[serde(default)]
     pub staleness: StalenessSection,
+    /// How closely groups are looked at.
+    #[serde(default)]
+    pub admission: AdmissionSection,
     /// How much may wait to be trained on.
     #[serde(default)]
     pub buffer: BufferSection,

@@ -412,6 +412,7 @@ mod tests {
             data: Default::default(),
             sampling: Default::default(),
             staleness: Default::default(),
+            admission: Default::default(),
             buffer: Default::default(),
             train: Default::default(),
             warmup: None,

@@ -261,7 +261,9 @@ impl Releaser {
         let tensors = weights.tensors(dtype(workload.charter.snapshot_type));
         let publication = self.publisher.publish(workload, &self.shared.key, version, tensors)?;
         // First: a node may deliver under this version before the announcement returns.
-        self.shared.audit.publish(self.as_nodes_have_it(version, weights)?);
+        if let Some(audit) = &self.shared.audit {
+            audit.publish(self.as_nodes_have_it(version, weights)?);
+        }
         self.shared.desk().published(version);
         (self.announce)(publication.manifest, publication.signed);
         Ok(Some(publication.row))

@@ -37,8 +37,8 @@ pub struct Shared {
     /// The run's key.
     pub key: NodeKey,
     admission: Admission,
-    /// Knows the policies that nodes work under.
-    pub audit: SamplingAudit,
+    /// Knows the policies that nodes work under, where tokens are checked.
+    pub audit: Option<SamplingAudit>,
     desk: Mutex<Desk>,
     arrived: Condvar,
     fleet: Mutex<Fleet>,
@@ -61,7 +61,7 @@ impl Shared {
     ) -> Self {
         let (desk, fleet) = (Mutex::new(desk), Mutex::new(fleet));
         let (manifests, ended) = (Mutex::new(VecDeque::new()), Mutex::new(false));
-        let (arrived, audit) = (Condvar::new(), SamplingAudit::new(workload.clone()));
+        let (arrived, audit) = (Condvar::new(), None);
         Self {
             workload,
             charter,
@@ -75,6 +75,12 @@ impl Shared {
             keep_versions,
             ended,
         }
+    }
+
+    /// The same with an audit of the tokens that nodes send.
+    #[must_use]
+    pub fn audited(self, audit: SamplingAudit) -> Self {
+        Self { audit: Some(audit), ..self }
     }
 
     /// The desk. Held briefly: computing rewards happens outside.

@@ -149,7 +149,10 @@ fn judge(shared: &Shared, node: &PublicKey, bytes: &[u8]) -> Result<Admitted, An
     let screened = shared.desk().screen(admission, checked.group());
     let judged = screened.and_then(|()| admission.judge(checked));
     // Last, as it costs most: only what could be accepted otherwise is worth it.
-    let audited = judged.and_then(|admitted| shared.audit.check(&admitted.group).map(|()| admitted));
+    let audited = judged.and_then(|admitted| match &shared.audit {
+        Some(audit) => audit.check(&admitted.group).map(|()| admitted),
+        None => Ok(admitted),
+    });
     audited.map_err(|rejection| match rejection {
         Rejection::Refused(refusal) => {
             tracing::info!(node = %node.short(), order = %counter, %refusal, "refused a group");
