@@ -278,7 +278,7 @@ impl RunConfig {
     }
 
     /// The file that a task is made of, if the run file names one.
-    pub fn task_file(&self, task: &TaskEntry) -> Option<&Path> {
+    pub fn task_file<'a>(&'a self, task: &'a TaskEntry) -> Option<&'a Path> {
         task.data.as_ref().or_else(|| self.data.get(&task.name)).map(PathBuf::as_path)
     }
 

@@ -59,7 +59,7 @@ impl SamplingAudit {
     /// # Errors
     /// [`RefuseReason::Sampling`]; [`Rejection::Retry`] when the policy could not be asked.
     pub fn check(&self, group: &TrajectoryGroup) -> Result<(), Rejection> {
-        let order = self.workload.order(Purpose::Train, group.counter);
+        let order = self.workload.order(Purpose::Train, group.counter.0);
         let prompt = self.workload.prompt(&order).map_err(|error| Rejection::retry(&error))?;
         let seed = order.sampler_seed();
         let mut evidence = Evidence::default();

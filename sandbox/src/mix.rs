@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn choices_never_change() {
-        let mix = TaskMix::new(&[weighted("chain_sum", 1), weighted("countdown", 2)], &TaskFiles::none()).unwrap();
+        let mix =
+            TaskMix::new(&[weighted("chain_sum", 1), weighted("countdown", 2)], &TaskFiles::none()).unwrap();
         let mut draws = Draws::new([9; 32]);
         let chosen: Vec<usize> = (0..12).map(|_| mix.choose(&mut draws)).collect();
         // If this changes, the prompt derivation version must change.
@@ -126,7 +127,8 @@ mod tests {
 
     #[test]
     fn the_largest_weights_do_not_overflow() {
-        let mix = TaskMix::new(&vec![weighted("chain_sum", u32::MAX); MAX_TASKS], &TaskFiles::none()).unwrap();
+        let mix =
+            TaskMix::new(&vec![weighted("chain_sum", u32::MAX); MAX_TASKS], &TaskFiles::none()).unwrap();
         let mut draws = Draws::new([2; 32]);
         assert!((0..1_000).all(|_| mix.get(mix.choose(&mut draws), Purpose::Train).is_some()));
         assert!(mix.get(MAX_TASKS, Purpose::Train).is_none());
@@ -134,7 +136,9 @@ mod tests {
 
     #[test]
     fn budgets_cover_every_task() {
-        let mix = TaskMix::new(&[weighted("chain_sum", 1), weighted("number_sorting", 1)], &TaskFiles::none()).unwrap();
+        let mix =
+            TaskMix::new(&[weighted("chain_sum", 1), weighted("number_sorting", 1)], &TaskFiles::none())
+                .unwrap();
         assert_eq!(mix.longest_prompt(), "sort 1,2,3=".len());
         assert_eq!(mix.longest_response(), "1,2,3".len());
         assert_eq!(mix.tasks().map(|task| task.name()).collect::<Vec<_>>(), ["chain_sum", "number_sorting"]);

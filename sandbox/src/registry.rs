@@ -76,7 +76,8 @@ pub fn build(spec: &TaskSpec, files: &TaskFiles) -> Result<Box<dyn Task>, SpecEr
     if let Some((_, builder)) = PROCEDURAL.iter().find(|(name, _)| *name == spec.name) {
         return builder(&spec.params);
     }
-    let (name, builder) = FROM_FILES.iter().find(|(name, _)| *name == spec.name).expect("`check` found the name");
+    let (name, builder) =
+        FROM_FILES.iter().find(|(name, _)| *name == spec.name).expect("`check` found the name");
     let id = spec.data.expect("`check` found a file");
     let bytes = files.get(&id).ok_or(SpecError::MissingFile { task: name, id })?;
     if bytes.len() as u64 > MAX_TASK_FILE_BYTES {

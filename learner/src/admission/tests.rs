@@ -130,7 +130,7 @@ impl World {
 
     fn solution(&self, counter: u64) -> Vec<u32> {
         let order = WorkOrder::derive(&self.run, Purpose::Train, OrderCounter(counter));
-        let task = self.admission.tasks.get(0).unwrap();
+        let task = self.admission.tasks.get(0, Purpose::Train).unwrap();
         task.solution(TaskSeed(order.prompt_seed())).chars().map(|c| c.to_digit(10).unwrap()).collect()
     }
 
