@@ -5,14 +5,14 @@
 pub struct Pot {
     /// How many chips.
     pub chips: u64,
-    /// The seats that have not folded and have put in their full share, ascending.
+    /// The seats that can still win and have put in their full share, ascending.
     pub eligible: Vec<usize>,
 }
 
 /// The main pot, then the side pots in the order in which they were formed.
 ///
 /// `paid` is what each seat bet in the whole hand and did not get back; `dead` are chips that belong to the main pot whoever
-/// put them in; `folded` says who has given up.
+/// put them in; `folded` says who cannot win any more.
 pub fn split(paid: &[u64], dead: u64, folded: &[bool]) -> Vec<Pot> {
     let mut levels = paid.to_vec();
     levels.sort_unstable();

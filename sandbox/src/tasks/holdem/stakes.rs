@@ -120,7 +120,9 @@ pub enum StakesError {
         min_bet: u64,
     },
     /// The same card in two places, or a board that is not complete.
-    #[error("the deal has {found} different cards where it needs {needed}: deal every card once, and five to the board")]
+    #[error(
+        "the deal has {found} different cards where it needs {needed}: deal every card once, and five to the board"
+    )]
     Cards {
         /// How many different cards there are.
         found: usize,

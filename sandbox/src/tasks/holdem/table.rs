@@ -17,7 +17,7 @@ use self::betting::Betting;
 use super::action::{Action, Illegal, Legal};
 use super::card::{Card, DECK};
 use super::evaluator::evaluate;
-use super::pots::{shares, split};
+use super::pots::{Pot, shares, split};
 use super::stakes::{Stakes, StakesError};
 
 pub use event::{Event, Street};
@@ -192,25 +192,32 @@ impl Table {
         self.seats.iter().enumerate().filter(|(_, player)| !player.folded).map(|(seat, _)| seat)
     }
 
-    /// Pays every pot, each split on its own.
+    /// Pays every pot, each split on its own. Hands that win nothing are out before that: pots whose contenders differ only
+    /// in them are one pot, with one odd chip.
     fn pay(&mut self) {
-        let paid: Vec<u64> = self.seats.iter().map(|player| player.paid).collect();
-        let folded: Vec<bool> = self.seats.iter().map(|player| player.folded).collect();
-        let strengths: Vec<_> = (self.deal.holes.iter())
-            .map(|hole| hole.map(|hole| evaluate(hole.into_iter().chain(self.deal.board))))
-            .collect();
         if self.contenders().count() > 1 {
             let shown = self.contenders().filter_map(|seat| self.deal.holes[seat].map(|cards| (seat, cards)));
             let shown: Vec<Event> = shown.map(|(seat, cards)| Event::Shown { seat, cards }).collect();
             self.events.extend(shown);
         }
-        for (pot, taken) in split(&paid, self.dead, &folded).into_iter().enumerate() {
-            let best = taken.eligible.iter().map(|&seat| strengths[seat]).max().flatten();
-            let winners: Vec<usize> =
-                taken.eligible.into_iter().filter(|&seat| strengths[seat] == best).collect();
-            for (seat, chips) in shares(taken.chips, &winners) {
+        let paid: Vec<u64> = self.seats.iter().map(|player| player.paid).collect();
+        let strengths: Vec<_> = (self.deal.holes.iter())
+            .map(|hole| hole.map(|hole| evaluate(hole.into_iter().chain(self.deal.board))))
+            .collect();
+        let winners = |pot: &Pot| {
+            let best = pot.eligible.iter().map(|&seat| strengths[seat]).max().flatten();
+            let wins = |seat: &usize| strengths[*seat] == best;
+            pot.eligible.iter().copied().filter(wins).collect::<Vec<_>>()
+        };
+        let folded: Vec<bool> = self.folded().collect();
+        let mut out = vec![true; paid.len()];
+        for seat in split(&paid, self.dead, &folded).iter().flat_map(winners) {
+            out[seat] = false;
+        }
+        for (number, pot) in split(&paid, self.dead, &out).iter().enumerate() {
+            for (seat, chips) in shares(pot.chips, &winners(pot)) {
                 self.seats[seat].stack += chips;
-                self.events.push(Event::Won { seat, pot, chips });
+                self.events.push(Event::Won { seat, pot: number, chips });
             }
         }
         for player in &mut self.seats {

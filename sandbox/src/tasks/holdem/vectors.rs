@@ -96,7 +96,7 @@ impl Step {
 /// # Errors
 /// When the file cannot be read. A hand that cannot be played is a disagreement.
 pub fn check_oracle(path: &Path) -> Result<Agreement, ReadError> {
-    check_lines(path, |line| check(line, true))
+    check_file(path, |line| check(line, true))
 }
 
 /// Checks every hand of a file of recorded play: that each action is legal in its turn, and the final stacks.
@@ -104,11 +104,12 @@ pub fn check_oracle(path: &Path) -> Result<Agreement, ReadError> {
 /// # Errors
 /// When the file cannot be read. A hand that cannot be played is a disagreement.
 pub fn check_phh(path: &Path) -> Result<Agreement, ReadError> {
-    check_lines(path, |line| check(line, false))
+    check_file(path, |line| check(line, false))
 }
 
 fn check(line: &[u8], with_steps: bool) -> Result<(), String> {
-    let row: serde_json::Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
+    let row: serde_json::Value =
+        serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
     let name = row["id"].as_str().unwrap_or("a hand without `id`").to_owned();
     check_case(row, with_steps).map_err(|text| format!("{name}: {text}"))
 }
@@ -132,17 +133,21 @@ fn check_case(row: serde_json::Value, with_steps: bool) -> Result<(), String> {
     Err(format!("final stacks: got {got:?}, want {:?}", case.finishing_stacks))
 }
 
+fn check_file(path: &Path, check: fn(&[u8]) -> Result<(), String>) -> Result<Agreement, ReadError> {
+    File::open(path)
+        .and_then(|file| check_lines(BufReader::new(file), check))
+        .map_err(|source| ReadError { path: path.to_owned(), source })
+}
+
 fn check_lines(
-    path: &Path,
-    mut check: impl FnMut(&[u8]) -> Result<(), String>,
-) -> Result<Agreement, ReadError> {
-    let failed = |source| ReadError { path: path.to_owned(), source };
-    let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+    mut reader: impl BufRead,
+    check: fn(&[u8]) -> Result<(), String>,
+) -> std::io::Result<Agreement> {
     let mut agreement = Agreement::default();
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        let read = reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(failed)?;
+        let read = reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         if read == 0 {
             break;
         }
@@ -151,7 +156,7 @@ fn check_lines(
             break;
         }
         if read as u64 == MAX_LINE_BYTES && line.last() != Some(&b'\n') {
-            reader.skip_until(b'\n').map_err(failed)?;
+            reader.skip_until(b'\n')?;
             agreement.count(Err(format!("line {number}: longer than {MAX_LINE_BYTES} bytes")));
         } else if !line.trim_ascii().is_empty() {
             agreement.count(check(&line).map_err(|text| format!("line {number}: {text}")));

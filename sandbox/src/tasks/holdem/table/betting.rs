@@ -25,14 +25,7 @@ pub(super) struct Betting {
 impl Betting {
     /// Betting that has not begun.
     pub(super) fn new(min_bet: u64) -> Self {
-        Self {
-            min_bet,
-            blind: 0,
-            to_act: VecDeque::new(),
-            largest_raise: 0,
-            short_run: 0,
-            acted: Vec::new(),
-        }
+        Self { min_bet, blind: 0, to_act: VecDeque::new(), largest_raise: 0, short_run: 0, acted: Vec::new() }
     }
 
     /// Starts a round; `stakes` are given before the flop, when the blinds are posted.
@@ -45,8 +38,7 @@ impl Betting {
         // blinds that is left of the button.
         let blind = |seat| stakes.map_or(0, |stakes| stakes.blind(seat));
         let last = (0..seats.len()).max_by_key(|&seat| blind(seat)).unwrap_or(0);
-        let mut reaches: Vec<u64> =
-            seats.iter().filter(|player| !player.folded).map(Seat::reach).collect();
+        let mut reaches: Vec<u64> = seats.iter().filter(|player| !player.folded).map(Seat::reach).collect();
         reaches.sort_unstable();
         let contested = reaches.iter().rev().nth(1).copied().unwrap_or(0);
         // Who cannot win more than it has bet already has nothing to decide.
@@ -105,7 +97,8 @@ impl Betting {
 
     /// The next seat raised by so much beyond the bet before; all others have to decide again.
     pub(super) fn raised(&mut self, seats: &[Seat], seat: usize, by: u64) {
-        self.to_act = after(seat, seats.len()).filter(|&other| other != seat && can_act(&seats[other])).collect();
+        self.to_act =
+            after(seat, seats.len()).filter(|&other| other != seat && can_act(&seats[other])).collect();
         if by >= self.largest_raise {
             self.acted.fill(false);
         }
@@ -133,5 +126,9 @@ fn highest_bet(seats: &[Seat]) -> u64 {
 
 /// Everybody else who has not folded.
 fn others(seats: &[Seat], actor: usize) -> impl Iterator<Item = &Seat> {
-    seats.iter().enumerate().filter(move |(seat, player)| *seat != actor && !player.folded).map(|(_, player)| player)
+    seats
+        .iter()
+        .enumerate()
+        .filter(move |(seat, player)| *seat != actor && !player.folded)
+        .map(|(_, player)| player)
 }
