@@ -3,6 +3,7 @@
 pub mod chain_sum;
 pub mod countdown;
 mod exact;
+pub mod math;
 mod natural;
 pub mod number_sorting;
 pub mod spell_backward;
