@@ -26,6 +26,7 @@ mod normalize;
 mod number;
 mod parse;
 mod scalar;
+mod seed;
 mod token;
 pub mod vectors;
 

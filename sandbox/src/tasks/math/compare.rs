@@ -117,6 +117,8 @@ fn spelled_alike(gold: &Expr, prediction: &Expr) -> bool {
         Expr::Symbol(symbol) => Some(symbol.name.to_lowercase()),
         // The e of a word is read as the number.
         Expr::Constant(Constant::E) => Some("e".to_owned()),
+        // \text{5}
+        Expr::Number(number) if !number.decimal => Some(number.value.to_string()),
         _ => None,
     };
     let word = |expr: &Expr| match expr {

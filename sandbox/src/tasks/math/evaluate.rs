@@ -4,7 +4,6 @@ mod function;
 mod matrix;
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use num_complex::Complex64;
 
@@ -13,6 +12,7 @@ use super::budget::Budget;
 use super::expr::{Constant, Expr, Fold, Node, Symbol};
 use super::number;
 use super::scalar::Scalar;
+use super::seed::seed;
 
 /// The most terms of a sum or product that are worked out.
 pub(crate) const MAX_FOLD_TERMS: i64 = 1_000;
@@ -53,7 +53,7 @@ pub(crate) fn evaluate(expression: &Expr, variables: &Assignment, budget: &Budge
         }
         Expr::Call(name, arguments) => {
             let arguments = arguments.iter().map(scalar).collect::<Option<Vec<_>>>()?;
-            unknown(name, &arguments).map(Value::Scalar)
+            Some(Value::Scalar(unknown(name, &arguments)))
         }
         Expr::Fold(fold) => fold_value(fold, variables, budget).map(Value::Scalar),
         Expr::Matrix(matrix) => {
@@ -143,21 +143,19 @@ pub(super) fn charge_for(left: &Scalar, right: &Scalar, budget: &Budget) -> Opti
 
 /// A value for a function that nobody defined: always the same for the same name and arguments, and any other for
 /// others.
-fn unknown(name: &str, arguments: &[Scalar]) -> Option<Scalar> {
-    // DefaultHasher::new has fixed keys: the value is the same in every process.
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
+fn unknown(name: &str, arguments: &[Scalar]) -> Scalar {
+    /// A prime: values beyond a million rarely meet.
+    const VALUES: u64 = 1_000_003;
+    let mut call = name.to_owned();
     for argument in arguments {
-        match argument {
-            Scalar::Exact(exact) => exact.hash(&mut hasher),
-            Scalar::Infinite { negative } => negative.hash(&mut hasher),
-            // Nine digits: what was computed on two ways differs in the last ones.
-            Scalar::Approx(approx) => {
-                format!("{:.9e}{:.9e}", approx.value.re + 0.0, approx.value.im + 0.0).hash(&mut hasher)
-            }
-        }
+        call += &match argument {
+            Scalar::Exact(exact) => format!(",{exact}"),
+            Scalar::Infinite { negative } => format!(",{negative}"),
+            // Nine digits: what was computed on two ways differs in the last ones. Adding 0 makes -0 and 0 the same.
+            Scalar::Approx(approx) => format!(",{:.9e},{:.9e}", approx.value.re + 0.0, approx.value.im + 0.0),
+        };
     }
-    Some(Scalar::integer((hasher.finish() % 1_000_003) as i64 + 2))
+    Scalar::integer((seed(&call) % VALUES) as i64 + 2)
 }
 
 fn fold_value(fold: &Fold, variables: &Assignment, budget: &Budget) -> Option<Scalar> {

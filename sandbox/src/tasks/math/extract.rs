@@ -20,6 +20,9 @@ pub const MAX_TEXT_BYTES: usize = 64 * 1024;
 /// So many matches of one text are read at most.
 pub const MAX_MATCHES: usize = 128;
 
+/// What normalizing and splitting a formula costs, in steps a byte.
+const STEPS_PER_BYTE: u32 = 4;
+
 /// How far after "answer" the answer may begin, in characters.
 const AFTER_ANSWER: usize = 50;
 
@@ -142,7 +145,7 @@ fn matches<'a>(text: &'a str, priority: i32, options: &Options) -> Vec<Match<'a>
 fn read(found: &Found<'_>, budget: &Budget) -> (Option<Node>, String) {
     match found {
         Found::Formulas(formulas) => read_formulas(formulas, budget),
-        Found::Boxed(text) => match normalize::normalize(&boxed::contents(text, Frames::Last)) {
+        Found::Boxed(text) => match normalized(text, Frames::Last, budget) {
             Some(formula) => (parse::parse(&formula, budget), formula),
             None => (None, String::new()),
         },
@@ -167,12 +170,18 @@ fn read(found: &Found<'_>, budget: &Budget) -> (Option<Node>, String) {
     }
 }
 
+fn normalized(formula: &str, frames: Frames, budget: &Budget) -> Option<String> {
+    let content = boxed::contents(formula, frames);
+    budget.charge(u32::try_from(content.len()).ok()?.checked_mul(STEPS_PER_BYTE)?)?;
+    normalize::normalize(&content)
+}
+
 /// One formula is the answer; several that can all be read are a set of answers.
 fn read_formulas(formulas: &[Formula<'_>], budget: &Budget) -> (Option<Node>, String) {
     let mut values = Vec::new();
     let mut texts = Vec::new();
     for formula in formulas {
-        let Some(text) = normalize::normalize(&boxed::contents(formula.content, Frames::All)) else {
+        let Some(text) = normalized(formula.content, Frames::All, budget) else {
             values.push(None);
             texts.push(String::new());
             continue;

@@ -25,7 +25,7 @@ fn refuses(cases: &[(&str, &str)]) {
 #[test]
 fn the_last_match_of_the_best_kind_counts() {
     accepts(&[
-        ("$5$", "\\boxed{4} is wrong, so we look again and after much work find \\boxed{5}"),
+        ("$5$", "\\boxed{4}? No: the sign is missing. It is \\boxed{5}"),
         ("$5$", "First $4$. The answer is: $5$ as shown; by the way $7$."),
         ("$5$", "$4$, then $5$"),
         ("5", "we get 3 + 4 and then 5"),
@@ -33,7 +33,7 @@ fn the_last_match_of_the_best_kind_counts() {
         ("$1,2$", "\\boxed{1} and \\boxed{2}"),
         ("$\\frac{1}{2}$", "it is \\frac{1}{2} of it"),
     ]);
-    refuses(&[("$4$", "\\boxed{4} is wrong, so we look again and after much work find \\boxed{5}")]);
+    refuses(&[("$4$", "\\boxed{4}? No: the sign is missing. It is \\boxed{5}")]);
 }
 
 #[test]
@@ -83,6 +83,7 @@ fn units_and_texts_are_stripped() {
         ("$90^\\circ$", "$90$"),
         ("$\\text{E}$", "$E$"),
         ("$\\text{Evelyn}$", "$evelyn$"),
+        ("$5$", "$\\text{5}$"),
     ]);
     refuses(&[("$\\text{Evelyn}$", "$\\text{Angela}$")]);
 }
@@ -99,11 +100,14 @@ fn terms_are_the_same_functions() {
         ("$\\binom{5}{2}$", "$10$"),
         ("$\\log_2 8$", "$3$"),
         ("$\\sum_{k=1}^{10} k$", "$55$"),
+        ("$\\frac{n(n+1)}{2}$", "$\\sum_{k=1}^{n} k$"),
+        ("$n!$", "$n(n-1)!$"),
         ("$\\frac{9}{4}\\pi$", "$2.25\\pi$"),
         ("$2^{100}$", "$4^{50}$"),
     ]);
     refuses(&[
         ("$2^{100}$", "$2^{100}+1$"),
+        ("$n!$", "$n(n-1)!+1$"),
         ("$x+1$", "$x+1.0000001$"),
         ("$\\log(xy)$", "$\\log(x)+\\log(y)+10^{-9}$"),
         ("$f(x)$", "$f(y)$"),
@@ -180,11 +184,14 @@ fn tuples_are_ordered_and_sets_are_not() {
         ("$\\mathbb{R}$", "$(-\\infty,\\infty)$"),
         ("$[1,3]$", "$[1,2]\\cup[2,3]$"),
         ("$\\{1,2,2\\}$", "$\\{2,1\\}$"),
+        ("$(-\\infty,1)\\cup(0,\\infty)$", "$\\mathbb{R}$"),
     ]);
     refuses(&[
         ("$(1,2,3)$", "$(3,2,1)$"),
         ("$(0,9)$", "$[0,9)$"),
         ("$1,2$", "$1,2,3$"),
+        ("$[1,\\infty)$", "$(-\\infty,1)\\cup(2,\\infty)$"),
+        ("$(-\\infty,\\infty)$", "$\\emptyset$"),
         ("$\\pm 2021$", "$2021$"),
     ]);
 }

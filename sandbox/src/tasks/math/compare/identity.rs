@@ -1,13 +1,12 @@
 //! Whether two terms are the same function of their variables: they are worked out at seeded points, exactly where
 //! that is possible.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use super::super::budget::Budget;
 use super::super::evaluate::{Assignment, Value, evaluate};
 use super::super::expr::{Expr, Symbol};
 use super::super::number::Rational;
 use super::super::scalar::Scalar;
+use super::super::seed::seed;
 
 /// How many points are tried.
 const POINTS: u64 = 10;
@@ -31,20 +30,26 @@ pub(super) fn same(gold: &Expr, prediction: &Expr, budget: &Budget) -> bool {
     })
 }
 
-/// Whether `same` holds at enough points and fails at none; `None` means that it says nothing.
+/// Whether `same` holds at enough points and fails at none; `None` means that it says nothing. Where it says nothing at
+/// fractions, as of factorials, natural numbers are tried.
 pub(super) fn agree(symbols: &[Symbol], same: impl Fn(&Assignment) -> Option<bool>) -> bool {
     if symbols.is_empty() {
         return same(&Assignment::new()) == Some(true);
     }
-    let mut agreed = 0;
-    for point in 0..POINTS {
-        match same(&assignment(symbols, point)) {
-            Some(true) => agreed += 1,
-            Some(false) => return false,
-            None => {}
+    for natural in [false, true] {
+        let mut agreed = 0;
+        for point in 0..POINTS {
+            match same(&assignment(symbols, point, natural)) {
+                Some(true) => agreed += 1,
+                Some(false) => return false,
+                None => {}
+            }
+        }
+        if agreed >= MIN_POINTS {
+            return true;
         }
     }
-    agreed >= MIN_POINTS
+    false
 }
 
 fn same_values(gold: &Value, prediction: &Value) -> Option<bool> {
@@ -63,15 +68,15 @@ fn same_values(gold: &Value, prediction: &Value) -> Option<bool> {
     }
 }
 
-/// Small fractions that depend on the name and the point's number alone; positive at even points, of either sign at odd
-/// ones.
-fn assignment(symbols: &[Symbol], point: u64) -> Assignment {
+/// Small fractions that depend on the name and the point's number alone, positive at even points, of either sign at odd
+/// ones; or their numerators.
+fn assignment(symbols: &[Symbol], point: u64, natural: bool) -> Assignment {
     let values = symbols.iter().map(|symbol| {
-        // DefaultHasher::new has fixed keys: the points are the same everywhere.
-        let mut hasher = DefaultHasher::new();
-        (&symbol.name, point).hash(&mut hasher);
-        let seed = hasher.finish();
+        let seed = seed(&format!("{point} {}", symbol.name));
         let size = (seed % NUMERATORS + 2) as i64;
+        if natural {
+            return (symbol.clone(), Scalar::integer(size));
+        }
         let negative = point % 2 == 1 && seed >> 63 == 1;
         let denominator = (seed >> 32) % DENOMINATORS + 11;
         let value = Rational::new(if negative { -size } else { size }.into(), denominator.into());

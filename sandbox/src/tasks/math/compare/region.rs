@@ -5,11 +5,13 @@
 use super::super::budget::Budget;
 use super::super::evaluate::{self, Assignment};
 use super::super::expr::{Domain, Expr, Interval, Node, Relation, RelationKind, SetOperation, Symbol};
-use super::super::number;
 use super::super::scalar::Scalar;
 
 /// What is nearer to an end than this, relative to the end or to one, is the end.
 const TOLERANCE: f64 = 1e-9;
+
+/// How near to a better known root a place is where two curves seem to touch.
+const TOUCHING: f64 = 1e-4;
 
 /// Roots are looked for between -sinh(16) and sinh(16), about ±4.4 million, at so many steps to either side.
 const STEPS: i32 = 192;
@@ -22,7 +24,11 @@ const HALVINGS: u32 = 80;
 pub(super) fn same(left: &Expr, right: &Expr, budget: &Budget) -> Option<bool> {
     let regions = [Region::new(left, budget)?, Region::new(right, budget)?];
     let mut ends = Vec::new();
-    for region in &regions {
+    // What is written down is exact: it comes before what is looked for.
+    for region in regions.iter().filter(|region| matches!(region, Region::Set(..))) {
+        region.ends(&mut ends)?;
+    }
+    for region in regions.iter().filter(|region| matches!(region, Region::Relations(..))) {
         region.ends(&mut ends)?;
     }
     ends.sort_by(f64::total_cmp);
@@ -42,7 +48,7 @@ pub(super) fn same(left: &Expr, right: &Expr, budget: &Budget) -> Option<bool> {
 }
 
 fn near(a: f64, b: f64) -> bool {
-    a == b || (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()).max(1.0)
+    a == b || ((a - b).is_finite() && (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()).max(1.0))
 }
 
 enum Region<'a> {
@@ -77,7 +83,7 @@ impl<'a> Region<'a> {
             Self::Set(set, budget) => set_ends(set, budget, ends),
             Self::Relations(relations, variable, budget) => {
                 for relation in *relations {
-                    roots(|x| difference(relation, variable, x, budget), ends);
+                    roots(|x| sides(relation, variable, x, budget), ends);
                 }
                 Some(())
             }
@@ -90,15 +96,17 @@ impl<'a> Region<'a> {
             Self::Relations(relations, variable, budget) => {
                 relations.iter().try_fold(true, |all, relation| {
                     // Where a side has no value, nothing holds.
-                    let holds =
-                        difference(relation, variable, x, budget).is_some_and(|d| match relation.kind {
-                            RelationKind::Equal => d == 0.0,
-                            RelationKind::Unequal => d != 0.0,
-                            RelationKind::Less => d < 0.0,
-                            RelationKind::LessEqual => d <= 0.0,
-                            RelationKind::Greater => d > 0.0,
-                            RelationKind::GreaterEqual => d >= 0.0,
-                        });
+                    let holds = sides(relation, variable, x, budget).is_some_and(|(left, right)| {
+                        let same = near(left, right);
+                        match relation.kind {
+                            RelationKind::Equal => same,
+                            RelationKind::Unequal => !same,
+                            RelationKind::Less => left < right && !same,
+                            RelationKind::LessEqual => left < right || same,
+                            RelationKind::Greater => left > right && !same,
+                            RelationKind::GreaterEqual => left > right || same,
+                        }
+                    });
                     Some(all && holds)
                 })
             }
@@ -156,64 +164,72 @@ fn set_contains(set: &Expr, x: f64, budget: &Budget) -> Option<bool> {
     }
 }
 
-/// The left side minus the right side at `x`; 0 where they are as good as the same.
-fn difference(relation: &Relation, variable: &Variable<'_>, x: f64, budget: &Budget) -> Option<f64> {
+/// The values of both sides at `x`.
+fn sides(relation: &Relation, variable: &Variable<'_>, x: f64, budget: &Budget) -> Option<(f64, f64)> {
     let mut point = Assignment::new();
-    let x = Scalar::Exact(number::from_f64(x)?).approx()?.value;
     if let Variable::Symbol(symbol) = variable {
-        point.insert(symbol.clone(), Scalar::complex(x)?);
+        point.insert(symbol.clone(), Scalar::complex(x.into())?);
     }
     let side = |node: &Node| match variable {
-        Variable::Call(call) if node == *call => Some(x.re),
+        Variable::Call(call) if node == *call => Some(x),
         _ => evaluate::scalar(node, &point, budget)?.real(),
     };
-    let (left, right) = (side(&relation.left)?, side(&relation.right)?);
-    Some(if near(left, right) { 0.0 } else { left - right })
+    Some((side(&relation.left)?, side(&relation.right)?))
 }
 
-/// Adds the roots of `f`, as far as they show on the grid as a change of sign, as a zero, or as a place where the size
-/// is smaller than to both sides.
-fn roots(f: impl Fn(f64) -> Option<f64>, ends: &mut Vec<f64>) {
+/// Adds the places where both sides are the same, as far as they show on the grid as a change of sign of the
+/// difference, as a zero, or as a place where the difference is smaller than to both sides.
+fn roots(sides: impl Fn(f64) -> Option<(f64, f64)>, ends: &mut Vec<f64>) {
+    let f = |x: f64| sides(x).map(|(left, right)| left - right);
     let grid: Vec<(f64, f64)> = (-STEPS..=STEPS)
         .map(|step| (f64::from(step) * 16.0 / f64::from(STEPS)).sinh())
         .filter_map(|x| f(x).map(|value| (x, value)))
         .collect();
     for pair in grid.windows(2) {
-        let [(mut left, value), (mut right, other)] = [pair[0], pair[1]];
+        let [(left, value), (right, other)] = [pair[0], pair[1]];
         if value == 0.0 {
             ends.push(left);
         }
         if value * other < 0.0 {
-            for _ in 0..HALVINGS {
-                let middle = (left + right) / 2.0;
-                match f(middle) {
-                    Some(0.0) => {
-                        (left, right) = (middle, middle);
-                    }
-                    Some(inner) if inner * value > 0.0 => left = middle,
-                    _ => right = middle,
-                }
-                if left == right {
-                    break;
-                }
-            }
-            ends.push((left + right) / 2.0);
+            ends.push(bisect(&f, left, right, value));
         }
     }
     for triple in grid.windows(3) {
-        let size = |x: f64| f(x).map_or(f64::INFINITY, f64::abs);
-        let (mut left, mut right) = (triple[0].0, triple[2].0);
-        if triple[1].1.abs() > triple[0].1.abs() || triple[1].1.abs() > triple[2].1.abs() {
+        let [left, middle, right] = [triple[0], triple[1], triple[2]];
+        if middle.1.abs() > left.1.abs() || middle.1.abs() > right.1.abs() {
             continue;
         }
-        for _ in 0..HALVINGS {
-            let third = (right - left) / 3.0;
-            let (lower, upper) = (left + third, right - third);
-            if size(lower) <= size(upper) { right = upper } else { left = lower }
-        }
-        let lowest = (left + right) / 2.0;
-        if size(lowest) == 0.0 {
+        let lowest = lowest(|x| f(x).map_or(f64::INFINITY, f64::abs), left.0, right.0);
+        let touches = sides(lowest).is_some_and(|(left, right)| near(left, right));
+        // Where two curves touch is known to half of the digits only: a root that is known better stays alone.
+        if touches && !ends.iter().any(|end| (end - lowest).abs() <= TOUCHING * lowest.abs().max(1.0)) {
             ends.push(lowest);
         }
     }
+}
+
+/// The root between two points at which `f` has different signs, `value` at the left one.
+fn bisect(f: impl Fn(f64) -> Option<f64>, mut left: f64, mut right: f64, value: f64) -> f64 {
+    for _ in 0..HALVINGS {
+        let middle = (left + right) / 2.0;
+        match f(middle) {
+            Some(0.0) => return middle,
+            Some(inner) if inner * value > 0.0 => left = middle,
+            _ => right = middle,
+        }
+    }
+    (left + right) / 2.0
+}
+
+/// Where `size` is smallest between two points.
+fn lowest(size: impl Fn(f64) -> f64, mut left: f64, mut right: f64) -> f64 {
+    for _ in 0..HALVINGS {
+        let third = (right - left) / 3.0;
+        if size(left + third) <= size(right - third) {
+            right -= third;
+        } else {
+            left += third;
+        }
+    }
+    (left + right) / 2.0
 }

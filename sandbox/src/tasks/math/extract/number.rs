@@ -5,7 +5,7 @@ use super::{
 };
 
 /// The longest arithmetic that is looked at, in bytes.
-const MAX_ARITHMETIC: usize = 1024;
+const MAX_ARITHMETIC: usize = 200;
 
 const CURRENCIES: &str = "$€£¥₹₽₪₩₫฿₡₢₣₤₥₦₧₨₭₮₯₰₱₲₳₴₵₶₷₸₺₻₼₾₿";
 
