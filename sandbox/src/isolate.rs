@@ -8,16 +8,26 @@ mod limits;
 mod outcome;
 mod report;
 
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod linux;
+
+#[cfg(not(target_os = "linux"))]
+use elsewhere as system;
+#[cfg(target_os = "linux")]
+use linux as system;
+
 pub use error::IsolateError;
 pub use job::{Collect, Job, MAX_FILES, MAX_MOUNTS, MAX_TEXT_BYTES, Mount, Placed, Source, WORK};
 pub use limits::Limits;
 pub use outcome::{Collected, End, Outcome, Usage};
 pub use report::{Bound, Lack, Report, Requirements, Unfit};
 
-/// What runs programs. Cheap to share; runs from several threads go on side by side.
+/// What runs programs. Runs from several threads go on side by side.
 #[derive(Debug)]
 pub struct Sandbox {
-    report: Report,
+    host: system::Host,
 }
 
 impl Sandbox {
@@ -25,24 +35,20 @@ impl Sandbox {
     ///
     /// # Errors
     /// When the system gives less than is asked for; the error lists all that is missing.
-    pub fn open(_requirements: &Requirements) -> Result<Self, Unfit> {
-        let lack = Lack {
-            what: "isolation of programs is not in this build".into(),
-            mend: "use a newer release".into(),
-        };
-        Err(Unfit { lacks: vec![lack] })
+    pub fn open(requirements: &Requirements) -> Result<Self, Unfit> {
+        Ok(Self { host: system::Host::open(requirements)? })
     }
 
     /// What enforces the limits here.
     pub fn report(&self) -> &Report {
-        &self.report
+        &self.host.report
     }
 
     /// Runs a program to its end. Blocks the thread, at most for [`Limits::wall`] and the time to clean up.
     ///
     /// # Errors
     /// When the job is malformed or the system fails. Neither says anything about the program.
-    pub fn run(&self, _job: &Job<'_>) -> Result<Outcome, IsolateError> {
-        Err(IsolateError::Job { reason: "isolation of programs is not in this build".into() })
+    pub fn run(&self, job: &Job<'_>) -> Result<Outcome, IsolateError> {
+        self.host.run(job)
     }
 }

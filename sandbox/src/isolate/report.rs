@@ -28,8 +28,7 @@ impl Default for Requirements {
             "/usr/lib32",
             "/usr/lib64",
             "/usr/libexec",
-            "/usr/share/go",
-            "/usr/share/go-1.19",
+            "/usr/share",
             "/etc/alternatives",
             "/etc/ld.so.cache",
         ];
@@ -52,6 +51,8 @@ pub struct Report {
     pub cpu: Bound,
     /// Whether swap counts as memory, or there is none.
     pub swap_counted: bool,
+    /// Whether programs have a `/proc`, which shows their own processes alone. Some systems forbid it to ordinary users.
+    pub proc: bool,
 }
 
 /// What enforces a limit.
