@@ -138,25 +138,13 @@ impl Keeper {
     }
 
     /// Whether the system lets runs mount a `/proc` of their own.
-    fn tries_proc(&mut self) -> Result<bool, Failure> {
-        let root = self.roots.get(&[])?;
-        let (child, pid) = fork_into(libc::CLONE_NEWPID, None).at(Stage::PidNamespace)?;
+    fn tries_proc(&self) -> Result<bool, Failure> {
+        let (child, _) = fork_into(libc::CLONE_NEWPID, None).at(Stage::PidNamespace)?;
         let Some(child) = child else {
-            let mounted = mounts::enter(root.as_fd())
-                .and_then(|()| unshare(mounts::PER_RUN).at(Stage::OtherNamespaces))
-                .and_then(|()| mounts::proc());
-            let code = match mounted {
-                Ok(()) => 0,
-                Err(failure) if failure.stage == Stage::Proc => 1,
-                Err(failure) => {
-                    answer(&self.channel, &Answer::Failed(failure)).ok();
-                    2
-                }
-            };
+            let code = i32::from(mounts::proc().is_err());
             // SAFETY: the child of a fork ends without running its parent's destructors.
             unsafe { libc::_exit(code) }
         };
-        let _ = pid;
         let status = waitid(WaitId::PidFd(child.as_fd()), WaitIdOptions::EXITED).at(Stage::Wait)?;
         Ok(status.and_then(|status| status.exit_status()) == Some(0))
     }

@@ -55,12 +55,11 @@ fn run(
             fchown(end, Some(Uid::from_raw(user)), Some(Gid::from_raw(user))).at(Stage::Identity)?;
         }
     }
+    let proc = keeper.proc.then(mounts::proc).transpose()?;
     mounts::enter(root)?;
     unshare(mounts::PER_RUN).at(Stage::OtherNamespaces)?;
     rustix::system::sethostname(HOST_NAME).at(Stage::OtherNamespaces)?;
-    if keeper.proc {
-        mounts::proc()?;
-    }
+    proc.iter().try_for_each(Detached::attach)?;
     let work = mounts::scratch(task.limits.scratch, user)?;
     binds.iter().try_for_each(Detached::attach)?;
     if task.collects {

@@ -72,15 +72,18 @@ pub(super) fn scratch(bytes: u64, user: u32) -> Result<OwnedFd, Failure> {
     Ok(mount)
 }
 
-/// Mounts a `/proc` that shows the run's own processes and nothing of the system.
-pub(super) fn proc() -> Result<(), Failure> {
+/// A `/proc` that shows the run's own processes and nothing of the system.
+///
+/// It is made while the host's mounts are still in view: an ordinary user gets one only beside a `/proc` that hides no
+/// more than the new one does.
+pub(super) fn proc() -> Result<Detached, Failure> {
     let options = [("subset", "pid".to_owned()), ("hidepid", "invisible".to_owned())];
     let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
         | MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let mount = filesystem(c"proc", &options, attributes).at(Stage::Proc)?;
-    attach(mount.as_fd(), CWD, Path::new("/proc")).at(Stage::Proc)
+    Ok(Detached { mount, target: PathBuf::from("/proc"), directory: true })
 }
 
 /// A new file system that is nowhere yet.
