@@ -12,6 +12,8 @@ mod report;
 mod elsewhere;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "linux")]
+pub mod soak;
 
 #[cfg(not(target_os = "linux"))]
 use elsewhere as system;

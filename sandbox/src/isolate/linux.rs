@@ -18,12 +18,25 @@ mod stage;
 mod tree;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 use self::pool::Pool;
 use self::slot::{Plan, Slot};
 use super::{IsolateError, Job, Outcome, Report, Requirements, Unfit};
 
 /// The most runs at one time. More callers wait.
 pub(super) const MAX_SLOTS: usize = 64;
+
+/// Where control groups of runs are made, of whatever version.
+pub(super) fn group_places() -> Vec<std::path::PathBuf> {
+    groups::Hierarchies::find().places()
+}
+
+/// Whether programs that this process started as root may run as this user.
+pub(super) fn is_user_of_programs(user: u32) -> bool {
+    slot::users().contains(&user)
+}
 
 /// What runs programs.
 #[derive(Debug)]

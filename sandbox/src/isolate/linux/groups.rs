@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(super) use self::hierarchies::{Hierarchies, Version};
 use super::message::Setup;
@@ -14,6 +14,13 @@ use crate::isolate::Limits;
 
 /// The most bytes of a counter's file that are read.
 const MAX_COUNTER_BYTES: usize = 4096;
+
+/// A group that has no more than this is not looked at closer before its next run.
+const LITTLE_MEMORY: u64 = 2 << 20;
+
+/// How long the next run waits for the memory of the last one. The kernel frees a tmpfs some time after its last user is
+/// gone, within milliseconds when the machine is idle.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// The control group of a keeper's runs, one after the other.
 #[derive(Debug)]
@@ -36,7 +43,16 @@ pub(super) struct Group {
 impl Group {
     /// Makes a group of that name below this process's own.
     pub(super) fn create(hierarchies: &Hierarchies, name: &str) -> io::Result<Self> {
-        let (version, [memory, pids, cpu]) = hierarchies.make(name)?;
+        let (version, dirs) = hierarchies.make(name)?;
+        let group = Self::open(version, dirs.clone());
+        if group.is_err() {
+            dirs.iter().for_each(|dir| drop(fs::remove_dir(dir)));
+        }
+        group
+    }
+
+    /// Opens the counters of a group that was made.
+    fn open(version: Version, [memory, pids, cpu]: [PathBuf; 3]) -> io::Result<Self> {
         let open = |dir: &Path, file: &str| File::open(dir.join(file));
         let counters = match version {
             Version::V1 => (open(&cpu, "cpuacct.usage")?, open(&memory, "memory.oom_control")?),
@@ -84,6 +100,7 @@ impl Group {
 
     /// Sets the limits of the next run, and starts its counters.
     pub(super) fn begin(&mut self, limits: &Limits) -> io::Result<()> {
+        self.settle()?;
         if self.written != Some((limits.memory, limits.processes)) {
             self.limit(limits)?;
             self.written = Some((limits.memory, limits.processes));
@@ -95,6 +112,28 @@ impl Group {
         self.cpu_before = self.cpu_total()?;
         self.ooms_before = self.ooms_total()?;
         Ok(())
+    }
+
+    /// Waits until files of the last run are gone.
+    fn settle(&self) -> io::Result<()> {
+        let used = match self.version {
+            Version::V1 => "memory.usage_in_bytes",
+            Version::V2 => "memory.current",
+        };
+        let started = Instant::now();
+        loop {
+            let used: u64 =
+                fs::read_to_string(self.memory.join(used))?.trim().parse().map_err(|_| invalid())?;
+            if used <= LITTLE_MEMORY || started.elapsed() > SETTLE {
+                return Ok(());
+            }
+            // What is left else is a cache of the host's files, which the kernel drops when it needs the room.
+            let files = field(&fs::read_to_string(self.memory.join("memory.stat"))?, "shmem")?;
+            if files == 0 {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn limit(&self, limits: &Limits) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! The host's end of a keeper: one run at a time.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -9,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::MAX_SLOTS;
 use super::groups::{Group, Hierarchies};
 use super::keeper::MARK;
 use super::message::{self, Answer, Setup};
@@ -130,9 +132,16 @@ fn start(plan: &Plan, number: u32, group: Option<&Group>) -> Result<(UnixStream,
     Err(failure)
 }
 
+/// The users of this process's slots.
+pub(super) fn users() -> Range<u32> {
+    const PROCESSES: u32 = 1 << 20;
+    let first = FIRST_USER + (std::process::id() % PROCESSES) * MAX_SLOTS as u32;
+    first..first + MAX_SLOTS as u32
+}
+
 /// A user that no other run has, if this process may become any; else the last that it may become.
 fn user(number: u32) -> u32 {
-    let wanted = FIRST_USER + (std::process::id() % (1 << 20)) * 64 + number % 64;
+    let wanted = users().start + number % MAX_SLOTS as u32;
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let ranges = map.lines().filter_map(|line| {
         let mut numbers = line.split_whitespace().map(|number| number.parse::<u64>().ok());

@@ -72,6 +72,12 @@ impl Hierarchies {
         found
     }
 
+    /// All directories in which a group may have been made.
+    pub(crate) fn places(&self) -> Vec<PathBuf> {
+        let v2 = self.v2.iter().flat_map(|(own, _)| [Some(own.clone()), own.parent().map(Path::to_path_buf)]);
+        self.v1.iter().cloned().chain(v2).flatten().collect()
+    }
+
     /// Makes a group: of version 2 where it has all controllers, else of version 1. Returns its directories for memory,
     /// processes and processor time.
     pub(crate) fn make(&self, name: &str) -> io::Result<(Version, [PathBuf; 3])> {

@@ -163,6 +163,12 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_sched_getattr,
     libc::SYS_pidfd_open,
     libc::SYS_pidfd_send_signal,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_shutdown,
+    libc::SYS_getsockopt,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_renameat,
     #[cfg(target_arch = "x86_64")]
