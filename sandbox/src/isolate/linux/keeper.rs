@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use seccompiler::BpfProgram;
 
-use self::filter::Filters;
 use self::root::Roots;
 use super::message::{Answer, Order, Setup, Task, answer};
 use super::stage::{At, Failure, Stage};
@@ -89,7 +89,7 @@ struct Keeper {
     join: Vec<File>,
     born_in: Option<OwnedFd>,
     roots: Roots,
-    filters: Filters,
+    filter: BpfProgram,
     /// Whether runs can have a `/proc`.
     proc: bool,
 }
@@ -104,9 +104,9 @@ impl Keeper {
         }
         unshare(libc::CLONE_NEWNET).at(Stage::NetworkNamespace)?;
         let roots = Roots::new(setup.system.clone());
-        let filters = filter::compile(setup.rlimits_only)?;
+        let filter = filter::compile(setup.rlimits_only)?;
         let born_in = born_in.map(OwnedFd::from);
-        Ok(Self { channel, setup, join, born_in, roots, filters, proc: true })
+        Ok(Self { channel, setup, join, born_in, roots, filter, proc: true })
     }
 
     fn serve(&mut self) -> io::Result<()> {

@@ -2,10 +2,11 @@
 //!
 //! An allow-list: any other call fails with `ENOSYS`, as on a kernel without it, which is what programs are written to
 //! cope with. `clone3` is among those, because its flags lie in memory where no filter can look; the C library falls
-//! back to `clone`, whose flags are looked at. A second filter ends the program at calls that only an attack makes, and
-//! both end it at calls of another architecture (the 32-bit one of x86).
+//! back to `clone`, whose flags are looked at. Calls that only an attack makes end the program, and so do all calls of
+//! another architecture (the 32-bit one of x86).
 
 mod calls;
+mod search;
 
 use std::collections::BTreeMap;
 
@@ -14,13 +15,11 @@ use seccompiler::{
     TargetArch,
 };
 
+use self::search::Verdict;
 use super::super::stage::{Failure, Stage};
 
-/// The filters of a program.
-pub(super) struct Filters {
-    attacks: BpfProgram,
-    allowed: BpfProgram,
-}
+/// What a call that is not allowed gets.
+const REFUSED: SeccompAction = SeccompAction::Errno(libc::ENOSYS as u32);
 
 /// Flags of `clone` that make namespaces.
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
@@ -66,48 +65,49 @@ const PRCTLS: [libc::c_int; 15] = [
 /// `personality` that asks and sets nothing.
 const ASK_PERSONALITY: u64 = 0xffff_ffff;
 
-/// Compiles the filters. Without a control group a program gets no memory outside of its address space.
-pub(super) fn compile(address_space_only: bool) -> Result<Filters, Failure> {
-    let compile = || -> Result<Filters, seccompiler::BackendError> {
+/// Compiles the filter. Without a control group a program gets no memory outside of its address space.
+pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, Failure> {
+    let inspected = || -> Result<_, seccompiler::BackendError> {
         let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-        let attacks = calls::ATTACKS.iter().map(|call| (*call, Vec::new())).collect();
-        let attacks = SeccompFilter::new(attacks, SeccompAction::Allow, SeccompAction::KillProcess, arch)?;
-        let refused = SeccompAction::Errno(libc::ENOSYS as u32);
-        let allowed = SeccompFilter::new(allowed(address_space_only)?, refused, SeccompAction::Allow, arch)?;
-        Ok(Filters { attacks: attacks.try_into()?, allowed: allowed.try_into()? })
+        let rules = inspected()?;
+        let numbers = rules.keys().copied().collect::<Vec<_>>();
+        let list = SeccompFilter::new(rules, REFUSED, SeccompAction::Allow, arch)?;
+        Ok((BpfProgram::try_from(list)?, numbers))
     };
-    compile().map_err(|_| Failure { stage: Stage::Seccomp, errno: libc::ENOSYS })
+    let (list, numbers) = inspected().map_err(|_| Failure { stage: Stage::Seccomp, errno: libc::ENOSYS })?;
+    let memory: &[libc::c_long] = if address_space_only { &[] } else { &[libc::SYS_memfd_create] };
+    let verdicts = [
+        (calls::ALLOWED, Verdict::Allow),
+        (memory, Verdict::Allow),
+        (calls::ATTACKS, Verdict::Kill),
+        (&numbers, Verdict::Inspect),
+    ];
+    let verdicts =
+        verdicts.iter().flat_map(|(calls, verdict)| calls.iter().map(|call| (*call as u32, *verdict)));
+    Ok(search::before(list, &verdicts.collect()))
 }
 
-impl Filters {
-    /// Filters this process and what it becomes.
-    pub(super) fn apply(&self) -> Result<(), Failure> {
-        let apply = |program| seccompiler::apply_filter(program);
-        apply(&self.attacks)
-            .and_then(|()| apply(&self.allowed))
-            .map_err(|_| Failure { stage: Stage::Seccomp, errno: libc::EINVAL })
-    }
+/// Filters this process and what it becomes.
+pub(super) fn apply(filter: &BpfProgram) -> Result<(), Failure> {
+    seccompiler::apply_filter(filter).map_err(|_| Failure { stage: Stage::Seccomp, errno: libc::EINVAL })
 }
 
-fn allowed(address_space_only: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        calls::ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+/// The calls that are allowed with some arguments alone. The kernel takes the lower half of these arguments, so that is
+/// what is compared.
+fn inspected() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let equals = |argument, value| condition(argument, SeccompCmpOp::Eq, value);
-    // The kernel takes the lower half of these arguments alone, so that is what is compared.
-    rules.insert(libc::SYS_clone, vec![condition(0, SeccompCmpOp::MaskedEq(NAMESPACES), 0)?]);
-    rules
-        .insert(libc::SYS_ioctl, IOCTLS.into_iter().map(|ioctl| equals(1, ioctl)).collect::<Result<_, _>>()?);
-    rules.insert(
-        libc::SYS_prctl,
-        PRCTLS.into_iter().map(|prctl| equals(0, prctl as u64)).collect::<Result<_, _>>()?,
-    );
+    let ioctls = IOCTLS.into_iter().map(|ioctl| equals(1, ioctl)).collect::<Result<_, _>>()?;
+    let prctls = PRCTLS.into_iter().map(|prctl| equals(0, prctl as u64)).collect::<Result<_, _>>()?;
+    let no_namespace = condition(0, SeccompCmpOp::MaskedEq(NAMESPACES), 0)?;
     // Two connected ends, which Rust's and Python's libraries speak to their own children through. They get no address.
-    rules.insert(libc::SYS_socketpair, vec![equals(0, libc::AF_UNIX as u64)?]);
-    rules.insert(libc::SYS_personality, vec![equals(0, ASK_PERSONALITY)?]);
-    if !address_space_only {
-        rules.insert(libc::SYS_memfd_create, Vec::new());
-    }
-    Ok(rules)
+    let pair = equals(0, libc::AF_UNIX as u64)?;
+    Ok(BTreeMap::from([
+        (libc::SYS_clone, vec![no_namespace]),
+        (libc::SYS_ioctl, ioctls),
+        (libc::SYS_prctl, prctls),
+        (libc::SYS_socketpair, vec![pair]),
+        (libc::SYS_personality, vec![equals(0, ASK_PERSONALITY)?]),
+    ]))
 }
 
 fn condition(

@@ -13,7 +13,7 @@ use rustix::thread::CapabilitySet;
 
 use super::super::message::{Task, answer_failure};
 use super::super::stage::{At, Failure, Stage};
-use super::{Keeper, confine};
+use super::{Keeper, confine, filter};
 use crate::isolate::WORK;
 
 /// The stack on which the steps are done.
@@ -90,7 +90,7 @@ impl Birth<'_> {
         unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as libc::c_int) };
         reset_signals();
         self.limit()?;
-        self.keeper.filters.apply()
+        filter::apply(&self.keeper.filter)
     }
 
     /// Becomes the program's user, without any capability.
