@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{End, Job, Limits, Requirements, Sandbox, Unfit};
@@ -143,7 +143,10 @@ impl Traces {
             }
         }
         for place in [std::env::temp_dir(), PathBuf::from("/dev/shm"), PathBuf::from("/var/tmp")] {
-            traces.extend(list(&place).iter().map(|path| format!("file {}", path.display())));
+            let owner = |path: &PathBuf| fs::symlink_metadata(path).map_or(0, |found| found.uid());
+            let files = list(&place);
+            let files = files.iter().filter(|path| super::linux::is_user_of_programs(owner(path)));
+            traces.extend(files.map(|path| format!("file {}", path.display())));
         }
         // Groups are below this process's own, or beside it.
         let mut groups = super::linux::group_places();

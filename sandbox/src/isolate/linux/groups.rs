@@ -202,7 +202,7 @@ impl Group {
         self.version
     }
 
-    /// Removes the group, which no keeper knows yet.
+    /// Removes the group, which no keeper looks after.
     pub(super) fn remove(&self) {
         for dir in [&self.memory, &self.pids, &self.cpu] {
             fs::remove_dir(dir).ok();

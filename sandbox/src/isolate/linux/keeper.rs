@@ -103,6 +103,7 @@ impl Keeper {
             enter_user_namespace(setup.user)?;
         }
         unshare(libc::CLONE_NEWNET).at(Stage::NetworkNamespace)?;
+        confine::drop_bounding_set()?;
         let roots = Roots::new(setup.system.clone());
         let filter = filter::compile(setup.rlimits_only)?;
         let born_in = born_in.map(OwnedFd::from);

@@ -92,8 +92,12 @@ impl Drop for Slot {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(10));
         }
+        // What it could not do is done here, as far as that goes.
         self.keeper.kill().ok();
         self.keeper.wait().ok();
+        if let Some(group) = &self.group {
+            group.remove();
+        }
     }
 }
 

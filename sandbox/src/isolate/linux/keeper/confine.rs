@@ -18,18 +18,21 @@ const RULES: ABI = ABI::V6;
 /// The highest number of a capability that any kernel may know.
 const CAPABILITIES: u32 = 64;
 
-/// Drops all capabilities but these, and all that a program could regain.
-pub(super) fn keep_capabilities(kept: CapabilitySet) -> Result<(), Failure> {
-    let bounded = || (0..CAPABILITIES).map(|number| CapabilitySet::from_bits_retain(1 << number));
-    for capability in bounded() {
-        match remove_capability_from_bounding_set(capability) {
+/// Makes sure that no program started from here gains a capability, whatever it executes.
+pub(super) fn drop_bounding_set() -> Result<(), Failure> {
+    for number in 0..CAPABILITIES {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
             Ok(()) => {}
-            // The kernel knows no more of them, or this process already gave up the right to drop them.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::PERM) => break,
+            // The kernel knows no more of them.
+            Err(rustix::io::Errno::INVAL) => break,
             Err(error) => return Err(error).at(Stage::Capabilities),
         }
     }
-    clear_ambient_capability_set().at(Stage::Capabilities)?;
+    clear_ambient_capability_set().at(Stage::Capabilities)
+}
+
+/// Drops all capabilities but these.
+pub(super) fn keep_capabilities(kept: CapabilitySet) -> Result<(), Failure> {
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: none };
     set_capabilities(None, sets).at(Stage::Capabilities)

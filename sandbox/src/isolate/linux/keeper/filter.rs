@@ -74,7 +74,9 @@ pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, Failure> {
         let list = SeccompFilter::new(rules, REFUSED, SeccompAction::Allow, arch)?;
         Ok((BpfProgram::try_from(list)?, numbers))
     };
-    let (list, numbers) = inspected().map_err(|_| Failure { stage: Stage::Seccomp, errno: libc::ENOSYS })?;
+    let unknown = Failure { stage: Stage::Seccomp, errno: libc::ENOSYS };
+    let (list, numbers) = inspected().map_err(|_| unknown)?;
+    let architecture = search::OURS.ok_or(unknown)?;
     let memory: &[libc::c_long] = if address_space_only { &[] } else { &[libc::SYS_memfd_create] };
     let verdicts = [
         (calls::ALLOWED, Verdict::Allow),
@@ -84,7 +86,7 @@ pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, Failure> {
     ];
     let verdicts =
         verdicts.iter().flat_map(|(calls, verdict)| calls.iter().map(|call| (*call as u32, *verdict)));
-    Ok(search::before(list, &verdicts.collect()))
+    Ok(search::before(list, architecture, &verdicts.collect()))
 }
 
 /// Filters this process and what it becomes.

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use super::support::{attack, sandbox, shell, text};
-use crate::isolate::{Bound, End};
+use crate::isolate::{Bound, End, Requirements, Sandbox};
 
 /// The user that nothing belongs to.
 const NOBODY: u32 = 65534;
@@ -39,6 +39,15 @@ fn an_ordinary_user_is_isolated_as_well() {
 fn as_ordinary_user() {
     let report = sandbox().report();
     assert!(report.user_namespace);
+    if report.memory == Bound::Rlimits {
+        // Less than what is asked for by default, so that it is refused.
+        let unfit = Sandbox::open(&Requirements::default()).unwrap_err();
+        assert_eq!(unfit.lacks.len(), 1, "{unfit}");
+        assert!(
+            unfit.to_string().contains("control group") && unfit.lacks[0].mend.contains("Delegate"),
+            "{unfit}"
+        );
+    }
     let outcome = shell("id -u; cat /etc/passwd 2>/dev/null; ls -A /work");
     assert_eq!((outcome.end, text(&outcome).as_str()), (End::Exited(0), "1000\n"), "{outcome:?}");
     assert_eq!(text(&attack(&["sockets"])), "");

@@ -26,12 +26,12 @@ const ARCHITECTURE: u32 = 4;
 
 /// What the kernel calls this architecture.
 #[cfg(target_arch = "x86_64")]
-const OURS: u32 = 0xc000_003e;
+pub(super) const OURS: Option<u32> = Some(0xc000_003e);
 #[cfg(target_arch = "aarch64")]
-const OURS: u32 = 0xc000_00b7;
-/// Others have no list to go on to.
+pub(super) const OURS: Option<u32> = Some(0xc000_00b7);
+/// The tables of calls were not written for others.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const OURS: u32 = 0;
+pub(super) const OURS: Option<u32> = None;
 
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const GO: u16 = (libc::BPF_JMP | libc::BPF_JA) as u16;
@@ -39,11 +39,11 @@ const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// Puts a search for these numbers in front of a list. All other numbers are refused.
-pub(super) fn before(list: BpfProgram, verdicts: &BTreeMap<u32, Verdict>) -> BpfProgram {
+/// Puts a search for these numbers of an architecture in front of a list. All other numbers are refused.
+pub(super) fn before(list: BpfProgram, architecture: u32, verdicts: &BTreeMap<u32, Verdict>) -> BpfProgram {
     let mut program = vec![
         instruction(LOAD, 0, 0, ARCHITECTURE),
-        instruction(IF_EQUAL, 1, 0, OURS),
+        instruction(IF_EQUAL, 1, 0, architecture),
         give(Verdict::Kill),
         instruction(LOAD, 0, 0, NUMBER),
     ];

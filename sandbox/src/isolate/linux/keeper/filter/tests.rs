@@ -2,6 +2,7 @@
 
 use seccompiler::{BpfProgram, SeccompAction};
 
+use super::search::OURS;
 use super::{REFUSED, calls, compile};
 
 /// The longest program that the kernel takes.
@@ -9,11 +10,6 @@ const MAX_INSTRUCTIONS: usize = 4096;
 
 /// The most steps from a call to a verdict without arguments: what the kernel does for every call at every start.
 const MAX_STEPS: usize = 24;
-
-#[cfg(target_arch = "x86_64")]
-const OURS: u32 = 0xc000_003e;
-#[cfg(target_arch = "aarch64")]
-const OURS: u32 = 0xc000_00b7;
 
 /// What the program returns for a call, and after how many steps.
 fn run(program: &BpfProgram, arch: u32, number: i64, args: [u64; 6]) -> (u32, usize) {
@@ -73,7 +69,7 @@ fn every_call_gets_what_its_table_says() {
         } else {
             refuse()
         };
-        let (verdict, steps) = run(&program, OURS, number, [0; 6]);
+        let (verdict, steps) = run(&program, OURS.unwrap(), number, [0; 6]);
         assert_eq!(verdict, expected, "{number}");
         assert!(steps <= MAX_STEPS, "{number}: {steps}");
         // The 32-bit calls of x86.
@@ -84,7 +80,7 @@ fn every_call_gets_what_its_table_says() {
 #[test]
 fn arguments_decide_where_they_matter() {
     let program = compile(false).unwrap();
-    let call = |number, args| run(&program, OURS, number, args).0;
+    let call = |number, args| run(&program, OURS.unwrap(), number, args).0;
     let first = |value: u64| [value, 0, 0, 0, 0, 0];
     let second = |value: u64| [0, value, 0, 0, 0, 0];
     let thread = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::SIGCHLD;
@@ -115,6 +111,6 @@ fn arguments_decide_where_they_matter() {
 fn what_must_be_refused_is_in_no_table() {
     let program = compile(true).unwrap();
     for number in [libc::SYS_clone3, libc::SYS_socket, libc::SYS_io_uring_setup, libc::SYS_memfd_create] {
-        assert_eq!(run(&program, OURS, number, [0; 6]).0, refuse());
+        assert_eq!(run(&program, OURS.unwrap(), number, [0; 6]).0, refuse());
     }
 }
