@@ -101,3 +101,43 @@ impl<T> std::ops::DerefMut for Taken<'_, T> {
         self.item.as_mut().expect("it is there until it is given back or dropped")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn no_more_exist_than_allowed_and_none_is_used_twice() {
+        let pool = Pool::new(Vec::new(), 3);
+        let (made, used) = (AtomicU32::new(0), AtomicU32::new(0));
+        let make = || Ok::<_, ()>(made.fetch_add(1, Ordering::SeqCst));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let taken = pool.take(make, |_| true).unwrap();
+                        assert!(used.fetch_add(1, Ordering::SeqCst) < 3);
+                        std::thread::yield_now();
+                        used.fetch_sub(1, Ordering::SeqCst);
+                        taken.give_back();
+                    }
+                });
+            }
+        });
+        assert!(made.into_inner() <= 3);
+    }
+
+    #[test]
+    fn what_is_not_given_back_or_not_usable_makes_room() {
+        let pool = Pool::new(vec![1, 2], 2);
+        drop(pool.take(|| Ok::<_, ()>(3), |_| true).unwrap());
+        assert_eq!(*pool.take(|| Ok::<_, ()>(3), |item| *item != 2).unwrap(), 3);
+        assert!(pool.take(|| Err(()), |_| true).is_err());
+        let taken = pool.take(|| Ok::<_, ()>(4), |_| true).unwrap();
+        assert_eq!(*taken, 4);
+        taken.give_back();
+        assert_eq!(*pool.take(|| Err(()), |_| true).unwrap(), 4);
+    }
+}

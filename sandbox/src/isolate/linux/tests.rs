@@ -3,6 +3,7 @@
 mod attacks;
 mod compilers;
 mod files;
+mod host;
 mod ordinary;
 mod soak;
 mod support;
