@@ -42,13 +42,16 @@ pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
             HostEvent::Gossip { verdict, .. } => verdict.reject(),
             HostEvent::Disconnected { peer } => {
                 if let Some(node) = key_of_peer(&peer) {
-                    shared.desk().disconnected(&node);
+                    let desk = shared.clone();
+                    tokio::task::spawn_blocking(move || desk.desk().disconnected(&node));
                     shared.fleet().disconnected(clock::now(), &node);
                 }
             }
             HostEvent::Connected { peer, addr } => {
                 if let Some(node) = key_of_peer(&peer) {
-                    shared.desk().connected(node, outer_ip(&addr).map(Network::of));
+                    let (desk, network) = (shared.clone(), outer_ip(&addr).map(Network::of));
+                    // The desk may be waiting for the disk.
+                    tokio::task::spawn_blocking(move || desk.desk().connected(node, network));
                 }
             }
         }

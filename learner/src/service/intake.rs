@@ -2,8 +2,7 @@
 //!
 //! A task for each node's stream reads its groups, has them verified and judged on threads that may block, and answers them in order; how
 //! many may be on the way, and how fast they come, is bounded for each node ([`gate`](super::gate)), so a node is slowed down by its own
-//! groups. What passes goes to one writer,
-//! which makes all that wait durable with a single flush. While the disk works, the desk is free.
+//! groups. What passes goes to one writer, which makes all that wait durable with a single flush. While the disk works, the desk is free.
 
 use super::Shared;
 use super::gate::{Door, Gate, Place};
@@ -31,9 +30,9 @@ const JUDGES_PER_CORE: usize = 2;
 const UNANSWERED: usize = 32;
 /// Bytes of those that are not judged yet; a single group may be longer.
 const UNJUDGED_BYTES: u32 = 1 << 20;
-/// A frame whose first byte is here has this time to be whole, and more for the longest ones:
+/// A frame whose first byte is here has this time to be whole, and as long as [`SLOWEST_UPLINK`] needs for the longest one.
 const FRAME_WITHIN: Duration = Duration::from_secs(30);
-/// as long as this uplink needs for them, in bytes a second.
+/// In bytes a second.
 const SLOWEST_UPLINK: u64 = 16 << 10;
 
 type Pending = (Admitted, oneshot::Sender<Answer>);
@@ -118,8 +117,8 @@ impl Intake {
                 Err(FrameError::TooLarge { len, .. }) => {
                     // What follows cannot be found again: say why, and close.
                     if let Err(refusal) = self.shared.admission.check_frame(len) {
-                        let reply = self.shared.desk().refuse(clock::now(), &self.node, refusal);
-                        let refused = tokio::spawn(async { Err(reply.answer) });
+                        let answer = self.shared.desk().refuse(clock::now(), &self.node, refusal).answer;
+                        let refused = tokio::spawn(async { Err(answer) });
                         queue.send(refused).await.map_err(|e| e.to_string())?;
                     }
                     return Ok(());

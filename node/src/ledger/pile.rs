@@ -37,12 +37,7 @@ impl Pile {
         let head = charter.to_bytes();
         let failed = |source| LedgerError::Io { path: path.to_owned(), source };
         let bytes = match File::open(path) {
-            Ok(file) => {
-                let mut frames = Frames::new(path, file);
-                // A head that was torn off is as good as none.
-                while frames.next_frame()?.is_some() {}
-                frames.read
-            }
+            Ok(file) => Frames::new(path, file).whole()?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(failed(error)),
         };
@@ -140,12 +135,31 @@ impl Frames {
         Signed::from_bytes(&frame).map(Some).map_err(|error| self.damaged(&error.to_string()))
     }
 
+    /// Bytes up to where the file is torn or makes no sense any more.
+    fn whole(mut self) -> Result<u64, LedgerError> {
+        loop {
+            match self.next_frame() {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(self.read),
+                Err(error @ LedgerError::Damaged { .. }) => {
+                    tracing::warn!(%error, "the rest of it is cut off");
+                    return Ok(self.read);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// `None` at the end, where the file was torn, and where only zeros follow, as a power loss leaves them.
     fn next_frame(&mut self) -> Result<Option<Vec<u8>>, LedgerError> {
         let mut length = [0; 4];
         if !self.fill(&mut length)? {
             return Ok(None);
         }
         let length = u32::from_be_bytes(length) as usize;
+        if length == 0 {
+            return Ok(None);
+        }
         let longest = if self.read == 0 { MAX_HEAD_BYTES } else { MAX_RECEIPT_BYTES };
         if length > longest {
             return Err(

@@ -86,7 +86,7 @@ impl Shown {
     pub fn json(&self) -> Value {
         let Proof { run, name, learner, node, account, from, last_at } = &self.proof;
         json!({
-            "file": self.path,
+            "file": self.path.display().to_string(),
             "run": run.to_string(),
             "name": name,
             "learner": learner.to_string(),
