@@ -188,12 +188,7 @@ impl Record {
 
     /// Notes an accepted group, and returns the number of its receipt.
     pub fn accepted(&mut self, now: UnixMillis, peer: PublicKey) -> u64 {
-        let mut number = 0;
-        self.change(now, peer, |record, _| {
-            number = record.accept(now);
-            None
-        });
-        number
+        self.change(now, peer, |record, _| record.accept(now))
     }
 
     /// Notes a refused group. True if the peer is not heard from now on.
@@ -213,10 +208,7 @@ impl Record {
     pub fn decide(&mut self, now: UnixMillis, subject: Subject, decision: &Decision, end: u64) {
         match subject {
             Subject::Peer(peer) => {
-                self.change(now, peer, |record, _| {
-                    record.decide(decision);
-                    None
-                });
+                self.change(now, peer, |record, _| record.decide(decision));
             }
             Subject::Network(network) => {
                 self.change_network(network, |record| record.decide(decision));
@@ -286,8 +278,8 @@ impl Record {
         &mut self,
         now: UnixMillis,
         peer: PublicKey,
-        change: impl FnOnce(&mut PeerRecord, &RecordConfig) -> Option<T>,
-    ) -> Option<T> {
+        change: impl FnOnce(&mut PeerRecord, &RecordConfig) -> T,
+    ) -> T {
         let record = self.peers.entry(peer).or_insert_with(|| PeerRecord::new(now));
         self.worth.remove(&(record.worth(), record.seen, peer));
         record.seen = record.seen.max(now);

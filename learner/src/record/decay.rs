@@ -31,7 +31,8 @@ mod tests {
     #[test]
     fn half_is_left_after_a_half_life_and_nothing_fades_backwards() {
         let mut count = Fading::default();
-        (0..4).for_each(|_| drop(count.add(UnixMillis(1_000), 500)));
+        let added = [(); 4].map(|()| count.add(UnixMillis(1_000), 500));
+        assert_eq!(added, [1.0, 2.0, 3.0, 4.0]);
         let left = |now| count.at(UnixMillis(now), 500);
         assert_eq!((left(1_000), left(1_500), left(2_000), left(0)), (4.0, 2.0, 1.0, 4.0));
         assert_eq!(left(u64::MAX), 0.0);

@@ -34,6 +34,12 @@ fn lie(record: &mut Record, now: u64, peer: PublicKey) -> bool {
     record.refused(at(now), peer, RefuseReason::Reward, Fault::Lie)
 }
 
+fn accept(record: &mut Record, groups: u64, peer: PublicKey) {
+    (0..groups).for_each(|_| {
+        record.accepted(at(0), peer);
+    });
+}
+
 /// Lies until the peer is not heard.
 fn lie_till_struck(record: &mut Record, now: u64, peer: PublicKey) {
     let told = (1..).find(|_| lie(record, now, peer));
@@ -78,7 +84,7 @@ fn a_lie_a_day_is_forgiven_and_old_suspensions_too() {
 #[test]
 fn the_operator_bans_and_pardons_whatever_the_record_says() {
     let mut record = Record::new(RecordConfig::default());
-    (0..100).for_each(|_| drop(record.accepted(at(0), key(1))));
+    accept(&mut record, 100, key(1));
     record.decide(at(1), Subject::Peer(key(1)), &Decision::Ban("ü".repeat(200)), 70);
     let silence = record.hear(at(u64::MAX), &key(1)).unwrap_err();
     assert_eq!((silence.reason, silence.cause.len()), (RefuseReason::Banned, MAX_REASON_BYTES));
@@ -100,7 +106,7 @@ fn a_network_falls_when_several_of_its_keys_lied_and_only_for_newcomers() {
     let (here, there) = (network(1), network(2));
     (1..=20).for_each(|n| record.connected(key(n), Some(here)));
     record.connected(key(30), Some(there));
-    (0..PROBATION).for_each(|_| drop(record.accepted(at(0), key(20))));
+    accept(&mut record, PROBATION, key(20));
     // Many lies of two keys are two liars.
     for now in [0, DAY_MS] {
         (1..=2).for_each(|n| lie_till_struck(&mut record, now, key(n)));
@@ -158,7 +164,7 @@ fn what_is_looked_at_again_falls_to_the_floor_and_a_lie_brings_it_back() {
 #[test]
 fn the_draw_has_the_share_and_depends_on_the_secret() {
     let mut record = Record::new(RecordConfig::default());
-    (0..PROBATION * 4).for_each(|_| drop(record.accepted(at(0), key(1))));
+    accept(&mut record, PROBATION * 4, key(1));
     let drawn = |secret: u8| -> Vec<bool> {
         let group = |n: u64| *ContentId::of(&n.to_le_bytes()).as_bytes();
         (0..4_000).map(|n| record.rechecks(at(0), &key(1), &[secret; 32], &group(n))).collect()
@@ -176,7 +182,7 @@ fn strangers_are_forgotten_first_and_liars_last() {
     record.decide(at(0), Subject::Peer(key(1)), &Decision::Ban("liar".into()), 0);
     lie_till_struck(&mut record, 0, key(2));
     lie(&mut record, 0, key(3));
-    (0..PROBATION).for_each(|_| drop(record.accepted(at(0), key(4))));
+    accept(&mut record, PROBATION, key(4));
     record.accepted(at(0), key(5));
     for n in 0..MAX_PEERS as u64 + 10 {
         record.accepted(at(1 + n), key(1_000 + n));
@@ -264,7 +270,7 @@ fn who_is_forgotten_leaves_nothing_on_the_disk() {
 #[test]
 fn after_a_loss_bans_stand_and_receipts_get_numbers_that_nobody_has() {
     let mut record = Record::new(RecordConfig::default());
-    (0..7).for_each(|_| drop(record.accepted(at(0), key(1))));
+    accept(&mut record, 7, key(1));
     (0..4).for_each(|_| lie_till_struck(&mut record, 0, key(2)));
     let text = serde_json::to_string(&record.snapshot()).unwrap();
     let snapshot: RecordSnapshot = serde_json::from_str(&text).unwrap();
