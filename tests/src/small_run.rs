@@ -108,6 +108,10 @@ dissemination = "chain"
 [fleet]
 node_uplink = 12500000
 lease_s = 600
+
+# One key tells every lie that there is, one after the other.
+[record]
+suspend_after = 0
 "#;
 
 #[cfg(test)]
