@@ -3,13 +3,14 @@
 //! - **the run**: [`config`] (the run file), [`run_dir`], [`workload`] (what the charter means), [`controller`] (what is done when),
 //!   [`demand`] (what it asks of the fleet), [`metrics`] and [`watch`] (where they are seen);
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
-//!   [`filter`] (what is worth a place in a batch), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
+//!   [`replay`] (episodes played again), [`filter`] (what is worth a place in a batch), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
 //! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`device`] (where), [`bench`] (how fast),
-//!   [`warmup`], [`evaluation`], [`checkpoint`];
+//!   [`warmup`], [`answers`] (what the policy says to orders), [`evaluation`], [`checkpoint`];
 //! - **the fleet**: [`fleet`] (nodes and forwarding chains), [`publisher`] (snapshots), [`rehearsal`] (broadcasts without
 //!   training).
 
 pub mod admission;
+pub mod answers;
 pub mod batch;
 pub mod bench;
 pub mod buffer;
@@ -33,6 +34,7 @@ pub mod prepare;
 pub mod publisher;
 pub mod rehearsal;
 pub mod release;
+pub mod replay;
 pub mod run_dir;
 pub mod schedule;
 pub mod service;

@@ -20,6 +20,7 @@
 //! ```
 //!
 //! - [`task`]: the trait, prompts, responses and verdicts;
+//! - [`episode`]: tasks in which policy and environment speak in turn;
 //! - [`tasks`]: the procedural tasks, and those that are made of a file;
 //! - [`files`], [`data_set`]: what such files are;
 //! - [`assignment`]: what a work order asks for;
@@ -30,6 +31,7 @@
 
 pub mod assignment;
 pub mod data_set;
+pub mod episode;
 pub mod files;
 pub mod mix;
 pub mod registry;

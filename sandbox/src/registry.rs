@@ -8,19 +8,22 @@ use crate::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use crate::spec::{self, MAX_NAME_BYTES, SpecError};
 use crate::task::Task;
 use crate::tasks::math::problems::{self, MathProblems};
-use crate::tasks::{chain_sum, countdown, number_sorting, spell_backward};
+use crate::tasks::{chain_sum, countdown, guess_number, number_sorting, spell_backward};
 
 type Params = BTreeMap<String, i64>;
 type Builder = fn(&Params) -> Result<Box<dyn Task>, SpecError>;
 type FileBuilder = fn(&Params, &[u8]) -> Result<Box<dyn Task>, SpecError>;
 
 /// Tasks that are code alone.
-const PROCEDURAL: [(&str, Builder); 4] = [
+const PROCEDURAL: [(&str, Builder); 5] = [
     (chain_sum::NAME, |params| {
         Ok(Box::new(chain_sum::ChainSum::new(spec::config(chain_sum::NAME, params)?)?))
     }),
     (countdown::NAME, |params| {
         Ok(Box::new(countdown::Countdown::new(spec::config(countdown::NAME, params)?)?))
+    }),
+    (guess_number::NAME, |params| {
+        Ok(Box::new(guess_number::GuessNumber::new(spec::config(guess_number::NAME, params)?)?))
     }),
     (number_sorting::NAME, |params| {
         Ok(Box::new(number_sorting::NumberSorting::new(spec::config(number_sorting::NAME, params)?)?))
@@ -76,7 +79,8 @@ pub fn build(spec: &TaskSpec, files: &TaskFiles) -> Result<Box<dyn Task>, SpecEr
     if let Some((_, builder)) = PROCEDURAL.iter().find(|(name, _)| *name == spec.name) {
         return builder(&spec.params);
     }
-    let (name, builder) = FROM_FILES.iter().find(|(name, _)| *name == spec.name).expect("`check` found the name");
+    let (name, builder) =
+        FROM_FILES.iter().find(|(name, _)| *name == spec.name).expect("`check` found the name");
     let id = spec.data.expect("`check` found a file");
     let bytes = files.get(&id).ok_or(SpecError::MissingFile { task: name, id })?;
     if bytes.len() as u64 > MAX_TASK_FILE_BYTES {

@@ -3,7 +3,8 @@
 pub mod chain_sum;
 pub mod countdown;
 mod exact;
-mod natural;
+pub mod guess_number;
 pub mod math;
+mod natural;
 pub mod number_sorting;
 pub mod spell_backward;
