@@ -56,7 +56,7 @@ impl Sequence {
     }
 
     /// All tokens in order, each with whether it is the policy's own. The sequence must be valid.
-    fn tokens(&self) -> impl Iterator<Item = (u32, bool)> + '_ {
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = (u32, bool)> + '_ {
         let response = &self.response;
         let own = move |range: Range<usize>| response[range].iter().map(|&token| (token, true));
         let mut begin = 0;

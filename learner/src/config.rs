@@ -1,5 +1,6 @@
 //! The run file: everything that an operator decides about a run.
 
+mod admission;
 mod buffer;
 mod checkpoints;
 mod error;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub use admission::AdmissionSection;
 pub use buffer::BufferSection;
 pub use checkpoints::CheckpointsSection;
 pub use error::ConfigError;
@@ -60,6 +62,9 @@ pub struct RunConfig {
     /// S, κ and η.
     #[serde(default)]
     pub staleness: StalenessSection,
+    /// How closely groups are looked at.
+    #[serde(default)]
+    pub admission: AdmissionSection,
     /// How much may wait to be trained on.
     #[serde(default)]
     pub buffer: BufferSection,
@@ -273,7 +278,7 @@ impl RunConfig {
     }
 
     /// The file that a task is made of, if the run file names one.
-    pub fn task_file(&self, task: &TaskEntry) -> Option<&Path> {
+    pub fn task_file<'a>(&'a self, task: &'a TaskEntry) -> Option<&'a Path> {
         task.data.as_ref().or_else(|| self.data.get(&task.name)).map(PathBuf::as_path)
     }
 

@@ -15,6 +15,7 @@ use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
 use crate::publisher::Publisher;
 use crate::release::{Announce, Releaser, Releases};
 use crate::run_dir::RunDir;
+use crate::sampling_audit::SamplingAudit;
 use crate::service::{Shared, serve};
 use crate::store::{SledStore, Store};
 use crate::summary::Summary;
@@ -339,7 +340,12 @@ pub(crate) fn shared(
     let fleet = Fleet::new(Peer { key: key.public(), addresses }, fleet);
     tracing::info!(run = %workload.run, name = workload.charter.name, "at {version}");
     let keep_versions = config.snapshot.keep_versions;
-    Ok(Shared::new(workload, charter, key, admission, desk, fleet, keep_versions))
+    let audit = config.admission.audit.then(|| SamplingAudit::new(workload.clone()));
+    let shared = Shared::new(workload, charter, key, admission, desk, fleet, keep_versions);
+    Ok(match audit {
+        Some(audit) => shared.audited(audit),
+        None => shared,
+    })
 }
 
 /// Announces versions.

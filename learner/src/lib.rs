@@ -3,7 +3,8 @@
 //! - **the run**: [`config`] (the run file), [`run_dir`], [`workload`] (what the charter means), [`controller`] (what is done when),
 //!   [`demand`] (what it asks of the fleet), [`metrics`] and [`watch`] (where they are seen);
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
-//!   [`replay`] (episodes played again), [`filter`] (what is worth a place in a batch), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
+//!   [`replay`] (episodes played again), [`sequences`] (and as the policy read them), [`sampling_audit`] (were its tokens drawn from the policy?), [`filter`] (what is worth a place in
+//!   a batch), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
 //! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`device`] (where), [`bench`] (how fast),
 //!   [`warmup`], [`answers`] (what the policy says to orders), [`evaluation`], [`checkpoint`];
 //! - **the fleet**: [`fleet`] (nodes and forwarding chains), [`publisher`] (snapshots), [`rehearsal`] (broadcasts without
@@ -36,7 +37,9 @@ pub mod rehearsal;
 pub mod release;
 pub mod replay;
 pub mod run_dir;
+pub mod sampling_audit;
 pub mod schedule;
+pub mod sequences;
 pub mod service;
 pub mod store;
 pub mod summary;

@@ -246,9 +246,9 @@ fn task_paths(dir: &RunDir, tasks: &[TaskSpec]) -> impl Iterator<Item = (Content
 fn kept_files(dir: &RunDir, tasks: &[TaskSpec]) -> Result<TaskFiles, PrepareError> {
     let mut files = TaskFiles::none();
     for (id, path) in task_paths(dir, tasks) {
-        match fs::read(&path) {
-            Ok(bytes) if files.add(bytes) == id => {}
-            _ => return Err(PrepareError::TaskFile(path)),
+        let found = fs::read(&path).is_ok_and(|bytes| files.add(bytes) == id);
+        if !found {
+            return Err(PrepareError::TaskFile(path));
         }
     }
     Ok(files)
@@ -411,6 +411,7 @@ mod tests {
             data: Default::default(),
             sampling: Default::default(),
             staleness: Default::default(),
+            admission: Default::default(),
             buffer: Default::default(),
             train: Default::default(),
             warmup: None,

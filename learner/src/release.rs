@@ -14,7 +14,8 @@ use crate::service::Shared;
 use crate::trainer::Trainer;
 use candle_core::Tensor;
 use echo_policy::decoder::Decoder;
-use echo_policy::error::DecoderError;
+use echo_policy::engine::Policy;
+use echo_policy::error::{DecoderError, EngineError};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::signed::Signed;
 use echo_protocol::version::PolicyVersion;
@@ -39,6 +40,9 @@ pub enum ReleaseError {
     /// The policy.
     #[error(transparent)]
     Decoder(#[from] DecoderError),
+    /// The policy as nodes generate with it.
+    #[error("the generation engine does not take the policy: {0}")]
+    Engine(#[from] EngineError),
     /// The optimizer's state.
     #[error(transparent)]
     Optimizer(#[from] OptimizerError),
@@ -257,9 +261,19 @@ impl Releaser {
         let tensors = weights.tensors(dtype(workload.charter.snapshot_type));
         let publication = self.publisher.publish(workload, &self.shared.key, version, tensors)?;
         // First: a node may deliver under this version before the announcement returns.
+        if let Some(audit) = &self.shared.audit {
+            audit.publish(self.as_nodes_have_it(version, weights)?);
+        }
         self.shared.desk().published(version);
         (self.announce)(publication.manifest, publication.signed);
         Ok(Some(publication.row))
+    }
+
+    /// The policy that nodes make of the snapshot: its tensors are rounded to the snapshot's type.
+    fn as_nodes_have_it(&self, version: PolicyVersion, weights: &Decoder) -> Result<Policy, ReleaseError> {
+        let workload = &self.shared.workload;
+        let rounded = weights.to_weights(dtype(workload.charter.snapshot_type))?;
+        Ok(Policy::load(version.0, &workload.model, &rounded)?)
     }
 
     /// Copies a checkpoint to its store, however long that is out of reach. False when there is nothing left to copy, or nobody waits for

@@ -16,7 +16,7 @@ pub(crate) struct Replayed {
 }
 
 /// Why a trajectory does not come to an end.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// Its turns are not those of an episode of its order: whoever made it broke the rules of sampling.
     #[error("{0}")]

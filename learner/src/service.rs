@@ -10,6 +10,7 @@ mod turns;
 use crate::admission::Admission;
 use crate::desk::Desk;
 use crate::fleet::Fleet;
+use crate::sampling_audit::SamplingAudit;
 use crate::workload::Workload;
 use echo_protocol::charter::Charter;
 use echo_protocol::clock;
@@ -36,6 +37,8 @@ pub struct Shared {
     /// The run's key.
     pub key: NodeKey,
     admission: Admission,
+    /// Knows the policies that nodes work under, where tokens are checked.
+    pub audit: Option<SamplingAudit>,
     desk: Mutex<Desk>,
     arrived: Condvar,
     fleet: Mutex<Fleet>,
@@ -58,8 +61,26 @@ impl Shared {
     ) -> Self {
         let (desk, fleet) = (Mutex::new(desk), Mutex::new(fleet));
         let (manifests, ended) = (Mutex::new(VecDeque::new()), Mutex::new(false));
-        let arrived = Condvar::new();
-        Self { workload, charter, key, admission, desk, arrived, fleet, manifests, keep_versions, ended }
+        let (arrived, audit) = (Condvar::new(), None);
+        Self {
+            workload,
+            charter,
+            key,
+            admission,
+            audit,
+            desk,
+            arrived,
+            fleet,
+            manifests,
+            keep_versions,
+            ended,
+        }
+    }
+
+    /// The same with an audit of the tokens that nodes send.
+    #[must_use]
+    pub fn audited(self, audit: SamplingAudit) -> Self {
+        Self { audit: Some(audit), ..self }
     }
 
     /// The desk. Held briefly: computing rewards happens outside.

@@ -11,7 +11,7 @@ use crate::config::TrainSection;
 use crate::device::DeviceError;
 use crate::objective::{Known, Objective, ObjectiveError, ObjectiveStats, Outcome, Scored, step_ends};
 use crate::optimizer::{AdamW, AdamWConfig, OptimizerError, SkipCause, StepOutcome, StepReport};
-use crate::replay::{ReplayError, replay};
+use crate::sequences::{self, SequenceError};
 use crate::workload::{Workload, WorkloadError};
 use candle_core::{Device, Var};
 use echo_policy::config::ModelConfig;
@@ -21,7 +21,6 @@ use echo_policy::flops::Work;
 use echo_policy::weights::{Weights, expected_tensors};
 use echo_protocol::order::Purpose;
 use echo_protocol::trajectory::Trajectory;
-use echo_sandbox::assignment::Assignment;
 use echo_sandbox::episode::Step;
 use echo_sandbox::task::{Response, TaskError};
 use gaps::Differences;
@@ -74,9 +73,9 @@ pub enum TrainError {
     /// A prompt cannot be derived.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// A trajectory of several turns does not come to the end that it had when it was admitted.
-    #[error("an admitted trajectory cannot be played again: {0}")]
-    Replay(#[from] ReplayError),
+    /// A response of the batch.
+    #[error(transparent)]
+    Sequence(#[from] SequenceError),
     /// The environment of a supervised example failed.
     #[error(transparent)]
     Task(#[from] TaskError),
@@ -462,32 +461,13 @@ fn steps(workload: &Workload, trajectory: &Trajectory) -> Vec<usize> {
 
 /// A batch's responses in the order of its groups.
 fn sequences(workload: &Workload, groups: &[StoredGroup]) -> Result<Vec<Sequence>, TrainError> {
-    let mut sequences = Vec::new();
+    let mut all = Vec::new();
     for (group, stored) in groups.iter().enumerate() {
         let order = workload.order(Purpose::Train, stored.group.counter.0);
-        let (prompt, assignment) = (workload.prompt(&order)?, workload.assignment(&order));
-        for trajectory in &stored.group.trajectories {
-            let (prompt, response) = (prompt.clone(), trajectory.response.clone());
-            let heard = heard(workload, &assignment, trajectory)?;
-            sequences.push(Sequence { prompt, response, heard, group });
-        }
+        let of_order = sequences::of_order(workload, &order, &stored.group.trajectories)?;
+        all.extend(of_order.into_iter().map(|sequence| Sequence { group, ..sequence }));
     }
-    Ok(sequences)
-}
-
-/// What the policy heard between the turns of a trajectory: its environment says it again.
-fn heard(
-    workload: &Workload,
-    assignment: &Assignment<'_>,
-    trajectory: &Trajectory,
-) -> Result<Vec<Heard>, TrainError> {
-    if trajectory.turns.is_empty() {
-        return Ok(Vec::new());
-    }
-    let limit = workload.charter.sampling.max_new_tokens as usize;
-    let replayed = replay(assignment.play(), trajectory, limit, workload)?;
-    let between = trajectory.turn_ranges().zip(&replayed.heard);
-    between.map(|(turn, text)| Ok(Heard { after: turn.end, tokens: workload.encode(text)? })).collect()
+    Ok(all)
 }
 
 /// A supervised example: the episode of a warm-up order, played as its task suggests.

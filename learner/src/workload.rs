@@ -107,15 +107,20 @@ impl Workload {
         Ok(self.tokenizer.encode(text)?)
     }
 
-    /// What the engine is asked for `samples` responses to `order`.
-    pub fn request(&self, order: &WorkOrder, samples: u32) -> Result<SampleRequest, WorkloadError> {
+    /// How tokens are drawn.
+    pub fn sampling(&self) -> SamplingParams {
         let s = &self.charter.sampling;
-        let params = SamplingParams {
+        SamplingParams {
             temperature: s.temperature,
             top_p: s.top_p,
             top_k: s.top_k,
             max_new_tokens: s.max_new_tokens,
-        };
+        }
+    }
+
+    /// What the engine is asked for `samples` responses to `order`.
+    pub fn request(&self, order: &WorkOrder, samples: u32) -> Result<SampleRequest, WorkloadError> {
+        let params = self.sampling();
         let (prompt, seed, stop_ids) = (self.prompt(order)?, order.sampler_seed(), vec![self.end]);
         // No tokenizer has more tokens than characters for what environments say.
         let max_heard = self.assignment(order).task().longest_heard();

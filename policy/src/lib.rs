@@ -8,9 +8,12 @@
 //!   [`engine::Generation`], which draws groups of responses by the rule of [`sampler`] and survives a change of policy
 //!   between two tokens.
 //!
+//! [`audit`] tells whether a response was really drawn from a policy as its order says.
+//!
 //! Models come from Hugging Face directories ([`config`], [`weights`], [`tokenizer`], [`chat`]) and leave as such
 //! ([`export`]). [`vectors`] compares all of it with reference data.
 
+pub mod audit;
 pub mod chat;
 pub mod config;
 pub mod decoder;

@@ -81,6 +81,12 @@ pub fn uniform(seed: &[u8; 32], sample: u32, position: u32) -> f64 {
     (u64::from_le_bytes(words[0]) >> 11) as f64 / (1u64 << 53) as f64
 }
 
+/// exp(logit / temperature) for every token, relative to the likeliest one.
+fn exps(logits: &[f32], top: f64, temperature: f64) -> Vec<f64> {
+    let top = top / temperature;
+    logits.iter().map(|logit| libm::exp(f64::from(*logit) / temperature - top)).collect()
+}
+
 /// Draws a token from `logits` by the rule of this module.
 ///
 /// # Errors
@@ -88,10 +94,7 @@ pub fn uniform(seed: &[u8; 32], sample: u32, position: u32) -> f64 {
 pub fn sample(logits: &[f32], params: &SamplingParams, u: f64) -> Result<Sampled, EngineError> {
     let (best, top) = argmax(logits)?;
     let raw_logprob = |token: usize, log_total: f64| ((f64::from(logits[token]) - top) - log_total) as f32;
-    let exps = |temperature: f64| -> Vec<f64> {
-        let top = top / temperature;
-        logits.iter().map(|logit| libm::exp(f64::from(*logit) / temperature - top)).collect()
-    };
+    let exps = |temperature: f64| exps(logits, top, temperature);
     let raw_log_total = |weights: &[f64]| libm::log(weights.iter().sum());
     if params.temperature == 0.0 {
         let raw = raw_logprob(best, raw_log_total(&exps(1.0)));
@@ -119,6 +122,48 @@ pub fn raw_logprob(logits: &[f32], token: u32) -> Result<f32, EngineError> {
     };
     let total: f64 = logits.iter().map(|logit| libm::exp(f64::from(*logit) - top)).sum();
     Ok(((f64::from(*logit) - top) - libm::log(total)) as f32)
+}
+
+/// Where a token lies in the distribution that [`sample`] draws from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// The share of probability before it, in the order of ids: the smallest u that draws it.
+    pub low: f64,
+    /// The share up to and with it: every u below draws it or one before.
+    pub high: f64,
+    /// Its log-probability; −∞ where the rule leaves it none.
+    pub logprob: f32,
+}
+
+impl Interval {
+    /// How far u is from drawing this token: 0 where it does.
+    pub fn distance(&self, u: f64) -> f64 {
+        (self.low - u).max(u - self.high).max(0.0)
+    }
+}
+
+/// The interval of u for which [`sample`] draws `token`, so that a draw can be checked by somebody whose logits are a little different.
+///
+/// # Errors
+/// As [`sample`], and when the token is outside of the vocabulary.
+pub fn interval(logits: &[f32], params: &SamplingParams, token: u32) -> Result<Interval, EngineError> {
+    let (best, top) = argmax(logits)?;
+    let token = token as usize;
+    if token >= logits.len() {
+        return Err(EngineError::Token { token: token as u32, vocab: logits.len() });
+    }
+    if params.temperature == 0.0 {
+        let certain = Interval { low: 0.0, high: 1.0, logprob: 0.0 };
+        // A token that is never drawn is as far away as can be.
+        let never = Interval { low: f64::INFINITY, high: f64::INFINITY, logprob: f32::NEG_INFINITY };
+        return Ok(if token == best { certain } else { never });
+    }
+    let mut weights = exps(logits, top, f64::from(params.temperature));
+    truncate(&mut weights, params);
+    let total: f64 = weights.iter().sum();
+    let before: f64 = weights[..token].iter().sum();
+    let (low, high) = (before / total, (before + weights[token]) / total);
+    Ok(Interval { low, high, logprob: libm::log(weights[token] / total) as f32 })
 }
 
 fn argmax(logits: &[f32]) -> Result<(usize, f64), EngineError> {
@@ -260,7 +305,39 @@ mod tests {
         assert!(SamplingParams::unbiased(1).validate().is_ok());
     }
 
+    #[test]
+    fn what_is_never_drawn_is_far_from_every_draw() {
+        let logits = [0.0f32, 2.0, 1.0];
+        let greedy = params(0.0, 1.0, 0);
+        assert_eq!(interval(&logits, &greedy, 1).unwrap().distance(0.3), 0.0);
+        assert_eq!(interval(&logits, &greedy, 2).unwrap().distance(0.3), f64::INFINITY);
+        let cut = interval(&logits, &params(1.0, 1.0, 2), 0).unwrap();
+        assert_eq!((cut.low, cut.high, cut.logprob), (0.0, 0.0, f32::NEG_INFINITY));
+        assert!(matches!(interval(&logits, &greedy, 3), Err(EngineError::Token { token: 3, vocab: 3 })));
+    }
+
     proptest! {
+        #[test]
+        fn a_draw_lies_in_the_interval_of_its_token(
+            logits in prop::collection::vec(-8.0f32..8.0, 1..40),
+            temperature in 0.0f32..5.0, top_p in 0.01f32..=1.0, top_k in 0u32..50, u in 0.0f64..1.0,
+        ) {
+            let params = params(temperature, top_p, top_k);
+            let drawn = sample(&logits, &params, u).unwrap();
+            let mut open = 0.0;
+            for token in 0..logits.len() as u32 {
+                let interval = interval(&logits, &params, token).unwrap();
+                // Borders are sums in another order than the draw's: they may differ in the last bits.
+                let distance = interval.distance(u);
+                if token == drawn.token {
+                    prop_assert!(distance < 1e-12, "{distance}");
+                    prop_assert_eq!(interval.logprob, drawn.logprob);
+                }
+                open += if interval.high.is_finite() { interval.high - interval.low } else { 0.0 };
+            }
+            prop_assert!((open - 1.0).abs() < 1e-9, "the intervals are the whole range: {open}");
+        }
+
         #[test]
         fn a_drawn_token_always_has_probability(
             logits in prop::collection::vec(-80.0f32..80.0, 1..40),

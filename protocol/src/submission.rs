@@ -60,11 +60,13 @@ pub enum RefuseReason {
     TaskRules,
     /// The reward is not what the response earns.
     Reward,
+    /// The tokens are not those that the policy and the order's randomness give, or their log-probabilities are not the policy's.
+    Sampling,
 }
 
 impl RefuseReason {
     /// Every reason.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::FrameTooLarge,
         Self::Malformed,
         Self::Signature,
@@ -77,6 +79,7 @@ impl RefuseReason {
         Self::Stale,
         Self::TaskRules,
         Self::Reward,
+        Self::Sampling,
     ];
 
     /// The name used in metrics and logs.
@@ -94,6 +97,7 @@ impl RefuseReason {
             Self::Stale => "stale",
             Self::TaskRules => "task_rules",
             Self::Reward => "reward",
+            Self::Sampling => "sampling",
         }
     }
 }

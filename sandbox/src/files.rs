@@ -65,9 +65,14 @@ mod tests {
         assert_eq!(files.get(&id).unwrap().as_ref(), b"rows");
 
         let spec = TaskSpec { data: Some(id), ..TaskSpec::new("math") };
-        let named = |name: String, bytes: &[u8]| TaskFiles::of_snapshot(&[spec.clone()], &[(name, bytes.to_vec())]);
+        let named = |name: String, bytes: &[u8]| {
+            TaskFiles::of_snapshot(std::slice::from_ref(&spec), &[(name, bytes.to_vec())])
+        };
         assert!(named(task_file_name(&id), b"rows").get(&id).is_some());
         assert!(named("tokenizer.json".into(), b"rows").get(&id).is_none());
-        assert!(named(task_file_name(&id), b"other").get(&id).is_none(), "a snapshot's lie is not found under the name");
+        assert!(
+            named(task_file_name(&id), b"other").get(&id).is_none(),
+            "a snapshot's lie is not found under the name"
+        );
     }
 }

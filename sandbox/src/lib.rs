@@ -23,6 +23,8 @@
 //! - [`episode`]: tasks in which policy and environment speak in turn;
 //! - [`tasks`]: the procedural tasks, and those that are made of a file;
 //! - [`files`], [`data_set`]: what such files are;
+//! - [`checkers`]: is a program's output as good as the jury's answer?
+//! - [`vectors`]: cases recorded elsewhere that all of it is held to;
 //! - [`assignment`]: what a work order asks for;
 //! - [`spec`], [`registry`], [`mix`]: from a run's configuration to tasks, and from draws to a choice among them.
 //!
@@ -30,6 +32,7 @@
 //! only digits, lower-case letters and ` +-*/=(),:`, so that a character tokenizer of 64 tokens suffices.
 
 pub mod assignment;
+pub mod checkers;
 pub mod data_set;
 pub mod episode;
 pub mod files;
@@ -38,3 +41,4 @@ pub mod registry;
 pub mod spec;
 pub mod task;
 pub mod tasks;
+pub mod vectors;

@@ -4,6 +4,7 @@
 
 pub mod delta;
 pub mod export;
+pub mod sandbox;
 mod sources;
 
 pub use sources::{MODELS, OBJECTIVES, SOURCES_VARIABLE, Sources, TOKENIZER};

@@ -52,7 +52,7 @@ impl Refusal {
 
 impl Rejection {
     /// The learner's own failure.
-    pub(super) fn retry(error: &impl Display) -> Self {
+    pub(crate) fn retry(error: &impl Display) -> Self {
         Self::Retry(error.to_string())
     }
 

@@ -147,7 +147,13 @@ fn judge(shared: &Shared, node: &PublicKey, bytes: &[u8]) -> Result<Admitted, An
     let checked = admission.precheck(bytes, node).map_err(|refusal| shared.desk().refuse(node, refusal))?;
     let counter = checked.group().counter;
     let screened = shared.desk().screen(admission, checked.group());
-    screened.and_then(|()| admission.judge(checked)).map_err(|rejection| match rejection {
+    let judged = screened.and_then(|()| admission.judge(checked));
+    // Last, as it costs most: only what could be accepted otherwise is worth it.
+    let audited = judged.and_then(|admitted| match &shared.audit {
+        Some(audit) => audit.check(&admitted.group).map(|()| admitted),
+        None => Ok(admitted),
+    });
+    audited.map_err(|rejection| match rejection {
         Rejection::Refused(refusal) => {
             tracing::info!(node = %node.short(), order = %counter, %refusal, "refused a group");
             shared.desk().refuse(node, refusal)

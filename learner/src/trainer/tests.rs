@@ -112,7 +112,7 @@ fn turns_are_scored_where_they_were_said_and_what_was_heard_is_not_trained_on() 
 
     // What could not have been admitted is not trained on in another way.
     batch[0].group.trajectories[3].turns = vec![1, 3];
-    assert!(matches!(trainer.update(&workload, &batch), Err(TrainError::Replay(_))));
+    assert!(matches!(trainer.update(&workload, &batch), Err(TrainError::Sequence(_))));
 }
 
 #[test]

@@ -222,6 +222,9 @@ max_new_tokens = {tokens}
 [staleness]
 budget = 64
 period = 1
+# What is delivered was drawn from no policy.
+[admission]
+audit = false
 [train]
 groups_per_update = 4096
 [train.schedule]

@@ -320,6 +320,9 @@ group_size = {GROUP_SIZE}
 [staleness]
 budget = {RUN_UPDATES}
 period = 2
+# What is delivered was drawn from no policy.
+[admission]
+audit = false
 [train]
 groups_per_update = {groups}
 [train.schedule]

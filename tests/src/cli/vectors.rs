@@ -28,6 +28,26 @@ pub(super) enum Vectors {
         /// A directory of directories of two checkpoints each.
         dir: PathBuf,
     },
+    /// Answers to mathematical problems: does the prediction equal the gold? One JSON object a line.
+    Math {
+        /// The cases, in the form of Math-Verify's tests, GSM8K or MATH.
+        file: PathBuf,
+    },
+    /// Outputs of programs, judged by testlib's checkers, one JSON object a line.
+    Checkers {
+        /// The cases.
+        file: PathBuf,
+    },
+    /// Hold'em hands with legal actions, pots and stacks before every decision, one JSON object a line.
+    Holdem {
+        /// The hands.
+        file: PathBuf,
+    },
+    /// Recorded hold'em hands (PHH) with final stacks, one JSON object a line.
+    Phh {
+        /// The hands.
+        file: PathBuf,
+    },
     /// Exported policies of every family: `transformers` has to open them and give the same log-probs.
     Export {
         /// A Python with torch and transformers.
@@ -56,6 +76,10 @@ impl Vectors {
         let report = match self {
             Self::Delta { dir } => return vectors::delta::check(&dir, console),
             Self::Export { python } => return vectors::export::check(&python, console),
+            Self::Math { file } => return vectors::sandbox::math(&file, console),
+            Self::Checkers { file } => return vectors::sandbox::checkers(&file, console),
+            Self::Holdem { file } => return vectors::sandbox::holdem(&file, console),
+            Self::Phh { file } => return vectors::sandbox::phh(&file, console),
             Self::Models { dir } => vectors::models(&dir),
             Self::Tokenizer(TokenizerVectors { file, tokenizer }) => {
                 vectors::tokenizer(&file, tokenizer.as_deref())

@@ -89,7 +89,9 @@ impl Row {
             return Err("the question is empty".into());
         }
         if !judge(&gold, &gold, &Options::default()).equal {
-            return Err(format!("the answer {gold:?} is not even equal to itself: nothing could earn a reward"));
+            return Err(format!(
+                "the answer {gold:?} is not even equal to itself: nothing could earn a reward"
+            ));
         }
         Ok(Self { question: line.question.trim().to_owned(), gold, worked })
     }
@@ -200,7 +202,10 @@ mod tests {
     fn rows_that_could_never_be_answered_are_refused() {
         let refused = |text: &str| MathProblems::new(MathConfig::default(), text.as_bytes()).unwrap_err();
         let nothing = refused(r#"{"question": "?", "answer": ""}"#);
-        assert!(matches!(nothing, SpecError::Data { reason: DataError::Line { line: 1, .. }, .. }), "{nothing}");
+        assert!(
+            matches!(nothing, SpecError::Data { reason: DataError::Line { line: 1, .. }, .. }),
+            "{nothing}"
+        );
         assert!(refused(r#"{"question": "?"}"#).to_string().contains("answer"));
         let percent = MathProblems::new(MathConfig { held_out_percent: 51 }, ROWS.as_bytes()).unwrap_err();
         assert!(percent.to_string().contains("held_out_percent"));

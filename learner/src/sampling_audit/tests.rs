@@ -1,0 +1,134 @@
+use super::*;
+use crate::answers::{Answer, answers};
+use crate::testing;
+use echo_policy::engine::{Completion, Generation};
+use echo_policy::weights::Weights;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::lease::LeaseId;
+use echo_protocol::order::OrderCounter;
+use echo_protocol::trajectory::{Omega, spans};
+
+/// An audit that holds versions 0 and 2, and what generates under them.
+fn court() -> (SamplingAudit, [Arc<Policy>; 2]) {
+    let (workload, weights) = testing::workload();
+    let model = workload.model.clone();
+    let audit = SamplingAudit::new(Arc::new(workload));
+    let load = |version, weights: &Weights| Policy::load(version, &model, weights).unwrap();
+    let newer = Weights::random(&model, 8);
+    audit.publish(load(0, &weights));
+    audit.publish(load(2, &newer));
+    (audit, [Arc::new(load(0, &weights)), Arc::new(load(2, &newer))])
+}
+
+/// A group as an honest node makes it; the first token of each response under the first policy, the rest under the second.
+fn group(audit: &SamplingAudit, counter: u64, policies: &[Arc<Policy>; 2]) -> TrajectoryGroup {
+    let workload = &audit.workload;
+    let order = workload.order(Purpose::Train, counter);
+    let request = workload.request(&order, workload.charter.group_size).unwrap();
+    let mut generation = Generation::start(policies[0].clone(), vec![request]).unwrap();
+    generation.step().unwrap();
+    generation.swap(policies[1].clone()).unwrap();
+    while !generation.step().unwrap() {}
+    let trajectory = |completion: Completion| Trajectory {
+        response: completion.tokens,
+        turns: Vec::new(),
+        logprobs: completion.logprobs,
+        versions: spans(completion.versions.into_iter().map(PolicyVersion)),
+        reward: 0.0,
+        stopped: completion.stopped,
+        omega: Omega::new(),
+    };
+    TrajectoryGroup {
+        run: workload.run,
+        lease: LeaseId(0),
+        counter: OrderCounter(counter),
+        node: PublicKey::from_bytes([7; 32]),
+        trajectories: generation.into_completions().remove(0).into_iter().map(trajectory).collect(),
+    }
+}
+
+fn refused(audit: &SamplingAudit, group: &TrajectoryGroup) -> bool {
+    match audit.check(group) {
+        Ok(()) => false,
+        Err(Rejection::Refused(refusal)) => refusal.reason == RefuseReason::Sampling,
+        Err(retry) => panic!("{retry}"),
+    }
+}
+
+#[test]
+fn honest_groups_pass_whatever_versions_they_mix() {
+    let (audit, policies) = court();
+    for counter in 0..8 {
+        audit.check(&group(&audit, counter, &policies)).unwrap();
+    }
+}
+
+#[test]
+fn later_turns_are_drawn_behind_what_was_heard() {
+    let (workload, weights) = testing::two_turns();
+    let policy = Policy::load(0, &workload.model, &weights).unwrap();
+    let audit = SamplingAudit::new(Arc::new(workload));
+    audit.publish(Policy::load(0, &audit.workload.model, &weights).unwrap());
+    let workload = &audit.workload;
+    let orders: Vec<_> = (0..1000).map(|counter| workload.order(Purpose::Train, counter)).collect();
+    let all = answers(workload, Arc::new(policy), &orders, workload.charter.group_size).unwrap();
+    let mut several = 0;
+    for (counter, answers) in (0..).map(OrderCounter).zip(all) {
+        let trajectories: Vec<_> = answers.into_iter().map(Answer::trajectory).collect();
+        let Some(talker) = trajectories.iter().position(|t| !t.turns.is_empty()) else { continue };
+        several += 1;
+        let (run, node) = (workload.run, PublicKey::from_bytes([7; 32]));
+        let honest = TrajectoryGroup { run, lease: LeaseId(0), counter, node, trajectories };
+        audit.check(&honest).unwrap();
+        let mut lie = honest.clone();
+        *lie.trajectories[talker].logprobs.last_mut().unwrap() -= 0.5;
+        assert!(refused(&audit, &lie), "a made-up number in the last turn");
+    }
+    // A random policy says a number, and nothing else, in about one of 400 turns.
+    assert!(several > 0);
+}
+
+#[test]
+fn what_was_not_drawn_as_the_order_says_is_refused() {
+    let (audit, policies) = court();
+    let honest = group(&audit, 0, &policies);
+    let changed = |change: fn(&mut TrajectoryGroup)| {
+        let mut group = honest.clone();
+        change(&mut group);
+        group
+    };
+    assert!(refused(&audit, &changed(|group| group.trajectories.rotate_left(1))), "samples in another order");
+    assert!(refused(&audit, &changed(|group| group.counter = OrderCounter(1))), "another order's work");
+    assert!(refused(&audit, &changed(|group| group.trajectories[2].logprobs[0] -= 0.5)), "a made-up number");
+    assert!(
+        refused(
+            &audit,
+            &changed(|group| {
+                let first = &mut group.trajectories[1].response[0];
+                *first = (*first + 20) % 64;
+            })
+        ),
+        "an edited token"
+    );
+    let older_alone = [policies[0].clone(), policies[0].clone()];
+    let mut older = group(&audit, 0, &older_alone);
+    for trajectory in &mut older.trajectories {
+        trajectory.versions = spans(trajectory.response.iter().map(|_| PolicyVersion(2)));
+    }
+    assert!(refused(&audit, &older), "an older policy passed off as the newer one");
+}
+
+#[test]
+fn policies_that_nothing_is_admitted_under_are_let_go() {
+    let (audit, policies) = court();
+    let honest = group(&audit, 0, &policies);
+    let model = audit.workload.model.clone();
+    let weights = Weights::random(&model, 9);
+    for version in [4, 6, 8] {
+        audit.publish(Policy::load(version, &model, &weights).unwrap());
+    }
+    let held: Vec<u64> = audit.policies().keys().map(|version| version.0).collect();
+    assert_eq!(held, [6, 8], "S = 3");
+    // Nothing is known about such versions, and staleness refuses them anyway.
+    audit.check(&honest).unwrap();
+}

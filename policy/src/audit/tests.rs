@@ -1,0 +1,125 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::config::ModelConfig;
+use crate::decoder::tests::families;
+use crate::engine::{Completion, Generation, SampleRequest};
+use crate::weights::Weights;
+
+const SEED: [u8; 32] = [7; 32];
+const PROMPT: [u32; 3] = [1, 2, 4];
+const TOKENS: u32 = 24;
+
+fn params(temperature: f32) -> SamplingParams {
+    SamplingParams { temperature, ..SamplingParams::unbiased(TOKENS) }
+}
+
+fn load(config: &ModelConfig, weights: &Weights) -> Arc<Policy> {
+    Arc::new(Policy::load(1, config, weights).unwrap())
+}
+
+fn generate(policy: &Arc<Policy>, params: SamplingParams) -> Vec<Completion> {
+    let (prompt, stop_ids) = (PROMPT.to_vec(), vec![]);
+    let request = SampleRequest { prompt, seed: SEED, samples: 4, stop_ids, max_heard: 0, params };
+    Generation::start(policy.clone(), vec![request]).unwrap().run().unwrap().remove(0)
+}
+
+/// What the audit says of `tokens` as sample `sample` of the order, drawn at temperature 0.8.
+fn look(policy: &Policy, sample: u32, tokens: &[u32], logprobs: &[f32]) -> Evidence {
+    let sequence = [&PROMPT, tokens].concat();
+    let draw = |(position, logprob): (usize, &f32)| Draw {
+        at: PROMPT.len() + position,
+        position: position as u32,
+        logprob: *logprob,
+    };
+    let draws: Vec<Draw> = logprobs.iter().enumerate().map(draw).collect();
+    let claim = Claim { sequence: &sequence, draws: &draws, seed: &SEED, sample, params: &params(0.8) };
+    audit(policy, &claim).unwrap()
+}
+
+fn fault(policy: &Policy, sample: u32, tokens: &[u32], logprobs: &[f32]) -> Option<Fault> {
+    look(policy, sample, tokens, logprobs).fault(&Tolerance::F32)
+}
+
+#[test]
+fn honest_samples_pass_and_to_the_bit() {
+    for (config, weights) in families() {
+        let policy = load(&config, &weights);
+        let mut all = Evidence::default();
+        for (sample, completion) in (0..).zip(generate(&policy, params(0.8))) {
+            all.add(look(&policy, sample, &completion.tokens, &completion.logprobs));
+        }
+        assert_eq!(all.tokens(), 4 * TOKENS as usize);
+        assert_eq!((all.share_off(1e-9), all.mean(), all.quantile(1.0)), (0.0, 0.0, 0.0));
+        assert_eq!(all.fault(&Tolerance::F32), None);
+    }
+}
+
+#[test]
+fn every_cheat_is_found() {
+    for (config, weights) in families() {
+        let policy = load(&config, &weights);
+        let honest = generate(&policy, params(0.8)).remove(0);
+        let (tokens, logprobs) = (honest.tokens, honest.logprobs);
+
+        let other = load(&config, &Weights::random(&config, 99));
+        assert!(fault(&other, 0, &tokens, &logprobs).is_some(), "another version");
+
+        let hot = generate(&policy, params(1.3)).remove(0);
+        assert!(fault(&policy, 0, &hot.tokens, &hot.logprobs).is_some(), "another temperature");
+
+        let best = generate(&policy, params(0.8)).remove(3);
+        let found = fault(&policy, 0, &best.tokens, &best.logprobs);
+        assert!(matches!(found, Some(Fault::Tokens { .. })), "the best of several samples: {found:?}");
+
+        let mut edited = tokens.clone();
+        let vocabulary = config.vocab_size as u32;
+        edited[5] = (edited[5] + vocabulary / 2) % vocabulary;
+        assert!(fault(&policy, 0, &edited, &logprobs).is_some(), "one token edited");
+
+        let made_up: Vec<f32> = logprobs.iter().map(|logp| logp * 0.9).collect();
+        let found = fault(&policy, 0, &tokens, &made_up);
+        assert!(matches!(found, Some(Fault::Logprobs { .. })), "made-up log-probs: {found:?}");
+        let mut one = logprobs.clone();
+        one[3] = f32::NAN;
+        assert!(fault(&policy, 0, &tokens, &one).is_some(), "a log-prob that is no number");
+    }
+}
+
+#[test]
+fn tokens_of_others_are_passed_over_and_chunks_do_not_matter() {
+    let (config, weights) = families().remove(0);
+    let policy = load(&config, &weights);
+    let completion = generate(&policy, params(0.8)).remove(0);
+    let every_other = |first: usize| {
+        let sequence = [&PROMPT, completion.tokens.as_slice()].concat();
+        let draw = |position: usize| Draw {
+            at: PROMPT.len() + position,
+            position: position as u32,
+            logprob: completion.logprobs[position],
+        };
+        let draws: Vec<Draw> = (first..TOKENS as usize).step_by(2).map(draw).collect();
+        let claim =
+            Claim { sequence: &sequence, draws: &draws, seed: &SEED, sample: 0, params: &params(0.8) };
+        audit(&policy, &claim).unwrap()
+    };
+    for first in [0, 1] {
+        let evidence = every_other(first);
+        assert_eq!((evidence.tokens(), evidence.fault(&Tolerance::F32)), (12, None));
+    }
+}
+
+#[test]
+fn draws_outside_of_the_sequence_are_errors_and_no_draws_are_no_evidence() {
+    let (config, weights) = families().remove(0);
+    let policy = load(&config, &weights);
+    let params = params(1.0);
+    let claim = |at: &[usize]| {
+        let draws: Vec<Draw> = at.iter().map(|&at| Draw { at, position: 0, logprob: 0.0 }).collect();
+        audit(&policy, &Claim { sequence: &PROMPT, draws: &draws, seed: &SEED, sample: 0, params: &params })
+    };
+    assert!(claim(&[0]).is_err());
+    assert!(claim(&[3]).is_err());
+    assert_eq!(claim(&[]).unwrap(), Evidence::default());
+    assert_eq!(Evidence::default().fault(&Tolerance::F32), None);
+}

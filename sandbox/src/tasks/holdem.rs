@@ -1,0 +1,27 @@
+//! `holdem`: no-limit Texas hold'em, played in text over several turns (ECHO-2, appendix F).
+//!
+//! - [`card`], [`evaluator`], [`equity`]: the deck, what a hand is worth, and what it may become;
+//! - [`stakes`], [`action`], [`table`], [`pots`]: the rules, as a pure state machine of one hand;
+//! - [`view`], [`answer`]: the table as text, and actions from text;
+//! - [`opponent`], [`episode`]: who plays against the policy, and the conversation that this makes;
+//! - [`turns`], [`grouping`]: what a log means for training: masks, returns and advantages;
+//! - [`replay`], [`vectors`]: recorded hands, and the engine checked against them.
+
+pub mod action;
+pub mod answer;
+pub mod card;
+pub mod episode;
+pub mod equity;
+pub mod evaluator;
+pub mod grouping;
+pub mod opponent;
+pub mod pots;
+pub mod replay;
+pub mod stakes;
+pub mod table;
+pub mod turns;
+pub mod vectors;
+pub mod view;
+
+/// The task's name in run configurations.
+pub const NAME: &str = "holdem";

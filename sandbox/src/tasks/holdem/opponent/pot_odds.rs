@@ -1,0 +1,37 @@
+//! Compares the price of a call with what it wins.
+
+use echo_protocol::draw::Draws;
+
+use super::{Choice, Opponent, ROUNDS};
+use crate::tasks::holdem::action::Action;
+use crate::tasks::holdem::equity::equity;
+use crate::tasks::holdem::view::View;
+
+/// How many times its fair share of the pot a hand is worth that is raised.
+const RAISES: f64 = 1.3;
+
+/// Raises are for two thirds of the pot, in percent.
+const SIZE: u64 = 67;
+
+/// Plays by equity: estimates its share of the pot against everybody who is left, calls when that is more than the pot odds ask
+/// for, and raises when it is well above a fair share.
+#[derive(Debug, Clone, Copy)]
+pub struct PotOdds;
+
+impl Opponent for PotOdds {
+    fn name(&self) -> &'static str {
+        "pot_odds"
+    }
+
+    fn decide(&self, view: &View, draws: &mut Draws) -> Choice {
+        let rivals = view.rivals().count();
+        let equity = equity(view.hole, &view.board, rivals, ROUNDS, draws);
+        Choice::Act(if equity * (rivals + 1) as f64 >= RAISES {
+            view.raise_by_pot(SIZE)
+        } else if equity >= view.pot_odds() {
+            Action::Call
+        } else {
+            view.legal.check_or_fold()
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! What happens at a table.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::tasks::holdem::action::Action;
+use crate::tasks::holdem::card::Card;
+
+/// The rounds of a hand, and its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Street {
+    /// Before the board.
+    Preflop,
+    /// After three cards.
+    Flop,
+    /// After four cards.
+    Turn,
+    /// After five cards.
+    River,
+    /// All is paid.
+    Over,
+}
+
+impl Street {
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Preflop => Self::Flop,
+            Self::Flop => Self::Turn,
+            Self::Turn => Self::River,
+            Self::River | Self::Over => Self::Over,
+        }
+    }
+
+    /// Which cards of the board the street opens with.
+    pub(super) fn dealt(self) -> Range<usize> {
+        match self {
+            Self::Preflop | Self::Over => 0..0,
+            Self::Flop => 0..3,
+            Self::Turn => 3..4,
+            Self::River => 4..5,
+        }
+    }
+}
+
+impl fmt::Display for Street {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Preflop => "preflop",
+            Self::Flop => "flop",
+            Self::Turn => "turn",
+            Self::River => "river",
+            Self::Over => "over",
+        })
+    }
+}
+
+/// An entry of a hand's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A seat posted its ante, or what it had of it.
+    Ante {
+        /// Who.
+        seat: usize,
+        /// How much.
+        chips: u64,
+    },
+    /// A seat posted its blind or straddle, or what it had of it.
+    Blind {
+        /// Who.
+        seat: usize,
+        /// How much.
+        chips: u64,
+    },
+    /// A seat decided.
+    Acted {
+        /// Who.
+        seat: usize,
+        /// What.
+        action: Action,
+        /// What it put in.
+        chips: u64,
+    },
+    /// A bet was not matched, and the excess went back.
+    Returned {
+        /// To whom.
+        seat: usize,
+        /// How much.
+        chips: u64,
+    },
+    /// Cards of the board were opened.
+    Board {
+        /// The street that they open.
+        street: Street,
+        /// The cards.
+        cards: Vec<Card>,
+    },
+    /// A seat showed its cards at the showdown.
+    Shown {
+        /// Who.
+        seat: usize,
+        /// Its cards.
+        cards: [Card; 2],
+    },
+    /// A seat got a pot or a share of one.
+    Won {
+        /// Who.
+        seat: usize,
+        /// 0 for the main pot, then the side pots as they were formed.
+        pot: usize,
+        /// How much.
+        chips: u64,
+    },
+}

@@ -1,0 +1,75 @@
+//! Recorded cases for what judges responses: testlib's checkers, hold'em hands.
+
+use super::some_cases;
+use crate::console::{Console, Report};
+use echo_policy::vectors::VectorReport;
+use echo_sandbox::checkers;
+use echo_sandbox::tasks::holdem;
+use echo_sandbox::vectors::Agreement;
+use serde_json::json;
+use std::path::Path;
+
+/// Judges every line of `file` with the checker that it names; verdict and exit code have to be testlib's.
+///
+/// # Errors
+/// When the file cannot be read, or holds no case.
+pub fn checkers(file: &Path, console: &Console) -> anyhow::Result<Report> {
+    let found = checkers::vectors::check_file(file)?;
+    for message in &found.message_disagreements {
+        console.say(format!("  another message: {message}"));
+    }
+    console.say(format!("messages {} of {}", found.messages_agreed, found.verdicts.agreed));
+    let mut report = tell(found.verdicts, file, 1.0, console)?;
+    report.json["messages_agreed"] = json!(found.messages_agreed);
+    Ok(report)
+}
+
+/// Plays every hand of `file` again: legal actions and stacks before each decision, and final stacks.
+///
+/// # Errors
+/// As [`checkers`].
+pub fn holdem(file: &Path, console: &Console) -> anyhow::Result<Report> {
+    tell(holdem::vectors::check_oracle(file)?, file, 1.0, console)
+}
+
+/// Plays every recorded hand of `file` again: each action has to be legal, and final stacks the recorded ones.
+///
+/// # Errors
+/// As [`checkers`].
+pub fn phh(file: &Path, console: &Console) -> anyhow::Result<Report> {
+    tell(holdem::vectors::check_phh(file)?, file, 1.0, console)
+}
+
+/// Tells how far a file agrees; at least `wanted` of its cases have to.
+pub(super) fn tell(
+    agreement: Agreement,
+    file: &Path,
+    wanted: f64,
+    console: &Console,
+) -> anyhow::Result<Report> {
+    let Agreement { cases, agreed, skipped, disagreements } = agreement;
+    let failed = cases - agreed - skipped;
+    let report =
+        VectorReport { cases, passed: agreed, failed, skipped, worst: 0.0, failures: disagreements };
+    let report = some_cases(report, file)?;
+    let share = agreed as f64 / (cases - skipped).max(1) as f64;
+    let mut told = super::tell(console, &report);
+    console.say(format!("agreement {:.2} % (at least {:.0} %)", 100.0 * share, 100.0 * wanted));
+    told.passed = share >= wanted;
+    told.json["agreement"] = json!(share);
+    Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enough_agreement_passes_and_less_does_not() {
+        let agreement = |agreed| Agreement { cases: 20, agreed, skipped: 0, disagreements: vec!["x".into()] };
+        let told = |agreed, wanted| tell(agreement(agreed), Path::new("f"), wanted, &Console::new(true)).unwrap();
+        assert!(told(19, 0.95).passed && !told(18, 0.95).passed && !told(19, 1.0).passed);
+        assert_eq!(told(19, 0.95).json["agreement"], 0.95);
+        assert!(tell(Agreement::default(), Path::new("f"), 1.0, &Console::new(true)).is_err());
+    }
+}
