@@ -28,6 +28,11 @@ fn earns(task: &dyn Task, seed: TaskSeed, text: &str) -> bool {
     verdict.correct
 }
 
+/// The tasks in which whoever plays well is always right, and earns all or nothing.
+fn sure() -> impl Iterator<Item = &'static str> {
+    procedural().filter(|name| *name != "holdem")
+}
+
 /// Plays an episode as its task suggests: whether it went well, what was said, and what was heard.
 fn demonstrated(task: &dyn Task, seed: TaskSeed) -> (bool, String, String) {
     let (mut said, mut heard) = (String::new(), String::new());
@@ -130,7 +135,7 @@ proptest! {
     #[test]
     fn solutions_are_right_and_within_bounds(seed: [u8; 32]) {
         let seed = TaskSeed(seed);
-        for name in procedural() {
+        for name in sure() {
             let task = task(name);
             let prompt = task.prompt(seed).text;
             let (right, solution, heard) = demonstrated(&*task, seed);
@@ -179,7 +184,7 @@ proptest! {
     ) {
         let seed = TaskSeed(seed);
         let params: BTreeMap<String, i64> = params.into_iter().map(|(name, value)| (name, value.into())).collect();
-        for name in procedural() {
+        for name in sure() {
             let asked = TaskSpec { params: params.clone(), ..spec(name) };
             if let Ok(task) = build_alone(&asked) {
                 let (right, solution, heard) = demonstrated(&*task, seed);
