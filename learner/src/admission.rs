@@ -7,7 +7,7 @@
 //! | [`Admission::check_frame`], before the bytes are read | size |
 //! | [`Admission::precheck`], pure | size, decoding, signature, identity, run, schema |
 //! | [`Admission::screen`], look-ups | duplicate, lease, versions, freshness |
-//! | [`Admission::judge`], pure, may take long | task rules, reward recomputed |
+//! | [`Admission::judge`], pure, may take long | task rules (the episode is played again), reward recomputed |
 //! | [`Admission::admit`], look-ups again | those of `screen`, then into the buffer's stage |
 //!
 //! The pure steps need no lock and belong on a blocking pool; `screen` keeps the expensive one from what is refused
@@ -51,18 +51,18 @@ pub const MAX_FRAME_BYTES: usize = MAX_GROUP_BYTES + ENVELOPE_BYTES;
 
 /// Encoded bytes of one token at most: its id and its log-prob, five each, and a version span of its own.
 const TOKEN_BYTES: usize = 10 + 40;
-/// Encoded bytes of a trajectory at most, beside its tokens: Ω with all its entries, field names, reward.
+/// Encoded bytes of a trajectory at most, beside its tokens: Ω with all its entries, lengths of turns, field names, reward.
 const TRAJECTORY_BYTES: usize = 8 << 10;
 
 /// Token ids to text: the part of a tokenizer that judging needs.
 pub trait TextDecoder: Send + Sync {
-    /// The text of `ids`, which hold no end token. Pure: every node gets the same.
+    /// The text of a turn's `ids`, which hold no end token. Pure: every node gets the same.
     ///
     /// # Errors
     /// Why the ids are no text. It is the response's fault, not the learner's.
     fn decode(&self, ids: &[u32]) -> Result<String, String>;
 
-    /// The token with which the policy ends a response.
+    /// The token with which the policy ends a turn.
     fn end_id(&self) -> u32;
 
     /// How many token ids the policy can produce; ids at or above this are none.

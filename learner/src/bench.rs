@@ -115,7 +115,7 @@ fn sequences(plan: &Plan, vocabulary: usize) -> Vec<Sequence> {
     let sequence = |index: u32| {
         let first = u64::from(index) * u64::from(plan.length);
         let response = (first + 1..first + u64::from(plan.length)).map(token).collect();
-        Sequence { prompt: vec![token(first)], response, group: index as usize }
+        Sequence { prompt: vec![token(first)], response, heard: Vec::new(), group: index as usize }
     };
     (0..plan.sequences).map(sequence).collect()
 }

@@ -1,13 +1,13 @@
 //! How good the policy is on orders that it is never trained on.
 
+use crate::answers::{AnswerError, answers};
 use crate::metrics::EvaluationRow;
-use crate::workload::{Workload, WorkloadError};
-use echo_policy::engine::{Generation, Policy};
+use crate::workload::Workload;
+use echo_policy::engine::Policy;
 use echo_policy::error::{DecoderError, EngineError};
 use echo_policy::weights::Weights;
 use echo_protocol::order::Purpose;
 use echo_protocol::version::PolicyVersion;
-use echo_sandbox::task::TaskError;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,10 +25,7 @@ pub enum EvaluationError {
     Decoder(#[from] DecoderError),
     /// An order.
     #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    /// A reward.
-    #[error(transparent)]
-    Task(#[from] TaskError),
+    Answer(#[from] AnswerError),
 }
 
 /// Answers the first `orders` held-out orders, one response each, sampled at the run's own settings, and counts the right ones.
@@ -55,12 +52,9 @@ pub(crate) fn answer(
     while first < orders.end {
         let last = (first + ORDERS_AT_ONCE).min(orders.end);
         let batch: Vec<_> = (first..last).map(|counter| workload.order(purpose, counter)).collect();
-        let requests = batch.iter().map(|order| workload.request(order, 1)).collect::<Result<_, _>>()?;
-        let groups = Generation::start(policy.clone(), requests)?.run()?;
-        for (order, completion) in batch.iter().zip(groups.iter().flatten()) {
-            let verdict = workload.judge(order, &completion.tokens, completion.stopped)?;
-            right += u64::from(verdict.correct);
-            reward += f64::from(verdict.reward);
+        for answer in answers(workload, policy.clone(), &batch, 1)?.iter().flatten() {
+            right += u64::from(answer.verdict.correct);
+            reward += f64::from(answer.verdict.reward);
         }
         first = last;
     }

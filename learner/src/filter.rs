@@ -86,6 +86,7 @@ mod tests {
     fn admitted(rewards: &[f32]) -> Admitted {
         let trajectory = |&reward: &f32| Trajectory {
             response: vec![1],
+            turns: Vec::new(),
             logprobs: vec![-0.1],
             versions: Vec::new(),
             reward,

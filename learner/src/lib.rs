@@ -3,14 +3,16 @@
 //! - **the run**: [`config`] (the run file), [`run_dir`], [`workload`] (what the charter means), [`controller`] (what is done when),
 //!   [`demand`] (what it asks of the fleet), [`metrics`] and [`watch`] (where they are seen);
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
-//!   [`record`] (what every peer has delivered, and who is heard), [`peers`] (the operator's say in it), [`sampling_audit`] (were its tokens drawn from the policy?),
-//!   [`filter`] (what is worth a place in a batch), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
+//!   [`record`] (what every peer has delivered, and who is heard), [`peers`] (the operator's say in it), [`replay`] (episodes played again),
+//!   [`sequences`] (and as the policy read them), [`sampling_audit`] (were its tokens drawn from the policy?), [`filter`] (what is worth a place in
+//!   a batch), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
 //! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`device`] (where), [`bench`] (how fast),
-//!   [`warmup`], [`evaluation`], [`checkpoint`];
+//!   [`warmup`], [`answers`] (what the policy says to orders), [`evaluation`], [`checkpoint`];
 //! - **the fleet**: [`fleet`] (nodes and forwarding chains), [`publisher`] (snapshots), [`rehearsal`] (broadcasts without
 //!   training).
 
 pub mod admission;
+pub mod answers;
 pub mod batch;
 pub mod bench;
 pub mod buffer;
@@ -36,9 +38,11 @@ pub mod publisher;
 pub mod record;
 pub mod rehearsal;
 pub mod release;
+pub mod replay;
 pub mod run_dir;
 pub mod sampling_audit;
 pub mod schedule;
+pub mod sequences;
 pub mod service;
 pub mod store;
 pub mod summary;

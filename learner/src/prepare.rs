@@ -339,8 +339,7 @@ impl Start {
     }
 
     fn charter(&self, config: &RunConfig, tasks: &Tasks, key: &NodeKey) -> Result<Charter, PrepareError> {
-        // One token a character is the most that any tokenizer needs, and one more ends the response.
-        let longest = u32::try_from(tasks.mix.longest_response() + 1).unwrap_or(u32::MAX);
+        let longest = u32::try_from(tasks.mix.longest_answer()).unwrap_or(u32::MAX);
         Ok(Charter {
             name: config.run.name.clone(),
             learner: key.public(),

@@ -3,6 +3,8 @@
 //! The learner keeps the policies that nodes may still work under, as nodes have them: rounded to the snapshot's type and loaded into the
 //! generation engine. A version of before the learner's start is not among them, and what came of it is not audited.
 
+use crate::batch::Sequence;
+use crate::sequences;
 use crate::workload::Workload;
 use echo_policy::audit::{Claim, Draw, Evidence, Tolerance, audit};
 use echo_policy::engine::Policy;
@@ -60,11 +62,12 @@ impl SamplingAudit {
     /// [`RefuseReason::Sampling`]; [`Rejection::Retry`] when the policy could not be asked.
     pub fn check(&self, group: &TrajectoryGroup) -> Result<(), Rejection> {
         let order = self.workload.order(Purpose::Train, group.counter.0);
-        let prompt = self.workload.prompt(&order).map_err(|error| Rejection::retry(&error))?;
+        let sequences = sequences::of_order(&self.workload, &order, &group.trajectories);
+        let sequences = sequences.map_err(|error| Rejection::retry(&error))?;
         let seed = order.sampler_seed();
         let mut evidence = Evidence::default();
-        for (sample, trajectory) in (0..).zip(&group.trajectories) {
-            let seen = self.look(&prompt, &seed, sample, trajectory);
+        for ((sample, trajectory), sequence) in (0..).zip(&group.trajectories).zip(&sequences) {
+            let seen = self.look(sequence, &seed, sample, trajectory);
             evidence.add(seen.map_err(|error| Rejection::retry(&error))?);
         }
         match evidence.fault(&Tolerance::F32) {
@@ -77,23 +80,23 @@ impl SamplingAudit {
 
     fn look(
         &self,
-        prompt: &[u32],
+        sequence: &Sequence,
         seed: &[u8; 32],
         sample: u32,
         trajectory: &Trajectory,
     ) -> Result<Evidence, EngineError> {
-        let sequence = [prompt, &trajectory.response].concat();
         let params = self.workload.sampling();
-        let draws = (0..).zip(&trajectory.logprobs).zip(trajectory.token_versions());
+        let (tokens, own): (Vec<u32>, Vec<bool>) = sequence.tokens().unzip();
+        let drawn = (0..tokens.len()).filter(|&at| own[at]);
+        let draws = (0..).zip(drawn).zip(&trajectory.logprobs).zip(trajectory.token_versions());
         let mut by_version: BTreeMap<PolicyVersion, Vec<Draw>> = BTreeMap::new();
-        for ((position, &logprob), version) in draws {
-            let at = prompt.len() + position as usize;
+        for (((position, at), &logprob), version) in draws {
             by_version.entry(version).or_default().push(Draw { at, position, logprob });
         }
         let mut evidence = Evidence::default();
         for (version, draws) in by_version {
             let Some(policy) = self.policies().get(&version).map(|held| held.0.clone()) else { continue };
-            let claim = Claim { sequence: &sequence, draws: &draws, seed, sample, params: &params };
+            let claim = Claim { sequence: &tokens, draws: &draws, seed, sample, params: &params };
             evidence.add(audit(&policy, &claim)?);
         }
         Ok(evidence)

@@ -14,6 +14,15 @@ use std::path::Path;
 
 /// A one-layer model on one-digit sums, with random weights.
 pub(crate) fn workload() -> (Workload, Weights) {
+    workload_of(TaskSpec::new("chain_sum").with("digits", 1))
+}
+
+/// The same model on a game of two turns.
+pub(crate) fn two_turns() -> (Workload, Weights) {
+    workload_of(TaskSpec::new("guess_number").with("numbers", 3).with("turns", 2).with("largest", 20))
+}
+
+fn workload_of(task: TaskSpec) -> (Workload, Weights) {
     let sizes = TinySizes {
         vocab: 64,
         hidden: 16,
@@ -32,7 +41,7 @@ pub(crate) fn workload() -> (Workload, Weights) {
         created: UnixMillis(1),
         model: model.to_json(DType::F32),
         tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
-        tasks: vec![TaskSpec::new("chain_sum").with("digits", 1)],
+        tasks: vec![task],
         group_size: 4,
         sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: 4 },
         staleness: Staleness::new(3, None).unwrap(),

@@ -2,14 +2,16 @@
 
 mod effort;
 mod gaps;
+mod grouping;
 
-use crate::batch::{BatchError, Sequence, micro_batches, pack};
+use crate::batch::{BatchError, Heard, Sequence, micro_batches, pack};
 use crate::buffer::StoredGroup;
 use crate::checkpoint::Checkpoint;
 use crate::config::TrainSection;
 use crate::device::DeviceError;
 use crate::objective::{Known, Objective, ObjectiveError, ObjectiveStats, Outcome, Scored, step_ends};
 use crate::optimizer::{AdamW, AdamWConfig, OptimizerError, SkipCause, StepOutcome, StepReport};
+use crate::sequences::{self, SequenceError};
 use crate::workload::{Workload, WorkloadError};
 use candle_core::{Device, Var};
 use echo_policy::config::ModelConfig;
@@ -19,11 +21,15 @@ use echo_policy::flops::Work;
 use echo_policy::weights::{Weights, expected_tensors};
 use echo_protocol::order::Purpose;
 use echo_protocol::trajectory::Trajectory;
+use echo_sandbox::episode::Step;
+use echo_sandbox::task::{Response, TaskError};
 use gaps::Differences;
+use grouping::tags;
 use std::time::Instant;
 
 pub use effort::Effort;
 pub use gaps::{Gap, LogpGaps};
+pub use grouping::GroupBy;
 
 /// Lowest temperature that responses may be drawn at: below it nearly all are the likeliest one, and there is nothing to compare.
 pub const MIN_TEMPERATURE: f32 = 0.01;
@@ -35,6 +41,7 @@ pub struct Trainer {
     objective: Objective,
     /// The run's first policy, where it is asked for.
     reference: Option<Decoder>,
+    group_by: GroupBy,
     /// Of the batch in work.
     gradients: Gradients,
     minibatches: usize,
@@ -66,6 +73,12 @@ pub enum TrainError {
     /// A prompt cannot be derived.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A response of the batch.
+    #[error(transparent)]
+    Sequence(#[from] SequenceError),
+    /// The environment of a supervised example failed.
+    #[error(transparent)]
+    Task(#[from] TaskError),
     /// A supervised update diverged.
     #[error("the gradients of a supervised update are not finite: lower [warmup] learning_rate")]
     NotFinite,
@@ -173,6 +186,7 @@ impl Trainer {
             optimizer,
             objective: train.objective.objective,
             reference: None,
+            group_by: train.group_by,
             gradients,
             minibatches: train.minibatches.max(1),
             micro_batch_tokens: train.micro_batch_tokens,
@@ -340,12 +354,13 @@ impl Trainer {
                 outcomes.push(Outcome { reward, length, group });
                 let behaviour = trajectory.logprobs.iter().map(|logp| f64::from(*logp)).collect();
                 let step_ends = match self.objective.echo_clip {
-                    Some(_) => step_ends(trajectory.response.iter().map(|id| workload.has_newline(*id))),
+                    Some(_) => steps(workload, trajectory),
                     None => Vec::new(),
                 };
                 known.push(Known { group, behaviour, succeeded, step_ends, ..Known::default() });
             }
         }
+        outcomes.iter_mut().zip(tags(self.group_by, groups)).for_each(|(outcome, tag)| outcome.group = tag);
         let advantages = self.objective.advantage.of(&outcomes)?;
         known.iter_mut().zip(advantages).for_each(|(known, advantage)| known.advantage = vec![advantage]);
         Ok(known)
@@ -438,25 +453,42 @@ fn decoder_of(config: &ModelConfig, checkpoint: &Checkpoint, device: &Device) ->
     Ok(Decoder::new(config, vars, device)?)
 }
 
-/// A batch's responses in the order of its groups.
-fn sequences(workload: &Workload, groups: &[StoredGroup]) -> Result<Vec<Sequence>, TrainError> {
-    let mut sequences = Vec::new();
-    for (group, stored) in groups.iter().enumerate() {
-        let prompt = workload.prompt(&workload.order(Purpose::Train, stored.group.counter.0))?;
-        let of_response =
-            |t: &Trajectory| Sequence { prompt: prompt.clone(), response: t.response.clone(), group };
-        sequences.extend(stored.group.trajectories.iter().map(of_response));
-    }
-    Ok(sequences)
+/// Ends of a response's steps: a turn ends one, as a newline does.
+fn steps(workload: &Workload, trajectory: &Trajectory) -> Vec<usize> {
+    let turns = trajectory.turn_ranges().flat_map(|turn| turn.clone().map(move |at| at + 1 == turn.end));
+    step_ends(trajectory.response.iter().zip(turns).map(|(id, ends)| ends || workload.has_newline(*id)))
 }
 
-/// A supervised example: the prompt of a warm-up order and its task's own solution, ended.
+/// A batch's responses in the order of its groups.
+fn sequences(workload: &Workload, groups: &[StoredGroup]) -> Result<Vec<Sequence>, TrainError> {
+    let mut all = Vec::new();
+    for (group, stored) in groups.iter().enumerate() {
+        let order = workload.order(Purpose::Train, stored.group.counter.0);
+        let of_order = sequences::of_order(workload, &order, &stored.group.trajectories)?;
+        all.extend(of_order.into_iter().map(|sequence| Sequence { group, ..sequence }));
+    }
+    Ok(all)
+}
+
+/// A supervised example: the episode of a warm-up order, played as its task suggests.
 pub fn example(workload: &Workload, counter: u64) -> Result<Sequence, TrainError> {
     let order = workload.order(Purpose::WarmUp, counter);
-    let solution = workload.assignment(&order).solution();
-    let mut response = workload.tokenizer.encode(&solution).map_err(WorkloadError::from)?;
-    response.push(workload.end());
-    Ok(Sequence { prompt: workload.prompt(&order)?, response, group: 0 })
+    let mut play = workload.assignment(&order).play();
+    let (mut response, mut heard) = (Vec::new(), Vec::new());
+    loop {
+        let text = play.suggestion();
+        response.extend(workload.encode(&text)?);
+        response.push(workload.end());
+        // What the last turn is worth is nobody's question, and judging may be slow.
+        if play.turns_left() == 1 {
+            break;
+        }
+        match play.turn(&Response { text: &text, finished: true }, usize::MAX)? {
+            Step::Heard(text) => heard.push(Heard { after: response.len(), tokens: workload.encode(&text)? }),
+            Step::Over { .. } => break,
+        }
+    }
+    Ok(Sequence { prompt: workload.prompt(&order)?, response, heard, group: 0 })
 }
 
 #[cfg(test)]

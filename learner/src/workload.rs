@@ -9,7 +9,6 @@ use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
 use echo_sandbox::assignment::Assignment;
 use echo_sandbox::files::TaskFiles;
 use echo_sandbox::mix::TaskMix;
-use echo_sandbox::task::{Response, TaskError, Verdict};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -51,11 +50,11 @@ pub enum WorkloadError {
     NoEnd,
     /// A prompt and a response do not fit.
     #[error(
-        "a prompt of up to {prompt} characters and a response of {response} tokens do not fit the model's {positions} positions"
+        "up to {read} characters of prompt and environment and a response of {response} tokens do not fit the model's {positions} positions"
     )]
     TooLong {
-        /// Longest prompt in characters.
-        prompt: usize,
+        /// Longest prompt, and what is heard behind it, in characters.
+        read: usize,
         /// Longest response in tokens.
         response: usize,
         /// The model's positions.
@@ -80,10 +79,10 @@ impl Workload {
         };
         let end = tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?;
         let mix = Arc::new(TaskMix::new(&charter.tasks, files)?);
-        let (prompt, response) = (mix.longest_prompt(), charter.sampling.max_new_tokens as usize);
+        let (read, response) = (mix.longest_read(), charter.sampling.max_new_tokens as usize);
         let positions = model.max_position_embeddings;
-        if prompt + response > positions {
-            return Err(WorkloadError::TooLong { prompt, response, positions });
+        if read.saturating_add(response) > positions {
+            return Err(WorkloadError::TooLong { read, response, positions });
         }
         Ok(Self { run, charter, model, tokenizer, mix, end, newlines: OnceLock::new() })
     }
@@ -100,7 +99,12 @@ impl Workload {
 
     /// The order's prompt in tokens.
     pub fn prompt(&self, order: &WorkOrder) -> Result<Vec<u32>, WorkloadError> {
-        Ok(self.tokenizer.encode(&self.assignment(order).prompt().text)?)
+        self.encode(&self.assignment(order).prompt().text)
+    }
+
+    /// A text in tokens.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, WorkloadError> {
+        Ok(self.tokenizer.encode(text)?)
     }
 
     /// How tokens are drawn.
@@ -118,15 +122,17 @@ impl Workload {
     pub fn request(&self, order: &WorkOrder, samples: u32) -> Result<SampleRequest, WorkloadError> {
         let params = self.sampling();
         let (prompt, seed, stop_ids) = (self.prompt(order)?, order.sampler_seed(), vec![self.end]);
-        Ok(SampleRequest { prompt, seed, samples, stop_ids, params })
+        // No tokenizer has more tokens than characters for what environments say.
+        let max_heard = self.assignment(order).task().longest_heard();
+        let max_heard = u32::try_from(max_heard).unwrap_or(u32::MAX);
+        Ok(SampleRequest { prompt, seed, samples, stop_ids, max_heard, params })
     }
 
-    /// Judges response tokens; text that does not decode earns what an empty answer earns.
-    pub fn judge(&self, order: &WorkOrder, tokens: &[u32], finished: bool) -> Result<Verdict, TaskError> {
-        // Only the token that ended the response is no part of it: hidden special tokens would let different responses read the same.
-        let answer = tokens.strip_suffix(&[self.end]).unwrap_or(tokens);
-        let text = self.tokenizer.decode(answer, false).unwrap_or_default();
-        self.assignment(order).reward(&Response { text: &text, finished })
+    /// The text of a turn; empty where it is none.
+    pub fn text(&self, turn: &[u32]) -> String {
+        // Only the token that ended the turn is no part of it: hidden special tokens would let different turns read the same.
+        let said = turn.strip_suffix(&[self.end]).unwrap_or(turn);
+        self.tokenizer.decode(said, false).unwrap_or_default()
     }
 
     /// Whether the token's text contains a newline.
@@ -136,7 +142,7 @@ impl Workload {
         self.newlines.get_or_init(all).contains(&id)
     }
 
-    /// The token that ends a response.
+    /// The token that ends a turn.
     pub fn end(&self) -> u32 {
         self.end
     }

@@ -1,10 +1,11 @@
 //! The worker: a thread that turns leased orders into signed groups.
 //!
-//! It works in batches of orders, whose samples are generated together. Between any two tokens it looks whether a newer policy was
-//! installed, and goes on under that one; so every token knows the version that produced it. A batch counts as done when its
-//! groups are in the outbox, on disk.
+//! It works in batches of orders, whose samples are generated together, each in the episode that it plays. Between any two tokens it looks
+//! whether a newer policy was installed, and goes on under that one; so every token knows the version that produced it. A batch counts as
+//! done when its groups are in the outbox, on disk.
 
 mod batch;
+mod sample;
 
 use std::sync::Arc;
 use std::thread;
@@ -112,9 +113,15 @@ impl Worker {
         mut installed: Arc<Installed>,
         orders: Vec<LeasedOrder>,
     ) -> Result<(), BatchError> {
-        let Some(batch) = self.prepare(&installed, orders)? else { return Ok(()) };
+        let workload = self.workload.clone();
+        let Some(mut batch) = self.prepare(&workload, &installed, orders)? else { return Ok(()) };
         let mut generation = Generation::start(installed.policy.clone(), batch.requests())?;
-        while !generation.step()? {
+        loop {
+            generation.step()?;
+            batch.listen(&mut generation, &installed.tokenizer)?;
+            if generation.is_finished() {
+                break;
+            }
             if self.stop.is_cancelled() {
                 return Ok(());
             }
@@ -128,24 +135,28 @@ impl Worker {
                 installed = newer;
             }
         }
-        let groups =
-            batch.groups(&self.workload, &self.key, &installed.tokenizer, generation.into_completions());
+        let groups = batch.groups(&workload, &self.key, generation.into_completions());
         self.outbox.push(&groups)?;
-        let trajectories = groups.len() as u64 * u64::from(self.workload.group_size);
+        let trajectories = groups.len() as u64 * u64::from(workload.group_size);
         self.board.generated(clock::now(), trajectories);
         self.board.set(|facts| facts.outbox = self.outbox.len());
         Ok(())
     }
 
     /// Leaves out orders whose lease is over, and those whose group already waits.
-    fn prepare(&self, installed: &Installed, orders: Vec<LeasedOrder>) -> Result<Option<Batch>, BatchError> {
+    fn prepare<'w>(
+        &self,
+        workload: &'w Workload,
+        installed: &Installed,
+        orders: Vec<LeasedOrder>,
+    ) -> Result<Option<Batch<'w>>, BatchError> {
         let now = clock::now();
         let mut batch = Batch::default();
         for order in orders {
             if order.deadline <= now {
                 tracing::debug!(order = %order.counter, "skipped: its lease was over before it was begun");
             } else if !self.outbox.contains(order.counter)? {
-                batch.add(order, &self.workload, &installed.tokenizer)?;
+                batch.add(order, workload, &installed.tokenizer)?;
             }
         }
         Ok((!batch.is_empty()).then_some(batch))

@@ -43,13 +43,17 @@ fn model() -> ModelConfig {
 
 /// The run's signed charter.
 pub(crate) fn charter() -> Signed<Charter> {
+    charter_of(TaskSpec::new("chain_sum"))
+}
+
+fn charter_of(task: TaskSpec) -> Signed<Charter> {
     let charter = Charter {
         name: "sums".into(),
         learner: learner_key().public(),
         created: UnixMillis(1_700_000_000_000),
         model: model().to_json(DType::F32),
         tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
-        tasks: vec![TaskSpec::new("chain_sum")],
+        tasks: vec![task],
         group_size: GROUP,
         sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: RESPONSE },
         staleness: Staleness::new(3, None).unwrap(),
@@ -68,6 +72,12 @@ pub(crate) fn run_id() -> RunId {
 pub(crate) fn workload() -> Arc<Workload> {
     let (run, charter) = Charter::open(&charter()).unwrap();
     Arc::new(Workload::new(run, &charter).unwrap())
+}
+
+/// What the run would ask for if its task were another.
+pub(crate) fn workload_of(task: TaskSpec) -> Workload {
+    let (run, charter) = Charter::open(&charter_of(task)).unwrap();
+    Workload::new(run, &charter).unwrap()
 }
 
 /// Puts a random policy into `store` as a snapshot.

@@ -13,12 +13,12 @@ use echo_protocol::charter::{Charter, RunId, TaskSpec, TokenizerSpec};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::manifest::{Manifest, TensorType};
 use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
-use echo_protocol::trajectory::Omega;
 use echo_sandbox::assignment::Assignment;
+use echo_sandbox::episode::Play;
 use echo_sandbox::files::TaskFiles;
 use echo_sandbox::mix::TaskMix;
 use echo_sandbox::spec::SpecError;
-use echo_sandbox::task::{Response, TaskError};
+use echo_sandbox::task::TaskError;
 
 /// Most bytes of a snapshot's companion files together: a tokenizer and its companions, and the files of tasks.
 pub const MAX_COMPANION_BYTES: u64 = 256 << 20;
@@ -55,6 +55,9 @@ pub enum WorkloadError {
     /// Judging failed; the response is worth nothing at all, not even a reward of 0.
     #[error(transparent)]
     Judge(#[from] TaskError),
+    /// An episode that nobody played to its end.
+    #[error("an episode of the order is not over")]
+    NotOver,
 }
 
 /// A run: its tasks, its model and how it is sampled.
@@ -75,15 +78,6 @@ pub struct Workload {
     specs: Vec<TaskSpec>,
     /// Built once the files are there that tasks are made of.
     tasks: OnceLock<TaskMix>,
-}
-
-/// What a response is worth.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Worth {
-    /// r.
-    pub reward: f32,
-    /// Ω.
-    pub omega: Omega,
 }
 
 impl Workload {
@@ -206,27 +200,18 @@ impl Workload {
             seed: order.sampler_seed(),
             samples: self.group_size,
             stop_ids: vec![tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?],
+            // No tokenizer has more tokens than characters for what environments say.
+            max_heard: u32::try_from(assignment.task().longest_heard()).unwrap_or(u32::MAX),
             params: self.sampling,
         })
     }
 
-    /// Judges a response to an order, `tokens` with the end token if the policy `stopped` by itself. Other special
-    /// tokens stay in the text, as they do when the learner computes the reward again.
+    /// Begins an episode of the order.
     ///
     /// # Errors
-    /// [`WorkloadError::Judge`] and [`WorkloadError::Tokenizer`]: no reward can be given.
-    pub fn judge(
-        &self,
-        counter: OrderCounter,
-        tokenizer: &Tokenizer,
-        tokens: &[u32],
-        stopped: bool,
-    ) -> Result<Worth, WorkloadError> {
-        let said = if stopped { tokens.split_last().map_or(tokens, |(_, said)| said) } else { tokens };
-        let text = tokenizer.decode(said, false)?;
-        let (_, assignment) = self.assignment(counter)?;
-        let verdict = assignment.reward(&Response { text: &text, finished: stopped })?;
-        Ok(Worth { reward: verdict.reward, omega: verdict.metadata })
+    /// [`WorkloadError::TasksNotHere`]
+    pub fn play(&self, counter: OrderCounter) -> Result<Play<'_>, WorkloadError> {
+        Ok(self.assignment(counter)?.1.play())
     }
 }
 

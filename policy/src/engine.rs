@@ -13,7 +13,7 @@ pub mod threads;
 
 pub use backend::{Backend, Feed, Logits, Want};
 pub use cpu::CpuBackend;
-pub use generation::{Completion, Generation, SampleRequest};
+pub use generation::{Completion, Generation, SampleRequest, Turn};
 pub use policy::Policy;
 pub use score::score;
 pub use threads::set_threads;

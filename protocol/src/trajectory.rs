@@ -11,6 +11,7 @@ use crate::signed::Signable;
 use crate::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Most response tokens in all trajectories of a group together.
 pub const MAX_GROUP_TOKENS: u64 = 1 << 19;
@@ -20,6 +21,8 @@ pub const MAX_GROUP_BYTES: usize = 8 << 20;
 pub const MAX_OMEGA_ENTRIES: usize = 16;
 /// Longest key or text of an entry of Ω, in bytes.
 pub const MAX_OMEGA_TEXT: usize = 128;
+/// Most turns of the policy in one trajectory.
+pub const MAX_TURNS: usize = 64;
 
 /// Consecutive tokens that one version produced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,18 +50,23 @@ pub enum MetaValue {
 /// Ω: what a task says about an episode beside its reward.
 pub type Omega = BTreeMap<String, MetaValue>;
 
-/// One response to an order's prompt.
+/// One response to an order's prompt: all that the policy said, in one turn or several.
+///
+/// What the environment said in between is not sent: like the prompt, it follows from the order, and from what the policy said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trajectory {
-    /// y: token ids, with the end token when the policy produced it.
+    /// y: token ids, all turns one after the other, each with the end token when the policy produced it.
     pub response: Vec<u32>,
+    /// How many tokens of `response` each turn has, at most [`MAX_TURNS`] of them; empty when it is all one turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<u32>,
     /// Log-probability of each token of `response` under the distribution that it was sampled from.
     pub logprobs: Vec<f32>,
     /// v: which version produced each token, in order; the spans' lengths add up to the response's.
     pub versions: Vec<VersionSpan>,
     /// r, in [0, 1].
     pub reward: f32,
-    /// Whether the policy ended the response itself; otherwise it was cut at the longest length.
+    /// Whether the policy came to the end itself; otherwise it was cut at the longest length, which all turns share.
     pub stopped: bool,
     /// Ω.
     pub omega: Omega,
@@ -117,7 +125,7 @@ pub enum SchemaError {
 pub struct Form {
     /// G.
     pub group_size: u32,
-    /// Longest response, in tokens.
+    /// Longest response, in tokens, all turns together.
     pub max_new_tokens: u32,
     /// Ids at or above this are no tokens.
     pub vocabulary: u32,
@@ -149,6 +157,7 @@ impl Trajectory {
             return Err(SchemaError::Length { what: "response tokens", found: tokens as u64, expected });
         }
         length("log-probs", self.logprobs.len(), tokens)?;
+        self.check_turns()?;
         if let Some(position) = self.response.iter().position(|&id| id >= form.vocabulary) {
             let found = self.response[position] as f32;
             return Err(SchemaError::Value { what: "token id beyond the vocabulary", found, position });
@@ -195,10 +204,43 @@ impl Trajectory {
         Ok(())
     }
 
+    /// One turn is written as none, so that a response has one encoding.
+    fn check_turns(&self) -> Result<(), SchemaError> {
+        if self.turns.is_empty() {
+            return Ok(());
+        }
+        if !(2..=MAX_TURNS).contains(&self.turns.len()) {
+            let expected = format!("none, or 2 to {MAX_TURNS}");
+            return Err(SchemaError::Length { what: "turns", found: self.turns.len() as u64, expected });
+        }
+        if self.turns.contains(&0) {
+            let expected = "at least 1".into();
+            return Err(SchemaError::Length { what: "tokens of a turn", found: 0, expected });
+        }
+        let said: u64 = self.turns.iter().map(|&tokens| u64::from(tokens)).sum();
+        length("tokens of all turns", said as usize, self.response.len())
+    }
+
+    /// Where each turn lies in the response, in order. The turns must have been checked.
+    pub fn turn_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let ends = self.turns.iter().scan(0, |end, &tokens| {
+            *end += tokens as usize;
+            Some(*end)
+        });
+        // The last turn goes to the end of the response, and so does the only one.
+        let ends = ends.take(self.turns.len().saturating_sub(1)).chain([self.response.len()]);
+        ends.scan(0, |begin, end| Some(std::mem::replace(begin, end)..end))
+    }
+
     /// The version of every token, in order.
     pub fn token_versions(&self) -> impl Iterator<Item = PolicyVersion> + '_ {
         self.versions.iter().flat_map(|span| std::iter::repeat_n(span.version, span.tokens as usize))
     }
+}
+
+/// The lengths of turns as a trajectory writes them: none where there is only one.
+pub fn turns(lengths: Vec<u32>) -> Vec<u32> {
+    if lengths.len() > 1 { lengths } else { Vec::new() }
 }
 
 /// Joins per-token versions into spans.

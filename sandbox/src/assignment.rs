@@ -2,6 +2,7 @@
 
 use echo_protocol::order::WorkOrder;
 
+use crate::episode::Play;
 use crate::mix::TaskMix;
 use crate::task::{Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
@@ -35,7 +36,12 @@ impl<'a> Assignment<'a> {
         self.task.prompt(self.seed)
     }
 
-    /// Judges a response.
+    /// Begins the episode that the prompt opens.
+    pub fn play(&self) -> Play<'a> {
+        Play::new(self.task, self.seed)
+    }
+
+    /// Judges a response that is all the policy says.
     ///
     /// # Errors
     /// [`TaskError::Internal`] when the judging itself failed.
@@ -43,7 +49,7 @@ impl<'a> Assignment<'a> {
         self.task.reward(self.seed, response)
     }
 
-    /// A right answer.
+    /// A right answer, or a good first turn.
     pub fn solution(&self) -> String {
         self.task.solution(self.seed)
     }

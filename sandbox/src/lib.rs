@@ -20,6 +20,7 @@
 //! ```
 //!
 //! - [`task`]: the trait, prompts, responses and verdicts;
+//! - [`episode`]: tasks in which policy and environment speak in turn;
 //! - [`tasks`]: the procedural tasks, and those that are made of a file;
 //! - [`files`], [`data_set`]: what such files are;
 //! - [`checkers`]: is a program's output as good as the jury's answer?
@@ -34,6 +35,7 @@
 pub mod assignment;
 pub mod checkers;
 pub mod data_set;
+pub mod episode;
 pub mod files;
 pub mod isolate;
 pub mod mix;

@@ -82,14 +82,14 @@ impl TaskMix {
         self.tasks().flat_map(Task::alphabet).collect()
     }
 
-    /// The most characters of any task's prompt.
-    pub fn longest_prompt(&self) -> usize {
-        self.tasks().map(|task| task.longest_prompt()).max().unwrap_or_default()
+    /// The most characters that any task gives to read: its prompt, and what is heard behind it.
+    pub fn longest_read(&self) -> usize {
+        self.tasks().map(|task| task.longest_prompt() + task.longest_heard()).max().unwrap_or_default()
     }
 
-    /// The most characters that any task's answer needs.
-    pub fn longest_response(&self) -> usize {
-        self.tasks().map(|task| task.longest_response()).max().unwrap_or_default()
+    /// The most tokens that any task's answer needs, end tokens included: one token a character is the most of any tokenizer.
+    pub fn longest_answer(&self) -> usize {
+        self.tasks().map(|task| task.longest_response() + task.max_turns() as usize).max().unwrap_or_default()
     }
 }
 
@@ -139,9 +139,17 @@ mod tests {
         let mix =
             TaskMix::new(&[weighted("chain_sum", 1), weighted("number_sorting", 1)], &TaskFiles::none())
                 .unwrap();
-        assert_eq!(mix.longest_prompt(), "sort 1,2,3=".len());
-        assert_eq!(mix.longest_response(), "1,2,3".len());
+        assert_eq!(mix.longest_read(), "sort 1,2,3=".len());
+        assert_eq!(mix.longest_answer(), "1,2,3".len() + 1);
         assert_eq!(mix.tasks().map(|task| task.name()).collect::<Vec<_>>(), ["chain_sum", "number_sorting"]);
+    }
+
+    #[test]
+    fn budgets_cover_every_turn() {
+        let spec = weighted("guess_number", 1).with("numbers", 3).with("turns", 2).with("largest", 9);
+        let mix = TaskMix::new(&[weighted("chain_sum", 1), spec], &TaskFiles::none()).unwrap();
+        assert_eq!(mix.longest_read(), "guess 1-3:".len() + "higher:".len());
+        assert_eq!(mix.longest_answer(), 2 * "1".len() + 2);
     }
 
     #[test]

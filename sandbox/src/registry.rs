@@ -8,20 +8,24 @@ use crate::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use crate::spec::{self, MAX_NAME_BYTES, SpecError};
 use crate::task::Task;
 use crate::tasks::math::problems::{self, MathProblems};
-use crate::tasks::{chain_sum, countdown, number_sorting, spell_backward};
+use crate::tasks::{chain_sum, countdown, guess_number, holdem, number_sorting, spell_backward};
 
 type Params = BTreeMap<String, i64>;
 type Builder = fn(&Params) -> Result<Box<dyn Task>, SpecError>;
 type FileBuilder = fn(&Params, &[u8]) -> Result<Box<dyn Task>, SpecError>;
 
 /// Tasks that are code alone.
-const PROCEDURAL: [(&str, Builder); 4] = [
+const PROCEDURAL: [(&str, Builder); 6] = [
     (chain_sum::NAME, |params| {
         Ok(Box::new(chain_sum::ChainSum::new(spec::config(chain_sum::NAME, params)?)?))
     }),
     (countdown::NAME, |params| {
         Ok(Box::new(countdown::Countdown::new(spec::config(countdown::NAME, params)?)?))
     }),
+    (guess_number::NAME, |params| {
+        Ok(Box::new(guess_number::GuessNumber::new(spec::config(guess_number::NAME, params)?)?))
+    }),
+    (holdem::NAME, |params| Ok(Box::new(holdem::game::Holdem::new(spec::config(holdem::NAME, params)?)?))),
     (number_sorting::NAME, |params| {
         Ok(Box::new(number_sorting::NumberSorting::new(spec::config(number_sorting::NAME, params)?)?))
     }),

@@ -7,6 +7,8 @@ use std::fmt::{Debug, Display};
 
 use echo_protocol::draw::Draws;
 
+use crate::episode::{Episode, OneTurn};
+
 pub use verdict::{MetadataError, Miss, Verdict};
 
 /// The 32 bytes that a work order gives to its task. Everything random about a prompt comes from them.
@@ -27,16 +29,19 @@ pub struct Prompt {
     pub text: String,
 }
 
-/// What the policy answered.
+/// What the policy said in one turn, which is all of it in most tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// The generated text, without the prompt and without the end token.
+    /// The generated text, without what was said before and without the end token.
     pub text: &'a str,
     /// Whether the policy ended the response itself; false when it was cut by length.
     pub finished: bool,
 }
 
 impl<'a> Response<'a> {
+    /// A turn for which there were no tokens left.
+    pub const NOTHING: Response<'static> = Response { text: "", finished: false };
+
     /// The text without trailing ASCII whitespace; `None` when it was cut, because a beginning is not an answer.
     pub fn answer(&self) -> Option<&'a str> {
         self.finished.then(|| self.text.trim_ascii_end())
@@ -76,14 +81,30 @@ pub trait Task: Debug + Send + Sync {
     /// The prompt of `seed`.
     fn prompt(&self, seed: TaskSeed) -> Prompt;
 
-    /// Judges `response` to the prompt of `seed`.
+    /// Judges `response` to the prompt of `seed`. Where there are several turns, it is the first, and all others are cut.
     ///
     /// # Errors
     /// [`TaskError::Internal`] when the judging itself failed; a bad response is a verdict, not an error.
     fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError>;
 
-    /// A right answer to the prompt of `seed`, for the supervised warm-up and for tests.
+    /// A right answer to the prompt of `seed`, for the supervised warm-up and for tests. Where there are several turns, it is a good first
+    /// one.
     fn solution(&self, seed: TaskSeed) -> String;
+
+    /// Begins the episode of `seed`, which the prompt opens. Tasks with several turns say here what happens in them.
+    fn episode(&self, seed: TaskSeed) -> Box<dyn Episode + '_> {
+        Box::new(OneTurn { task: self, seed })
+    }
+
+    /// The most turns of the policy in one episode, 1 to [`MAX_TURNS`](echo_protocol::trajectory::MAX_TURNS).
+    fn max_turns(&self) -> u32 {
+        1
+    }
+
+    /// The most characters that the policy hears between its turns, all of them together.
+    fn longest_heard(&self) -> usize {
+        0
+    }
 
     /// The same task over what is kept for evaluation, where its prompts come from a stock that training would exhaust. Procedural tasks
     /// have none: their prompts do not repeat.
@@ -100,6 +121,6 @@ pub trait Task: Debug + Send + Sync {
     /// The most characters that a prompt can have.
     fn longest_prompt(&self) -> usize;
 
-    /// The most characters that an answer needs, the end token not counted.
+    /// The most characters that an answer needs, in all turns together, their end tokens not counted.
     fn longest_response(&self) -> usize;
 }

@@ -3,6 +3,7 @@
 pub mod chain_sum;
 pub mod countdown;
 mod exact;
+pub mod guess_number;
 pub mod holdem;
 pub mod math;
 mod natural;

@@ -1,6 +1,6 @@
 //! A policy in training without a network: imitation, rollouts, updates, accuracy.
 
-use anyhow::Context;
+use echo_learner::answers::{Answer, answers};
 use echo_learner::buffer::StoredGroup;
 use echo_learner::config::TrainSection;
 use echo_learner::evaluation::evaluate;
@@ -8,17 +8,17 @@ use echo_learner::schedule::Schedule;
 use echo_learner::trainer::{Trainer, example};
 use echo_learner::workload::Workload;
 use echo_policy::config::{ModelConfig, TinySizes};
-use echo_policy::engine::{Completion, Generation, Policy};
+use echo_policy::engine::Policy;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
 use echo_protocol::identity::NodeKey;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::manifest::TensorType;
-use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
+use echo_protocol::order::{OrderCounter, Purpose};
 use echo_protocol::signed::Signed;
 use echo_protocol::staleness::Staleness;
 use echo_protocol::time::UnixMillis;
-use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
+use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 use echo_sandbox::files::TaskFiles;
 use std::path::Path;
@@ -137,32 +137,13 @@ impl Practice {
     ) -> anyhow::Result<Vec<StoredGroup>> {
         let workload = &self.workload;
         let orders: Vec<_> = (first..first + groups).map(|at| workload.order(Purpose::Train, at)).collect();
-        let requests = orders.iter().map(|order| workload.request(order, workload.charter.group_size));
-        let responses = Generation::start(policy.clone(), requests.collect::<Result<_, _>>()?)?.run()?;
-        let groups = (first..).zip(orders.iter().zip(responses));
-        groups.map(|(counter, (order, responses))| self.group(counter, order, responses)).collect()
+        let answers = answers(workload, policy.clone(), &orders, workload.charter.group_size)?;
+        Ok((first..).zip(answers).map(|(counter, answers)| self.group(counter, answers)).collect())
     }
 
-    fn group(
-        &self,
-        counter: u64,
-        order: &WorkOrder,
-        responses: Vec<Completion>,
-    ) -> anyhow::Result<StoredGroup> {
-        let (mut trajectories, mut correct) = (Vec::new(), Vec::new());
-        for response in responses {
-            let verdict = self.workload.judge(order, &response.tokens, response.stopped);
-            let verdict = verdict.with_context(|| format!("judging order {counter}"))?;
-            correct.push(verdict.correct);
-            trajectories.push(Trajectory {
-                response: response.tokens,
-                logprobs: response.logprobs,
-                versions: spans(response.versions.into_iter().map(PolicyVersion)),
-                reward: verdict.reward,
-                stopped: response.stopped,
-                omega: Default::default(),
-            });
-        }
+    fn group(&self, counter: u64, answers: Vec<Answer>) -> StoredGroup {
+        let correct = answers.iter().map(|answer| answer.verdict.correct).collect();
+        let trajectories = answers.into_iter().map(Answer::trajectory).collect();
         let group = TrajectoryGroup {
             run: self.workload.run,
             lease: LeaseId(0),
@@ -170,6 +151,6 @@ impl Practice {
             node: self.key.public(),
             trajectories,
         };
-        Ok(StoredGroup { arrival: counter, group, correct })
+        StoredGroup { arrival: counter, group, correct }
     }
 }

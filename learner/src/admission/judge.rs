@@ -2,17 +2,17 @@
 
 use echo_protocol::order::{Purpose, WorkOrder};
 use echo_protocol::submission::RefuseReason;
-use echo_protocol::trajectory::Trajectory;
 use echo_sandbox::assignment::Assignment;
-use echo_sandbox::task::{Response, Verdict};
+use echo_sandbox::task::Verdict;
 
 use super::{Admission, Admitted, Checked, Refusal, Rejection};
+use crate::replay::{ReplayError, replay};
 
 /// How far a claimed reward may be from the one that the response earns.
 pub const REWARD_TOLERANCE: f32 = 1e-6;
 
 impl Admission {
-    /// Judges every response of a group again. Pure and possibly slow: call it where blocking is allowed.
+    /// Plays every episode of a group again, with the policy's turns. Pure and possibly slow: call it where blocking is allowed.
     ///
     /// # Errors
     /// [`RefuseReason::TaskRules`] or [`RefuseReason::Reward`]; [`Rejection::Retry`] when a task could not judge.
@@ -26,8 +26,12 @@ impl Admission {
             let refuse = |reason, what: String| {
                 Rejection::from(Refusal::new(reason, format!("trajectory {position}: {what}")).of(counter))
             };
-            let text = self.text(trajectory).map_err(|what| refuse(RefuseReason::TaskRules, what))?;
-            let verdict = judge_text(&assignment, &text, trajectory.stopped)?;
+            let limit = self.form.max_new_tokens as usize;
+            let verdict = match replay(assignment.play(), trajectory, limit, self.decoder.as_ref()) {
+                Ok(replayed) => sound(&assignment, replayed.verdict)?,
+                Err(ReplayError::Rules(what)) => return Err(refuse(RefuseReason::TaskRules, what)),
+                Err(ReplayError::Task(error)) => return Err(Rejection::retry(&error)),
+            };
             if (trajectory.reward - verdict.reward).abs() > REWARD_TOLERANCE {
                 let what = format!("claims reward {}, earns {}", trajectory.reward, verdict.reward);
                 return Err(refuse(RefuseReason::Reward, what));
@@ -38,29 +42,10 @@ impl Admission {
         }
         Ok(Admitted { id, group, correct })
     }
-
-    /// The text of a response that ended as sampling ends: with the one end token, or cut at the longest length.
-    fn text(&self, trajectory: &Trajectory) -> Result<String, String> {
-        let end = self.decoder.end_id();
-        let ids = trajectory.response.as_slice();
-        let ids = match (trajectory.stopped, ids.split_last()) {
-            (true, Some((last, before))) if *last == end => before,
-            (true, _) => return Err("says that it stopped, but does not end with the end token".into()),
-            (false, _) if ids.len() != self.form.max_new_tokens as usize => {
-                return Err(format!("cut at {} tokens instead of {}", ids.len(), self.form.max_new_tokens));
-            }
-            (false, _) => ids,
-        };
-        if ids.contains(&end) {
-            return Err("goes on behind the end token".into());
-        }
-        self.decoder.decode(ids).map_err(|reason| format!("is no text: {reason}"))
-    }
 }
 
-fn judge_text(assignment: &Assignment<'_>, text: &str, finished: bool) -> Result<Verdict, Rejection> {
-    let verdict =
-        assignment.reward(&Response { text, finished }).map_err(|error| Rejection::retry(&error))?;
+/// A task whose rewards are none has failed.
+fn sound(assignment: &Assignment<'_>, verdict: Verdict) -> Result<Verdict, Rejection> {
     if (0.0..=1.0).contains(&verdict.reward) {
         return Ok(verdict);
     }
@@ -71,7 +56,8 @@ fn judge_text(assignment: &Assignment<'_>, text: &str, finished: bool) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use echo_sandbox::task::{Prompt, Task, TaskError, TaskSeed};
+    use echo_sandbox::episode::Step;
+    use echo_sandbox::task::{Prompt, Response, Task, TaskError, TaskSeed};
 
     /// A task whose judging fails, or gives what no reward is.
     #[derive(Debug)]
@@ -101,11 +87,17 @@ mod tests {
 
     #[test]
     fn a_failure_to_judge_is_neither_a_refusal_nor_a_reward() {
+        let judged = |broken: &Broken| -> Result<Verdict, Rejection> {
+            let assignment = Assignment::new(broken, TaskSeed([0; 32]));
+            let response = Response { text: "", finished: true };
+            let step = assignment.play().turn(&response, 0).map_err(|error| Rejection::retry(&error))?;
+            let Step::Over { verdict, .. } = step else { panic!("{step:?}") };
+            sound(&assignment, verdict)
+        };
         for broken in [None, Some(f32::NAN), Some(1.5)] {
-            let judged = judge_text(&Assignment::new(&Broken(broken), TaskSeed([0; 32])), "", true);
+            let judged = judged(&Broken(broken));
             assert!(matches!(judged, Err(Rejection::Retry(_))), "{judged:?}");
         }
-        let sound = Broken(Some(0.5));
-        assert!(judge_text(&Assignment::new(&sound, TaskSeed([0; 32])), "", true).is_ok());
+        assert!(judged(&Broken(Some(0.5))).is_ok());
     }
 }

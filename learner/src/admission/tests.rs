@@ -52,8 +52,8 @@ struct World {
     tally: Tally,
 }
 
-fn mix() -> Arc<TaskMix> {
-    Arc::new(TaskMix::new(&[TaskSpec::new("chain_sum")], &TaskFiles::none()).unwrap())
+fn mix_of(task: TaskSpec) -> Arc<TaskMix> {
+    Arc::new(TaskMix::new(&[task], &TaskFiles::none()).unwrap())
 }
 
 fn charter(learner: &NodeKey, created: u64) -> Charter {
@@ -85,7 +85,12 @@ impl World {
         assert_eq!(book.grant(UnixMillis(0), node.public(), 8, 100)[0].id, LeaseId(0));
         let store = Arc::new(MemoryStore::default());
         Self {
-            admission: Admission::new(run, &charter(&learner, 1), mix(), Arc::new(Digits)),
+            admission: Admission::new(
+                run,
+                &charter(&learner, 1),
+                mix_of(TaskSpec::new("chain_sum")),
+                Arc::new(Digits),
+            ),
             progress: Progress { current: PolicyVersion(4), newest_published: Some(PolicyVersion(4)) },
             buffer: ReplayBuffer::open(store.clone(), BufferLimits::default()).unwrap(),
             tally: Tally::default(),
@@ -106,6 +111,7 @@ impl World {
             let newest = *versions.last().unwrap();
             let of_token = (0..response.len()).map(|i| PolicyVersion(*versions.get(i).unwrap_or(&newest)));
             Trajectory {
+                turns: Vec::new(),
                 logprobs: vec![-0.5; response.len()],
                 versions: spans(of_token),
                 reward,
@@ -390,6 +396,62 @@ fn wrong_termination_breaks_the_rules() {
     for (case, lie) in lies.into_iter().enumerate() {
         let outcome = world.lie(|group| lie(&mut group.trajectories[0]));
         assert_eq!(reason(outcome), RefuseReason::TaskRules, "case {case}");
+    }
+}
+
+#[test]
+fn episodes_of_several_turns_are_played_again() {
+    let mut world = World::new();
+    let game = TaskSpec::new("guess_number").with("numbers", 3).with("turns", 2).with("largest", 9);
+    world.admission = Admission::new(world.run, &charter(&world.learner, 1), mix_of(game), Arc::new(Digits));
+    // Halving finds the number in two guesses, or in one.
+    let order = WorkOrder::derive(&world.run, Purpose::Train, OrderCounter(0));
+    let tasks = world.admission.tasks.clone();
+    let assignment = echo_sandbox::assignment::Assignment::of(&tasks, &order);
+    let mut play = assignment.play();
+    let (mut response, mut turns) = (Vec::new(), Vec::new());
+    loop {
+        let text = play.suggestion();
+        response.extend(text.chars().map(|c| c.to_digit(10).unwrap()).chain([END]));
+        turns.push(2);
+        let said = echo_sandbox::task::Response { text: &text, finished: true };
+        if let echo_sandbox::episode::Step::Over { .. } = play.turn(&said, 1).unwrap() {
+            break;
+        }
+    }
+    let trajectory = |response: &[u32], turns: Vec<u32>, stopped, reward| Trajectory {
+        turns: echo_protocol::trajectory::turns(turns),
+        logprobs: vec![-0.5; response.len()],
+        versions: spans(response.iter().map(|_| PolicyVersion(4))),
+        reward,
+        stopped,
+        omega: Omega::new(),
+        response: response.to_vec(),
+    };
+    let honest = TrajectoryGroup {
+        trajectories: vec![
+            trajectory(&response, turns, true, 1.0),
+            trajectory(&[0, END, 0, END], vec![2, 2], true, 0.0),
+            trajectory(&[0, END, 1, 1, 1], vec![2, 3], false, 0.0),
+            // The last token that there is ends a turn, and another would follow.
+            trajectory(&[0, 0, 0, 0, END], vec![5], true, 0.0),
+        ],
+        ..world.group(0)
+    };
+    assert_eq!(world.send(&honest), Outcome::Accepted, "0000 is no number, so it ends its episode");
+    let lies: [(fn(&mut Trajectory), RefuseReason); 6] = [
+        (|t| t.turns = vec![], RefuseReason::TaskRules),
+        (|t| t.turns = vec![1, 3], RefuseReason::TaskRules),
+        (|t| t.turns = vec![4], RefuseReason::Schema),
+        (|t| t.turns = vec![2, 3], RefuseReason::Schema),
+        (|t| t.stopped = false, RefuseReason::TaskRules),
+        (|t| t.reward = 1.0, RefuseReason::Reward),
+    ];
+    for (case, (lie, expected)) in lies.into_iter().enumerate() {
+        let mut group = TrajectoryGroup { counter: OrderCounter(1), ..honest.clone() };
+        group.trajectories = vec![honest.trajectories[1].clone(); G];
+        lie(&mut group.trajectories[0]);
+        assert_eq!(reason(world.send(&group)), expected, "case {case}");
     }
 }
 

@@ -31,6 +31,12 @@ pub enum BatchError {
         /// Index of the sequence.
         row: usize,
     },
+    /// Something was heard before the first turn, behind the last, or in disorder.
+    #[error("sequence {row} does not say between which turns the policy heard what: drop it")]
+    Turns {
+        /// Index of the sequence.
+        row: usize,
+    },
     /// The sequences cannot be packed.
     #[error(transparent)]
     Packed(#[from] PackedError),

@@ -28,6 +28,7 @@ fn run() -> RunId {
 fn admitted(counter: u64, versions: &[u64]) -> Admitted {
     let trajectory = |i: usize| Trajectory {
         response: vec![counter as u32 % 50, i as u32],
+        turns: Vec::new(),
         logprobs: vec![-0.1 * (i + 1) as f32, -0.3],
         versions: spans(versions.iter().copied().map(PolicyVersion)),
         reward: i as f32,

@@ -6,6 +6,7 @@ use crate::filter::Filter;
 use crate::objective::{Choice, Preset};
 use crate::optimizer::Guard;
 use crate::schedule::Schedule;
+use crate::trainer::GroupBy;
 use echo_policy::decoder::{Activations, Compute};
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,9 @@ use serde::{Deserialize, Serialize};
 pub struct TrainSection {
     /// The objective and its settings.
     pub objective: Choice,
+    /// Which responses a reward is compared with: `order` (those to the same order), `private_hand` (those of the batch in which the policy
+    /// was dealt the same hand) or `batch`.
+    pub group_by: GroupBy,
     /// Work orders (prompts) in a batch: R = this × G trajectories.
     pub groups_per_update: usize,
     /// Optimizer steps of an update, each on its own share of the batch's groups (AReaL's PPO minibatches).
@@ -46,6 +50,7 @@ impl Default for TrainSection {
     fn default() -> Self {
         Self {
             objective: Choice::default(),
+            group_by: GroupBy::default(),
             groups_per_update: 16,
             minibatches: 1,
             schedule: Schedule::constant(1e-6, 10),
@@ -75,6 +80,15 @@ impl TrainSection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rewards_are_compared_within_an_order_unless_the_file_says_otherwise() {
+        let group_by = |train: &str| toml::from_str::<TrainSection>(train).map(|section| section.group_by);
+        assert_eq!(group_by("").unwrap(), GroupBy::Order);
+        assert_eq!(group_by("group_by = 'private_hand'").unwrap(), GroupBy::PrivateHand);
+        assert_eq!(group_by("group_by = 'batch'").unwrap(), GroupBy::Batch);
+        assert!(group_by("group_by = 'prompt'").is_err());
+    }
 
     #[test]
     fn dynamic_sampling_belongs_to_dapo() {

@@ -61,6 +61,7 @@ impl World {
         let group = |(lease, counter)| {
             let trajectory = |reward: &f32| Trajectory {
                 response: vec![1],
+                turns: Vec::new(),
                 logprobs: vec![-0.5],
                 versions: spans([PolicyVersion(version)]),
                 reward: *reward,

@@ -117,6 +117,7 @@ mod tests {
     fn a_response_of_several_versions_counts_token_by_token() {
         let trajectory = |versions: &[u64]| Trajectory {
             response: vec![1; versions.len()],
+            turns: Vec::new(),
             logprobs: vec![-1.0; versions.len()],
             versions: spans(versions.iter().map(|version| PolicyVersion(*version))),
             reward: 0.0,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::answers::{Answer, answers};
 use crate::testing;
 use echo_policy::engine::{Completion, Generation};
 use echo_policy::weights::Weights;
@@ -30,6 +31,7 @@ fn group(audit: &SamplingAudit, counter: u64, policies: &[Arc<Policy>; 2]) -> Tr
     while !generation.step().unwrap() {}
     let trajectory = |completion: Completion| Trajectory {
         response: completion.tokens,
+        turns: Vec::new(),
         logprobs: completion.logprobs,
         versions: spans(completion.versions.into_iter().map(PolicyVersion)),
         reward: 0.0,
@@ -59,6 +61,31 @@ fn honest_groups_pass_whatever_versions_they_mix() {
     for counter in 0..8 {
         audit.check(&group(&audit, counter, &policies)).unwrap();
     }
+}
+
+#[test]
+fn later_turns_are_drawn_behind_what_was_heard() {
+    let (workload, weights) = testing::two_turns();
+    let policy = Policy::load(0, &workload.model, &weights).unwrap();
+    let audit = SamplingAudit::new(Arc::new(workload));
+    audit.publish(Policy::load(0, &audit.workload.model, &weights).unwrap());
+    let workload = &audit.workload;
+    let orders: Vec<_> = (0..1000).map(|counter| workload.order(Purpose::Train, counter)).collect();
+    let all = answers(workload, Arc::new(policy), &orders, workload.charter.group_size).unwrap();
+    let mut several = 0;
+    for (counter, answers) in (0..).map(OrderCounter).zip(all) {
+        let trajectories: Vec<_> = answers.into_iter().map(Answer::trajectory).collect();
+        let Some(talker) = trajectories.iter().position(|t| !t.turns.is_empty()) else { continue };
+        several += 1;
+        let (run, node) = (workload.run, PublicKey::from_bytes([7; 32]));
+        let honest = TrajectoryGroup { run, lease: LeaseId(0), counter, node, trajectories };
+        audit.check(&honest).unwrap();
+        let mut lie = honest.clone();
+        *lie.trajectories[talker].logprobs.last_mut().unwrap() -= 0.5;
+        assert!(refused(&audit, &lie), "a made-up number in the last turn");
+    }
+    // A random policy says a number, and nothing else, in about one of 400 turns.
+    assert!(several > 0);
 }
 
 #[test]

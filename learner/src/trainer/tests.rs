@@ -33,6 +33,7 @@ fn groups(workload: &Workload, weights: &Weights, counters: std::ops::Range<u64>
         let trajectories = completions.into_iter().enumerate().map(|(i, c)| Trajectory {
             versions: spans(c.versions.iter().map(|v| PolicyVersion(*v))),
             response: c.tokens,
+            turns: Vec::new(),
             logprobs: c.logprobs,
             reward: (i % 2) as f32,
             stopped: c.stopped,
@@ -65,6 +66,75 @@ fn an_update_on_policy_starts_with_weights_of_one() {
     assert_eq!(report.effort.trained.targets, report.stats.tokens());
     assert_eq!((report.effort.scored.tokens, report.effort.proximal_s), (0, 0.0));
     assert!(report.step.gradient_norm > 0.0);
+}
+
+#[test]
+fn turns_are_scored_where_they_were_said_and_what_was_heard_is_not_trained_on() {
+    let (workload, weights) = testing::two_turns();
+    let policy = Policy::load(0, &workload.model, &weights).unwrap();
+    let order = workload.order(Purpose::Train, 0);
+    let (prompt, heard) = (workload.prompt(&order).unwrap(), workload.encode("higher:").unwrap());
+    // No number is as small as 0.
+    let turn = [workload.encode("0").unwrap(), vec![workload.end()]].concat();
+    let conversation = [prompt.clone(), turn.clone(), heard.clone(), turn.clone()].concat();
+    let scored = echo_policy::engine::score(&policy, std::slice::from_ref(&conversation)).unwrap().remove(0);
+    let second = prompt.len() + 2 + heard.len();
+    let own = [prompt.len(), prompt.len() + 1, second, second + 1];
+    let trajectory = |i: u32| Trajectory {
+        response: [turn.clone(), turn.clone()].concat(),
+        turns: vec![2, 2],
+        logprobs: own.iter().map(|&at| scored[at - 1]).collect(),
+        versions: spans([PolicyVersion(0); 4]),
+        reward: (i % 2) as f32,
+        stopped: true,
+        omega: Default::default(),
+    };
+    let group = TrajectoryGroup {
+        run: workload.run,
+        lease: LeaseId(0),
+        counter: OrderCounter(0),
+        node: workload.charter.learner,
+        trajectories: (0..4).map(trajectory).collect(),
+    };
+    assert_eq!(steps(&workload, &group.trajectories[0]), [2, 4], "a turn ends a step");
+    let mut batch = vec![StoredGroup { arrival: 0, correct: vec![false; 4], group }];
+    let sequence = sequences(&workload, &batch).unwrap().remove(0);
+    assert_eq!(
+        (sequence.rows(), &sequence.heard),
+        (conversation.len() - 1, &vec![Heard { after: 2, tokens: heard }])
+    );
+
+    let mut trainer = Trainer::new(&workload.model, &weights, &section()).unwrap();
+    let report = trainer.update(&workload, &batch).unwrap();
+    assert!(report.gaps.reported.unwrap().p95 < 1e-4, "{:?}", report.gaps);
+    assert_eq!((report.effort.trained.targets, report.stats.tokens()), (16, 16));
+    assert_eq!(report.effort.trained.tokens, 4 * (conversation.len() as u64 - 1));
+
+    // What could not have been admitted is not trained on in another way.
+    batch[0].group.trajectories[3].turns = vec![1, 3];
+    assert!(matches!(trainer.update(&workload, &batch), Err(TrainError::Sequence(_))));
+}
+
+#[test]
+fn examples_are_episodes_played_well() {
+    let (workload, _) = testing::workload();
+    let order = workload.order(Purpose::WarmUp, 3);
+    let one = example(&workload, 3).unwrap();
+    let mut solution = workload.encode(&workload.assignment(&order).solution()).unwrap();
+    solution.push(workload.end());
+    assert_eq!((one.prompt, one.response), (workload.prompt(&order).unwrap(), solution));
+    assert!(one.heard.is_empty());
+
+    let (workload, _) = testing::two_turns();
+    let examples: Vec<_> = (0..20).map(|counter| example(&workload, counter).unwrap()).collect();
+    assert!(examples.iter().any(|example| example.heard.is_empty()), "found at once");
+    for example in examples.iter().filter(|example| !example.heard.is_empty()) {
+        let [heard] = &example.heard[..] else { panic!("{example:?}") };
+        assert_eq!(example.response[heard.after - 1], workload.end());
+        let hint = workload.tokenizer.decode(&heard.tokens, false).unwrap();
+        assert!(["higher:", "lower:"].contains(&hint.as_str()), "{hint}");
+    }
+    assert!(examples.iter().any(|example| !example.heard.is_empty()));
 }
 
 #[test]

@@ -320,6 +320,7 @@ fn group_of(node: PublicKey, counter: OrderCounter) -> TrajectoryGroup {
     let versions = vec![VersionSpan { version: PolicyVersion(5), tokens: 1 }];
     let trajectory = Trajectory {
         response: vec![3],
+        turns: Vec::new(),
         logprobs: vec![-1.0],
         versions,
         reward: 0.0,

@@ -1,31 +1,36 @@
 //! Orders that are generated together, and the groups that they become.
 
-use echo_policy::engine::{Completion, SampleRequest};
+use echo_policy::engine::{Completion, Generation, SampleRequest};
+use echo_policy::error::EngineError;
 use echo_policy::tokenizer::Tokenizer;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::signed::Signed;
-use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
-use echo_protocol::version::PolicyVersion;
+use echo_protocol::trajectory::TrajectoryGroup;
 
+use super::sample::Sample;
 use crate::orders::LeasedOrder;
 use crate::workload::{Workload, WorkloadError};
 
-/// Orders with their requests.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
+/// Orders with their requests, and the episodes of their samples.
+#[derive(Default)]
+pub(super) struct Batch<'w> {
     orders: Vec<LeasedOrder>,
     requests: Vec<SampleRequest>,
+    samples: Vec<Vec<Sample<'w>>>,
 }
 
-impl Batch {
+impl<'w> Batch<'w> {
     pub(super) fn add(
         &mut self,
         order: LeasedOrder,
-        workload: &Workload,
+        workload: &'w Workload,
         tokenizer: &Tokenizer,
     ) -> Result<(), WorkloadError> {
-        self.requests.push(workload.request(order.counter, tokenizer)?);
+        let request = workload.request(order.counter, tokenizer)?;
+        let samples = (0..request.samples).map(|_| workload.play(order.counter).map(Sample::new));
+        self.samples.push(samples.collect::<Result<_, _>>()?);
+        self.requests.push(request);
         self.orders.push(order);
         Ok(())
     }
@@ -39,20 +44,28 @@ impl Batch {
         self.requests.clone()
     }
 
-    /// Judges and signs. An order that cannot be judged makes no group at all: a failure of ours must never become a reward.
+    /// Tells the episodes which turns have ended since the last call, and the policy what they answer.
+    pub(super) fn listen(
+        &mut self,
+        generation: &mut Generation,
+        tokenizer: &Tokenizer,
+    ) -> Result<(), EngineError> {
+        generation.converse(|turn| Ok(self.samples[turn.request][turn.sample].hear(turn, tokenizer)))
+    }
+
+    /// Signs what the episodes came to. An order that could not be judged makes no group at all: a failure of ours must never become
+    /// a reward.
     pub(super) fn groups(
-        &self,
+        self,
         workload: &Workload,
         key: &NodeKey,
-        tokenizer: &Tokenizer,
         completions: Vec<Vec<Completion>>,
     ) -> Vec<(OrderCounter, Vec<u8>)> {
         let mut groups = Vec::with_capacity(self.orders.len());
-        for (order, completions) in self.orders.iter().zip(completions) {
-            let trajectories: Result<Vec<_>, _> = completions
-                .into_iter()
-                .map(|completion| trajectory(workload, order, tokenizer, completion))
-                .collect();
+        for ((order, samples), completions) in self.orders.into_iter().zip(self.samples).zip(completions) {
+            let each = samples.into_iter().zip(completions);
+            let trajectories: Result<Vec<_>, _> =
+                each.map(|(sample, completion)| sample.trajectory(completion)).collect();
             let signed = trajectories.map_err(|e| e.to_string()).and_then(|trajectories| {
                 let group = TrajectoryGroup {
                     run: workload.run,
@@ -72,21 +85,4 @@ impl Batch {
         }
         groups
     }
-}
-
-fn trajectory(
-    workload: &Workload,
-    order: &LeasedOrder,
-    tokenizer: &Tokenizer,
-    completion: Completion,
-) -> Result<Trajectory, WorkloadError> {
-    let worth = workload.judge(order.counter, tokenizer, &completion.tokens, completion.stopped)?;
-    Ok(Trajectory {
-        response: completion.tokens,
-        logprobs: completion.logprobs,
-        versions: spans(completion.versions.into_iter().map(PolicyVersion)),
-        reward: worth.reward,
-        stopped: completion.stopped,
-        omega: worth.omega,
-    })
 }

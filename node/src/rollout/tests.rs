@@ -2,12 +2,15 @@ use super::*;
 use crate::install;
 use crate::orders::{OrderStock, order_queue};
 use crate::testing;
+use echo_protocol::charter::TaskSpec;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::signed::Signed;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::time::UnixMillis;
 use echo_protocol::trajectory::{Form, TrajectoryGroup};
+use echo_sandbox::episode::Step;
+use echo_sandbox::task::{Response, Verdict};
 
 struct Bench {
     _dir: tempfile::TempDir,
@@ -87,8 +90,13 @@ async fn orders_become_signed_groups_that_the_learner_can_check() {
         assert_eq!((group.run, group.lease, group.counter), (testing::run_id(), LeaseId(5), counter));
         assert_eq!(group.oldest_version(), Some(echo_protocol::version::PolicyVersion(3)));
         for t in &group.trajectories {
-            let worth = workload.judge(counter, &tokenizer, &t.response, t.stopped).unwrap();
-            assert_eq!((worth.reward, &worth.omega), (t.reward, &t.omega));
+            let text =
+                tokenizer.decode(&t.response[..t.response.len() - usize::from(t.stopped)], false).unwrap();
+            let response = Response { text: &text, finished: t.stopped };
+            let verdict = Verdict { reward: t.reward, correct: t.reward == 1.0, metadata: t.omega.clone() };
+            let over = Step::Over { verdict, finished: t.stopped };
+            assert_eq!(workload.play(counter).unwrap().turn(&response, 0).unwrap(), over);
+            assert!(t.turns.is_empty());
             assert_eq!(t.stopped, t.response.last() == tokenizer.eos_id().as_ref());
             responses.insert(t.response.clone());
         }
@@ -156,10 +164,18 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
         batch.add(order, &workload, &first.tokenizer).unwrap();
     }
     let mut generation = Generation::start(first.policy.clone(), batch.requests()).unwrap();
-    assert!(!generation.step().unwrap() && !generation.step().unwrap());
-    generation.swap(second.policy.clone()).unwrap();
-    while !generation.step().unwrap() {}
-    let groups = batch.groups(&workload, &key(), &second.tokenizer, generation.into_completions());
+    for step in 0.. {
+        if step == 2 {
+            generation.swap(second.policy.clone()).unwrap();
+        }
+        generation.step().unwrap();
+        batch.listen(&mut generation, &second.tokenizer).unwrap();
+        if generation.is_finished() {
+            assert!(step > 2);
+            break;
+        }
+    }
+    let groups = batch.groups(&workload, &key(), generation.into_completions());
     let form = Form { group_size: testing::GROUP, max_new_tokens: testing::RESPONSE, vocabulary: 64 };
     let mut mixed = 0;
     for (_, bytes) in &groups {
@@ -172,4 +188,64 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
         }
     }
     assert!(mixed > 0);
+}
+
+#[test]
+fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
+    let load = |version| {
+        let manifest = testing::snapshot(&store, version);
+        install::load(&store, &manifest, &testing::workload()).unwrap()
+    };
+    let (first, second) = (load(1), load(2));
+    let workload = testing::workload_of(TaskSpec::new("guess_number").with("largest", 20));
+    let tokenizer = &first.tokenizer;
+    let eos = tokenizer.eos_id().unwrap();
+    let mut batch = Batch::default();
+    // A random policy says a number, and nothing else, in about one of 400 turns.
+    for counter in (0..1000).map(OrderCounter) {
+        let order = LeasedOrder { lease: LeaseId(1), counter, deadline: UnixMillis(u64::MAX) };
+        batch.add(order, &workload, tokenizer).unwrap();
+    }
+    let mut generation = Generation::start(first.policy.clone(), batch.requests()).unwrap();
+    for step in 0.. {
+        if step == 3 {
+            generation.swap(second.policy.clone()).unwrap();
+        }
+        generation.step().unwrap();
+        batch.listen(&mut generation, tokenizer).unwrap();
+        if generation.is_finished() {
+            break;
+        }
+    }
+    let form = Form { group_size: testing::GROUP, max_new_tokens: testing::RESPONSE, vocabulary: 64 };
+    let groups = batch.groups(&workload, &key(), generation.into_completions());
+    assert_eq!(groups.len(), 1000);
+    let mut several = 0;
+    for (counter, bytes) in &groups {
+        let group: TrajectoryGroup = Signed::from_bytes(bytes).unwrap().open().unwrap();
+        group.check_form(&form).unwrap();
+        for t in &group.trajectories {
+            let of_first = t.token_versions().filter(|version| version.0 == 1).count();
+            assert_eq!(of_first, t.response.len().min(3), "own tokens alone are counted");
+            several += usize::from(!t.turns.is_empty());
+            // Played again with the policy's words alone, it comes to the same end.
+            let (mut play, mut end) = (workload.play(*counter).unwrap(), None);
+            for turn in t.turn_ranges() {
+                assert_eq!(end, None, "goes on behind its end");
+                let left = testing::RESPONSE as usize - turn.end;
+                let tokens = &t.response[turn];
+                let finished = tokens.last() == Some(&eos);
+                let text = tokenizer.decode(&tokens[..tokens.len() - usize::from(finished)], false).unwrap();
+                if let Step::Over { verdict, finished } =
+                    play.turn(&Response { text: &text, finished }, left).unwrap()
+                {
+                    end = Some((verdict.reward, verdict.metadata, finished));
+                }
+            }
+            assert_eq!(end, Some((t.reward, t.omega.clone(), t.stopped)));
+        }
+    }
+    assert!(several > 0);
 }

@@ -17,19 +17,14 @@ fn an_order_becomes_the_same_request_everywhere() {
 }
 
 #[test]
-fn only_a_whole_answer_that_ended_itself_is_right() {
-    let workload = testing::workload();
-    let tokenizer = workload.tokenizer(&[]).unwrap();
-    let counter = OrderCounter(3);
-    let solution = workload.assignment(counter).unwrap().1.solution();
-    let answer = tokenizer.encode(&solution).unwrap();
-    let eos = tokenizer.eos_id().unwrap();
-    let ended: Vec<u32> = answer.iter().copied().chain([eos]).collect();
-    let reward =
-        |tokens: &[u32], stopped| workload.judge(counter, &tokenizer, tokens, stopped).unwrap().reward;
-    assert_eq!(reward(&ended, true), 1.0);
-    assert_eq!(reward(&answer, false), 0.0, "cut by length");
-    assert_eq!(reward(&[eos], true), 0.0);
+fn the_engine_is_told_how_much_an_environment_says() {
+    let heard = |spec| {
+        let workload = testing::workload_of(spec);
+        let tokenizer = workload.tokenizer(&[]).unwrap();
+        workload.request(OrderCounter(0), &tokenizer).unwrap().max_heard
+    };
+    assert_eq!(heard(TaskSpec::new("chain_sum")), 0);
+    assert_eq!(heard(TaskSpec::new("guess_number")), 3 * "higher:".len() as u32);
 }
 
 #[test]

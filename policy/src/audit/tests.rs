@@ -19,7 +19,8 @@ fn load(config: &ModelConfig, weights: &Weights) -> Arc<Policy> {
 }
 
 fn generate(policy: &Arc<Policy>, params: SamplingParams) -> Vec<Completion> {
-    let request = SampleRequest { prompt: PROMPT.to_vec(), seed: SEED, samples: 4, stop_ids: vec![], params };
+    let (prompt, stop_ids) = (PROMPT.to_vec(), vec![]);
+    let request = SampleRequest { prompt, seed: SEED, samples: 4, stop_ids, max_heard: 0, params };
     Generation::start(policy.clone(), vec![request]).unwrap().run().unwrap().remove(0)
 }
 

@@ -1,4 +1,8 @@
 //! Groups of responses, generated token by token; the policy may be replaced between any two tokens.
+//!
+//! A response may have several turns. When one ends, [`Generation::converse`] asks the caller's environment what the policy hears, and
+//! the next turn goes on from the same cache: nothing is computed twice, and no turn waits for the turns of others. Positions count the
+//! response's own tokens through all turns, so its draws are those of one long response.
 
 mod sequence;
 
@@ -24,6 +28,8 @@ const DECODE_BATCH: usize = 256;
 const _: () = assert!(DECODE_BATCH <= MAX_CALL_TOKENS);
 
 /// A prompt, and how many responses to it are wanted.
+///
+/// `max_new_tokens` bounds all turns of a response together.
 #[derive(Debug, Clone)]
 pub struct SampleRequest {
     /// Token ids, at least one.
@@ -32,25 +38,51 @@ pub struct SampleRequest {
     pub seed: [u8; 32],
     /// Responses wanted (the group size G); they share one prefill.
     pub samples: u32,
-    /// A response ends after one of these.
+    /// A turn ends after one of these.
     pub stop_ids: Vec<u32>,
+    /// Most tokens that a response hears between its turns, all of them together; 0 where there is only one.
+    pub max_heard: u32,
     /// How tokens are drawn.
     pub params: SamplingParams,
 }
 
-/// One response. The four lists have the same length.
+impl SampleRequest {
+    /// Most tokens that come behind the prompt in one response.
+    fn most_behind_prompt(&self) -> usize {
+        (self.params.max_new_tokens as usize).saturating_add(self.max_heard as usize)
+    }
+}
+
+/// One response. All lists but `turns` have one entry a token; what was heard is in none of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
-    /// Token ids, the stop token included if it was drawn.
+    /// Token ids of all turns, stop tokens included where they were drawn.
     pub tokens: Vec<u32>,
+    /// How many tokens each turn has.
+    pub turns: Vec<u32>,
     /// Log-prob of each token under the distribution it was drawn from.
     pub logprobs: Vec<f32>,
     /// Log-prob of each token at temperature 1 without truncation.
     pub raw_logprobs: Vec<f32>,
     /// Policy version that produced each token.
     pub versions: Vec<u64>,
-    /// Whether a stop token ended it; otherwise the length did, or the generation was abandoned.
+    /// Whether a stop token ended its last turn; otherwise the length did, or the generation was abandoned.
     pub stopped: bool,
+}
+
+/// A turn that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn<'a> {
+    /// Index of its request.
+    pub request: usize,
+    /// Index of the response within the request.
+    pub sample: usize,
+    /// Its tokens, the stop token included if it was drawn.
+    pub tokens: &'a [u32],
+    /// Whether a stop token ended it; otherwise the length did.
+    pub stopped: bool,
+    /// How many tokens the response may still have.
+    pub left: usize,
 }
 
 /// A batch of requests on its way. Each [`Generation::step`] adds one token to every sequence in flight.
@@ -101,14 +133,39 @@ impl<B: Backend> Generation<B> {
     /// # Errors
     /// When the policy's logits cannot be sampled from. Tokens drawn before stay valid.
     pub fn step(&mut self) -> Result<bool, EngineError> {
+        // Not before the environment could say that a response goes on.
+        for group in &mut self.groups[..self.next] {
+            group.release_finished();
+        }
         self.admit();
         self.prefill()?;
         self.catch_up()?;
         self.decode()?;
-        for group in &mut self.groups[..self.next] {
-            group.release_finished();
-        }
         Ok(self.is_finished())
+    }
+
+    /// Tells `environment` of every turn that has ended since the last call. Where it answers with tokens, the policy hears them and
+    /// begins another turn; elsewhere the response is complete. Call it after each step, and look at [`Generation::is_finished`] then.
+    ///
+    /// # Errors
+    /// Those of `environment`, and of an answer with unknown tokens, with more than [`SampleRequest::max_heard`] in all, or to a response
+    /// that has no tokens left.
+    pub fn converse<E: From<EngineError>>(
+        &mut self,
+        mut environment: impl FnMut(Turn<'_>) -> Result<Option<Vec<u32>>, E>,
+    ) -> Result<(), E> {
+        let vocab = self.policy.config().vocab_size;
+        for (index, group) in self.groups[..self.next].iter_mut().enumerate() {
+            let Group { request, sequences, .. } = group;
+            for sequence in sequences.iter_mut().filter(|sequence| sequence.finished && !sequence.told) {
+                sequence.told = true;
+                if let Some(heard) = environment(sequence.turn(index, request))? {
+                    check_tokens(&heard, vocab)?;
+                    sequence.hear(request, &heard)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Goes on under a new policy version: caches are dropped, and recomputed from prompt and tokens at the next step.
@@ -169,7 +226,7 @@ impl<B: Backend> Generation<B> {
         Ok(())
     }
 
-    /// After a swap: feeds every sequence what it has already said, up to the token before the last.
+    /// After a swap and after a turn: feeds every sequence what it has already said and heard, up to the token before the last.
     fn catch_up(&mut self) -> Result<(), EngineError> {
         let waiting = self.groups[..self.next].iter_mut().flat_map(|group| {
             group.sequences.iter_mut().filter_map(|sequence| {
@@ -242,9 +299,14 @@ fn check<B: Backend>(policy: &Policy<B>, index: usize, request: &SampleRequest) 
         return Err(EngineError::EmptyPrompt { request: index });
     }
     let (vocab, limit) = (policy.config().vocab_size, policy.config().max_position_embeddings);
-    if let Some(token) = request.prompt.iter().find(|token| **token as usize >= vocab) {
-        return Err(EngineError::Token { token: *token, vocab });
-    }
-    let tokens = request.prompt.len().saturating_add(request.params.max_new_tokens as usize);
+    check_tokens(&request.prompt, vocab)?;
+    let tokens = request.prompt.len().saturating_add(request.most_behind_prompt());
     if tokens > limit { Err(EngineError::TooLong { tokens, limit }) } else { Ok(()) }
+}
+
+fn check_tokens(tokens: &[u32], vocab: usize) -> Result<(), EngineError> {
+    match tokens.iter().find(|token| **token as usize >= vocab) {
+        Some(token) => Err(EngineError::Token { token: *token, vocab }),
+        None => Ok(()),
+    }
 }

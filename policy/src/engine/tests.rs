@@ -22,6 +22,7 @@ fn request(prompt: &[u32], samples: u32, max_new_tokens: u32) -> SampleRequest {
         seed: [prompt.len() as u8; 32],
         samples,
         stop_ids: vec![3],
+        max_heard: 0,
         params: SamplingParams::unbiased(max_new_tokens),
     }
 }
@@ -145,6 +146,119 @@ fn a_swap_to_the_same_weights_changes_nothing_but_the_version() {
     }
 }
 
+/// What ends turns in conversations.
+const STOPS: [u32; 3] = [3, 4, 5];
+
+/// Requests whose responses hear up to 15 tokens.
+fn conversations() -> Vec<SampleRequest> {
+    let conversation = |request| SampleRequest { max_heard: 15, stop_ids: STOPS.to_vec(), ..request };
+    requests().into_iter().map(conversation).collect()
+}
+
+/// Answers every turn that ended by itself with these tokens, up to five times; `step` hears of every step.
+fn conversed(
+    policy: &Arc<Policy>,
+    heard: &[u32],
+    mut step: impl FnMut(&mut Generation),
+) -> Vec<Vec<Completion>> {
+    let mut generation = Generation::start(Arc::clone(policy), conversations()).unwrap();
+    let mut answered = std::collections::BTreeMap::new();
+    loop {
+        generation.step().unwrap();
+        let answer = |turn: Turn<'_>| {
+            assert_eq!(turn.stopped, turn.tokens.last().is_some_and(|last| STOPS.contains(last)));
+            assert!(turn.stopped || turn.left == 0);
+            let turns = answered.entry((turn.request, turn.sample)).or_insert(0);
+            *turns += 1;
+            let goes_on = turn.stopped && turn.left > 0 && *turns <= 5;
+            Ok::<_, EngineError>(goes_on.then(|| heard.to_vec()))
+        };
+        generation.converse(answer).unwrap();
+        if generation.is_finished() {
+            return generation.into_completions();
+        }
+        step(&mut generation);
+    }
+}
+
+#[test]
+fn turns_go_on_from_what_was_heard() {
+    let heard = [7, 3, 8];
+    for policy in policies(1) {
+        let results = conversed(&policy, &heard, |_| ());
+        let mut several = 0;
+        for (request, completions) in conversations().iter().zip(&results) {
+            for completion in completions {
+                // The conversation as one sequence, and where its own tokens lie.
+                let (mut sequence, mut own, mut rest) =
+                    (request.prompt.clone(), vec![], &completion.tokens[..]);
+                for (at, &length) in completion.turns.iter().enumerate() {
+                    if at > 0 {
+                        sequence.extend(heard);
+                    }
+                    let (turn, later) = rest.split_at(length as usize);
+                    own.extend(sequence.len()..sequence.len() + turn.len());
+                    sequence.extend(turn);
+                    rest = later;
+                }
+                assert!(rest.is_empty() && !completion.turns.contains(&0), "{completion:?}");
+                let scores = score(&policy, &[sequence]).unwrap().remove(0);
+                let scores: Vec<f32> = own.iter().map(|&position| scores[position - 1]).collect();
+                assert_eq!(scores, completion.raw_logprobs);
+                assert_eq!(completion.versions.len(), completion.tokens.len());
+                several += usize::from(completion.turns.len() > 1);
+            }
+        }
+        assert!(several > 1, "{several} conversations of several turns");
+    }
+}
+
+#[test]
+fn draws_go_on_from_turn_to_turn() {
+    for policy in policies(1) {
+        let unstopped = requests().into_iter().map(|request| SampleRequest { stop_ids: vec![], ..request });
+        let whole = Generation::start(Arc::clone(&policy), unstopped.collect()).unwrap().run().unwrap();
+        // With nothing to hear, turns are one response that happens to have stop tokens in it.
+        for (whole, turns) in whole.iter().flatten().zip(conversed(&policy, &[], |_| ()).iter().flatten()) {
+            let own = turns.tokens.len();
+            assert_eq!(turns.tokens, whole.tokens[..own]);
+            assert_eq!(turns.logprobs, whole.logprobs[..own]);
+        }
+    }
+}
+
+#[test]
+fn a_swap_between_turns_changes_nothing_but_the_version() {
+    let (config, weights) = families().remove(1);
+    let policy = |version| Arc::new(Policy::load(version, &config, &weights).unwrap());
+    let plain = conversed(&policy(1), &[7, 8], |_| ());
+    let mut version = 2;
+    let swapped = conversed(&policy(1), &[7, 8], |generation| {
+        generation.swap(policy(version)).unwrap();
+        version += 1;
+    });
+    for (a, b) in plain.iter().flatten().zip(swapped.iter().flatten()) {
+        assert_eq!((&a.tokens, &a.turns, &a.raw_logprobs), (&b.tokens, &b.turns, &b.raw_logprobs));
+    }
+}
+
+#[test]
+fn an_environment_keeps_its_bounds() {
+    let policy = policies(1).remove(0);
+    let answered = |heard: Vec<u32>, request: SampleRequest| {
+        let mut generation = Generation::start(Arc::clone(&policy), vec![request]).unwrap();
+        while !generation.step().unwrap() {}
+        generation.converse(|_| Ok::<_, EngineError>(Some(heard.clone())))
+    };
+    // Every token ends a turn.
+    let one = SampleRequest { stop_ids: (0..13).collect(), max_heard: 2, ..request(&[1, 2], 1, 4) };
+    answered(vec![5, 6], one.clone()).unwrap();
+    assert!(matches!(answered(vec![5, 6, 7], one.clone()), Err(EngineError::Limit { .. })));
+    assert!(matches!(answered(vec![13], one.clone()), Err(EngineError::Token { .. })));
+    let full = SampleRequest { params: SamplingParams::unbiased(1), ..one };
+    assert!(matches!(answered(vec![5], full), Err(EngineError::Limit { .. })));
+}
+
 #[test]
 fn long_prompts_are_prefilled_in_pieces() {
     let (mut config, _) = families().remove(0);
@@ -177,6 +291,7 @@ fn bad_requests_and_broken_weights_are_errors() {
     assert!(matches!(refused(&|r| r.prompt.clear()), EngineError::EmptyPrompt { .. }));
     assert!(matches!(refused(&|r| r.prompt[0] = 13), EngineError::Token { .. }));
     assert!(matches!(refused(&|r| r.params.max_new_tokens = u32::MAX), EngineError::TooLong { .. }));
+    assert!(matches!(refused(&|r| r.max_heard = u32::MAX), EngineError::TooLong { .. }));
     assert!(matches!(refused(&|r| r.samples = 1 << 20), EngineError::Limit { .. }));
     assert!(matches!(refused(&|r| r.params.top_p = 0.0), EngineError::Parameter { .. }));
     assert!(score(&policy, &[vec![]]).is_err());

@@ -7,6 +7,7 @@ const FORM: Form = Form { group_size: 2, max_new_tokens: 4, vocabulary: 10 };
 fn trajectory() -> Trajectory {
     Trajectory {
         response: vec![1, 2, 3],
+        turns: Vec::new(),
         logprobs: vec![-0.5, -0.25, 0.0],
         versions: spans([2, 2, 4].map(PolicyVersion)),
         reward: 1.0,
@@ -68,6 +69,54 @@ fn every_contradiction_is_found() {
     let mut short = group();
     short.trajectories.pop();
     assert!(short.check_form(&FORM).is_err());
+}
+
+#[test]
+fn turns_share_the_response_among_them() {
+    let ranges = |turns: &[u32]| {
+        let trajectory = Trajectory { turns: turns.to_vec(), ..trajectory() };
+        trajectory.turn_ranges().collect::<Vec<_>>()
+    };
+    assert_eq!(ranges(&[]), [0..3]);
+    assert_eq!(ranges(&[2, 1]), [0..2, 2..3]);
+    assert_eq!(ranges(&[1, 1, 1]), [0..1, 1..2, 2..3]);
+    assert_eq!((turns(vec![3]), turns(vec![2, 1])), (vec![], vec![2, 1]));
+
+    let form = |lengths: Vec<u32>| {
+        let mut group = group();
+        group.trajectories[1].turns = lengths;
+        group.check_form(&FORM)
+    };
+    for right in [vec![], vec![2, 1], vec![1, 1, 1]] {
+        assert_eq!(form(right), Ok(()));
+    }
+    let most = vec![1; MAX_TURNS + 1];
+    for wrong in [vec![3], vec![1, 1], vec![3, 0], vec![2, 2], vec![u32::MAX, 4], most] {
+        assert!(form(wrong.clone()).is_err(), "{wrong:?} passed");
+    }
+}
+
+/// What nodes and databases of before there were turns hold.
+#[derive(Serialize)]
+struct OneTurn {
+    response: Vec<u32>,
+    logprobs: Vec<f32>,
+    versions: Vec<VersionSpan>,
+    reward: f32,
+    stopped: bool,
+    omega: Omega,
+}
+
+#[test]
+fn one_turn_is_encoded_as_ever() {
+    let Trajectory { response, logprobs, versions, reward, stopped, omega, .. } = trajectory();
+    let old = OneTurn { response, logprobs, versions, reward, stopped, omega };
+    let bytes = crate::codec::encode(&old, 1 << 10).unwrap();
+    assert_eq!(crate::codec::encode(&trajectory(), 1 << 10).unwrap(), bytes);
+    assert_eq!(crate::codec::decode::<Trajectory>(&bytes, 1 << 10).unwrap(), trajectory());
+    let several = Trajectory { turns: vec![2, 1], ..trajectory() };
+    let bytes = crate::codec::encode(&several, 1 << 10).unwrap();
+    assert_eq!(crate::codec::decode::<Trajectory>(&bytes, 1 << 10).unwrap(), several);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 use proptest::prelude::*;
 
+use echo_protocol::trajectory::MAX_TURNS;
+
 use super::*;
+use crate::episode::{Play, Step};
 use crate::task::{Response, TaskSeed};
 
 fn spec(name: &str) -> TaskSpec {
@@ -23,6 +26,29 @@ fn earns(task: &dyn Task, seed: TaskSeed, text: &str) -> bool {
     let verdict = task.reward(seed, &Response { text, finished: true }).unwrap();
     assert_eq!(verdict.reward, if verdict.correct { 1.0 } else { 0.0 });
     verdict.correct
+}
+
+/// The tasks in which whoever plays well is always right, and earns all or nothing.
+fn sure() -> impl Iterator<Item = &'static str> {
+    procedural().filter(|name| *name != "holdem")
+}
+
+/// Plays an episode as its task suggests: whether it went well, what was said, and what was heard.
+fn demonstrated(task: &dyn Task, seed: TaskSeed) -> (bool, String, String) {
+    let (mut said, mut heard) = (String::new(), String::new());
+    let mut play = Play::new(task, seed);
+    loop {
+        let text = play.suggestion();
+        said.push_str(&text);
+        match play.turn(&Response { text: &text, finished: true }, usize::MAX).unwrap() {
+            Step::Heard(text) => heard.push_str(&text),
+            Step::Over { verdict, finished } => {
+                assert!(finished);
+                assert_eq!(verdict.reward, if verdict.correct { 1.0 } else { 0.0 });
+                return (verdict.correct, said, heard);
+            }
+        }
+    }
 }
 
 #[test]
@@ -109,14 +135,19 @@ proptest! {
     #[test]
     fn solutions_are_right_and_within_bounds(seed: [u8; 32]) {
         let seed = TaskSeed(seed);
-        for name in procedural() {
+        for name in sure() {
             let task = task(name);
-            let (prompt, solution) = (task.prompt(seed).text, task.solution(seed));
-            prop_assert!(earns(&*task, seed, &solution), "{} {}", prompt, solution);
+            let prompt = task.prompt(seed).text;
+            let (right, solution, heard) = demonstrated(&*task, seed);
+            prop_assert!(right, "{} {}", prompt, solution);
+            prop_assert!(solution.starts_with(&task.solution(seed)));
             prop_assert!(prompt.len() <= task.longest_prompt(), "{}", prompt);
             prop_assert!(solution.len() <= task.longest_response(), "{} {}", prompt, solution);
+            prop_assert!(heard.len() <= task.longest_heard(), "{} {}", prompt, heard);
+            prop_assert!((1..=MAX_TURNS as u32).contains(&task.max_turns()));
             let spelled = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || " +-*/=(),:".contains(c);
-            prop_assert!(prompt.chars().chain(solution.chars()).all(spelled), "{} {}", prompt, solution);
+            let mut spoken = prompt.chars().chain(solution.chars()).chain(heard.chars());
+            prop_assert!(spoken.all(spelled), "{} {} {}", prompt, solution, heard);
         }
     }
 
@@ -149,16 +180,17 @@ proptest! {
     #[test]
     fn any_params_are_refused_or_work(
         seed: [u8; 32],
-        params in proptest::collection::btree_map("count|digits|terms|shortest|longest|largest|target", any::<i8>(), 0..3),
+        params in proptest::collection::btree_map("count|digits|terms|shortest|longest|largest|target|numbers|turns", any::<i8>(), 0..3),
     ) {
         let seed = TaskSeed(seed);
         let params: BTreeMap<String, i64> = params.into_iter().map(|(name, value)| (name, value.into())).collect();
-        for name in procedural() {
+        for name in sure() {
             let asked = TaskSpec { params: params.clone(), ..spec(name) };
             if let Ok(task) = build_alone(&asked) {
-                let solution = task.solution(seed);
-                prop_assert!(earns(&*task, seed, &solution), "{} {}", task.prompt(seed).text, solution);
+                let (right, solution, heard) = demonstrated(&*task, seed);
+                prop_assert!(right, "{} {}", task.prompt(seed).text, solution);
                 prop_assert!(solution.len() <= task.longest_response());
+                prop_assert!(heard.len() <= task.longest_heard());
                 prop_assert!(task.prompt(seed).text.len() <= task.longest_prompt());
             }
         }

@@ -4,6 +4,7 @@
 //! - [`stakes`], [`action`], [`table`], [`pots`]: the rules, as a pure state machine of one hand;
 //! - [`view`], [`answer`]: the table as text, and actions from text;
 //! - [`opponent`], [`episode`]: who plays against the policy, and the conversation that this makes;
+//! - [`game`]: the task that runs name;
 //! - [`turns`], [`grouping`]: what a log means for training: masks, returns and advantages;
 //! - [`replay`], [`vectors`]: recorded hands, and the engine checked against them.
 
@@ -13,6 +14,7 @@ pub mod card;
 pub mod episode;
 pub mod equity;
 pub mod evaluator;
+pub mod game;
 pub mod grouping;
 pub mod opponent;
 pub mod pots;

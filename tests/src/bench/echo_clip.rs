@@ -114,6 +114,7 @@ fn groups(practice: &Practice) -> anyhow::Result<Vec<StoredGroup>> {
     let group = |counter| {
         let trajectories = (0..GROUP_SIZE).map(|index| Trajectory {
             response: response(),
+            turns: Vec::new(),
             logprobs: vec![LOGP; LENGTH as usize],
             versions: spans(repeat_n(PolicyVersion(0), LENGTH as usize)),
             reward: (index % 2) as f32,

@@ -100,6 +100,7 @@ fn batch(setting: &Setting) -> Vec<Sequence> {
     let sequence = |(group, &rows): (usize, &usize)| Sequence {
         prompt: tokens.by_ref().take(1).collect(),
         response: tokens.by_ref().take(rows).collect(),
+        heard: Vec::new(),
         group,
     };
     setting.lengths.iter().enumerate().map(sequence).collect()

@@ -11,6 +11,7 @@ use echo_protocol::signed::Signed;
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome};
 use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
 use echo_protocol::version::PolicyVersion;
+use echo_sandbox::task::Response;
 use futures::AsyncWriteExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -111,8 +112,9 @@ impl Liar {
             let text = if sample < samples.div_ceil(2) { solution.as_str() } else { wrong };
             let mut response = self.workload.tokenizer.encode(text)?;
             response.push(self.workload.end());
-            let verdict = self.workload.judge(&work, &response, true)?;
+            let verdict = self.workload.assignment(&work).reward(&Response { text, finished: true })?;
             Ok(Trajectory {
+                turns: Vec::new(),
                 logprobs: vec![LOGPROB; response.len()],
                 versions: spans(response.iter().map(|_| version)),
                 reward: verdict.reward,

@@ -48,6 +48,7 @@ fn counters(leases: &[Lease]) -> Vec<u64> {
 fn deliver(desk: &mut Desk, counter: u64) {
     let trajectory = Trajectory {
         response: vec![1],
+        turns: Vec::new(),
         logprobs: vec![-0.1],
         versions: spans([PolicyVersion(0)]),
         reward: 1.0,

@@ -1,32 +1,71 @@
 //! The state of one response, and of the group of responses to one prompt.
 
-use super::{Completion, SampleRequest};
+use super::{Completion, SampleRequest, Turn, within};
 use crate::engine::backend::Backend;
+use crate::error::EngineError;
 use crate::sampler::Sampled;
 
 /// One response on its way.
 pub(super) struct Sequence<C> {
     pub(super) sample: u32,
-    /// The prompt's last token, then the response so far: what is fed after the group's shared prefix.
+    /// The prompt's last token, then the response so far, with what was heard between its turns: what is fed after the group's shared
+    /// prefix.
     pub(super) said: Vec<u32>,
+    /// How many of `said` were heard.
+    heard: usize,
     /// How many of `said` are in the cache.
     pub(super) fed: usize,
     /// Present while the response is in flight and its prompt computed.
     pub(super) cache: Option<C>,
-    /// The lists beside the tokens, which are filled in at the end.
     pub(super) completion: Completion,
+    /// Whether its turn has ended.
     pub(super) finished: bool,
+    /// Whether the environment knows that.
+    pub(super) told: bool,
 }
 
 impl<C> Sequence<C> {
     pub(super) fn push(&mut self, request: &SampleRequest, drawn: Sampled, version: u64) {
         self.said.push(drawn.token);
+        self.completion.tokens.push(drawn.token);
+        if let Some(turn) = self.completion.turns.last_mut() {
+            *turn += 1;
+        }
         self.completion.logprobs.push(drawn.logprob);
         self.completion.raw_logprobs.push(drawn.raw_logprob);
         self.completion.versions.push(version);
         self.completion.stopped = request.stop_ids.contains(&drawn.token);
-        let full = self.completion.versions.len() >= request.params.max_new_tokens as usize;
-        self.finished = self.completion.stopped || full;
+        self.finished = self.completion.stopped || self.left(request) == 0;
+    }
+
+    fn left(&self, request: &SampleRequest) -> usize {
+        (request.params.max_new_tokens as usize).saturating_sub(self.completion.tokens.len())
+    }
+
+    /// The turn that has ended, of the request with this index.
+    pub(super) fn turn(&self, index: usize, request: &SampleRequest) -> Turn<'_> {
+        let Completion { tokens, turns, stopped, .. } = &self.completion;
+        let length = turns.last().map_or(0, |&length| length as usize);
+        Turn {
+            request: index,
+            sample: self.sample as usize,
+            tokens: &tokens[tokens.len() - length..],
+            stopped: *stopped,
+            left: self.left(request),
+        }
+    }
+
+    /// Begins another turn, behind what was heard.
+    pub(super) fn hear(&mut self, request: &SampleRequest, heard: &[u32]) -> Result<(), EngineError> {
+        let limit = request.params.max_new_tokens as usize;
+        within("response tokens", self.completion.tokens.len() + 1, limit)?;
+        within("tokens heard", self.heard.saturating_add(heard.len()), request.max_heard as usize)?;
+        self.said.extend(heard);
+        self.heard += heard.len();
+        self.completion.turns.push(0);
+        self.completion.stopped = false;
+        (self.finished, self.told) = (false, false);
+        Ok(())
     }
 }
 
@@ -44,10 +83,12 @@ impl<B: Backend> Group<B> {
         let sequences = (0..request.samples).map(|sample| Sequence {
             sample,
             said: vec![last],
+            heard: 0,
             fed: 0,
             cache: None,
-            completion: Completion::default(),
+            completion: Completion { turns: vec![0], ..Completion::default() },
             finished: false,
+            told: false,
         });
         Self { sequences: sequences.collect(), prefix: None, request }
     }
@@ -58,7 +99,7 @@ impl<B: Backend> Group<B> {
 
     /// Tokens in the caches when every response is as long as it may be.
     pub(super) fn most_cached_tokens(&self) -> usize {
-        let each = self.request.params.max_new_tokens as usize;
+        let each = self.request.most_behind_prompt();
         self.request.prompt.len().saturating_add(self.sequences.len().saturating_mul(each))
     }
 
@@ -66,11 +107,12 @@ impl<B: Backend> Group<B> {
         self.sequences.iter().any(|sequence| !sequence.finished && sequence.cache.is_none())
     }
 
-    /// Gives every sequence in flight a continuation of the prefix.
+    /// Gives every sequence in flight that has no cache a continuation of the prefix.
     pub(super) fn share_prefix(&mut self, backend: &B) {
         let Some(mut prefix) = self.prefix.take() else { return };
         backend.freeze(&mut prefix);
-        for sequence in self.sequences.iter_mut().filter(|sequence| !sequence.finished) {
+        let waiting = |sequence: &&mut Sequence<B::Cache>| !sequence.finished && sequence.cache.is_none();
+        for sequence in self.sequences.iter_mut().filter(waiting) {
             sequence.cache = Some(prefix.clone());
             sequence.fed = 0;
         }
@@ -89,10 +131,6 @@ impl<B: Backend> Group<B> {
     }
 
     pub(super) fn into_completions(self) -> Vec<Completion> {
-        let complete = |sequence: Sequence<B::Cache>| {
-            let tokens = sequence.said[1..].to_vec();
-            Completion { tokens, ..sequence.completion }
-        };
-        self.sequences.into_iter().map(complete).collect()
+        self.sequences.into_iter().map(|sequence| sequence.completion).collect()
     }
 }

@@ -67,10 +67,14 @@ impl Card {
     }
 }
 
+/// How a card's rank is written.
+pub(super) fn rank_name(rank: u8) -> char {
+    char::from(RANKS[usize::from(rank)])
+}
+
 impl fmt::Display for Card {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rank, suit) = (RANKS[usize::from(self.rank())], SUITS[usize::from(self.suit())]);
-        write!(f, "{}{}", char::from(rank), char::from(suit))
+        write!(f, "{}{}", rank_name(self.rank()), char::from(SUITS[usize::from(self.suit())]))
     }
 }
 

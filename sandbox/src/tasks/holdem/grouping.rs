@@ -1,8 +1,9 @@
 //! Groups of episodes and their advantages (ECHO-2 F.5.2).
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use super::card::Card;
+use super::card::{Card, rank_name};
 use crate::task::TaskSeed;
 
 /// ε of eq. 21.
@@ -41,6 +42,20 @@ impl Grouping {
     }
 }
 
+/// The grouping tag that travels in Ω.
+impl fmt::Display for GroupKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prompt(TaskSeed(seed)) => {
+                f.write_str("prompt ")?;
+                seed.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+            Self::PrivateHand(hand) => write!(f, "hand {hand}"),
+            Self::Batch => f.write_str("batch"),
+        }
+    }
+}
+
 /// Two cards before the board: their ranks and whether they share a suit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StartingHand {
@@ -54,6 +69,18 @@ impl StartingHand {
     pub fn of([one, other]: [Card; 2]) -> Self {
         let (low, high) = (one.rank().min(other.rank()), one.rank().max(other.rank()));
         Self { high, low, suited: one.suit() == other.suit() }
+    }
+}
+
+/// `AKs`, `72o`, `TT`.
+impl fmt::Display for StartingHand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let suits = match (self.suited, self.high == self.low) {
+            (true, _) => "s",
+            (false, true) => "",
+            (false, false) => "o",
+        };
+        write!(f, "{}{}{suits}", rank_name(self.high), rank_name(self.low))
     }
 }
 

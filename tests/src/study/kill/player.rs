@@ -5,14 +5,15 @@ use super::run_file::GROUPS;
 use super::tape::{Recorded, Tape};
 use crate::liar::{Liar, Order};
 use anyhow::Context as _;
+use echo_learner::answers;
 use echo_learner::run_dir::RunDir;
 use echo_learner::workload::Workload;
-use echo_policy::engine::{Completion, Generation, Policy};
+use echo_policy::engine::Policy;
 use echo_policy::weights::Weights;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::{OrderCounter, Purpose};
 use echo_protocol::submission::{Answer, Outcome, RefuseReason};
-use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
+use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -207,23 +208,11 @@ fn answers(
         Weights::load_dir(&weights, &workload.model).with_context(|| format!("the weights of {version}"))?;
     let policy = Arc::new(Policy::load(version.0, &workload.model, &weights)?);
     let orders: Vec<_> = counters.iter().map(|counter| workload.order(Purpose::Train, counter.0)).collect();
-    let requests = orders.iter().map(|order| workload.request(order, workload.charter.group_size));
-    let responses = Generation::start(policy, requests.collect::<Result<_, _>>()?)?.run()?;
-    let mut groups = Vec::new();
-    for ((counter, order), responses) in counters.iter().zip(&orders).zip(responses) {
-        let trajectory = |response: Completion| {
-            let verdict = workload.judge(order, &response.tokens, response.stopped)?;
-            Ok(Trajectory {
-                response: response.tokens,
-                logprobs: response.logprobs,
-                versions: spans(response.versions.into_iter().map(PolicyVersion)),
-                reward: verdict.reward,
-                stopped: response.stopped,
-                omega: verdict.metadata,
-            })
-        };
-        let trajectories = responses.into_iter().map(trajectory).collect::<anyhow::Result<_>>()?;
-        groups.push(Recorded { counter: *counter, version, trajectories });
-    }
-    Ok(groups)
+    let answers = answers::answers(workload, policy, &orders, workload.charter.group_size)?;
+    let groups = counters.iter().zip(answers).map(|(&counter, answers)| Recorded {
+        counter,
+        version,
+        trajectories: answers.into_iter().map(answers::Answer::trajectory).collect(),
+    });
+    Ok(groups.collect())
 }

@@ -43,6 +43,8 @@ pub struct EpisodeConfig {
     /// Who has the other seats: 1 tight-passive, 2 loose-aggressive, 3 pot odds, 4 a language model; 0 draws one of the first
     /// three for each seat. Default 0.
     pub opponent: i64,
+    /// How the task writes states: 1 in few characters, for small policies, 0 with the rules and in words. Default 1.
+    pub terse: i64,
 }
 
 impl Default for EpisodeConfig {
@@ -57,6 +59,7 @@ impl Default for EpisodeConfig {
             turns: 16,
             penalty: 2,
             opponent: 0,
+            terse: 1,
         }
     }
 }
@@ -76,7 +79,8 @@ impl EpisodeConfig {
         within("hands", self.hands, 1..=MAX_HANDS)?;
         within("turns", self.turns, 1..=MAX_TURNS)?;
         within("penalty", self.penalty, 0..=self.stack)?;
-        within("opponent", self.opponent, 0..=4)
+        within("opponent", self.opponent, 0..=4)?;
+        within("terse", self.terse, 0..=1)
     }
 
     pub(super) fn seats(&self) -> usize {
@@ -100,7 +104,7 @@ impl EpisodeConfig {
     }
 
     /// Global rules, 𝒫_rules of ECHO-2 F.4: the system prompt.
-    pub(super) fn rules(&self) -> String {
+    pub fn rules(&self) -> String {
         let Self { players, small_blind, big_blind, stack, penalty, .. } = self;
         format!(
             "no-limit texas holdem, {players} seats, blinds {small_blind} and {big_blind}, ante {}, {stack} chips each. \

@@ -71,6 +71,8 @@ fn hands_of_a_kind_are_a_group_whatever_their_suits() {
     assert_eq!(kind("AhKh"), kind("KsAs"));
     assert_ne!(kind("AhKh"), kind("AhKd"));
     assert_eq!(kind("7c7d"), kind("7h7s"));
+    let names = ["KsAs", "7s2h", "ThTc"].map(|text| kind(text).to_string());
+    assert_eq!(names, ["AKs", "72o", "TT"]);
     let all: Vec<Card> = Card::all().collect();
     let pairs = all.iter().flat_map(|&one| all.iter().map(move |&other| [one, other]));
     let kinds: std::collections::BTreeSet<_> =
@@ -88,6 +90,9 @@ fn episodes_are_compared_within_their_group() {
         let keys: Vec<GroupKey> = episodes.iter().map(|&(seed, cards)| grouping.key(seed, cards)).collect();
         advantages(&returns, &keys)
     };
+    let tags = [Grouping::Prompt, Grouping::PrivateHand, Grouping::Batch]
+        .map(|grouping| grouping.key(TaskSeed([0xab; 32]), aces).to_string());
+    assert_eq!(tags, [format!("prompt {}", "ab".repeat(32)), "hand AA".into(), "batch".into()]);
     let near = |got: &[f64], want: &[f64]| got.iter().zip(want).all(|(got, want)| (got - want).abs() < 1e-5);
     let half = 0.5_f64.sqrt();
     assert!(near(&under(Grouping::Prompt), &[half, -half, half, -half]));

@@ -1,0 +1,145 @@
+//! Orders answered by the learner's own policy: for evaluations, and where there is no network.
+
+use crate::workload::{Workload, WorkloadError};
+use echo_policy::engine::{Completion, Generation, Policy, Turn};
+use echo_policy::error::EngineError;
+use echo_protocol::order::WorkOrder;
+use echo_protocol::trajectory::{Trajectory, spans, turns};
+use echo_protocol::version::PolicyVersion;
+use echo_sandbox::episode::{Play, Step};
+use echo_sandbox::task::{Response, TaskError, Verdict};
+use std::sync::Arc;
+
+/// Why orders are not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// An order.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// An environment.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// A response that came to no end.
+    #[error("the generation is over, and an episode is not")]
+    NotOver,
+}
+
+/// A response to an order: an episode that is over.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// What was said.
+    pub completion: Completion,
+    /// What it is worth.
+    pub verdict: Verdict,
+    /// Whether the episode came to its own end; otherwise it was cut.
+    pub finished: bool,
+}
+
+impl Answer {
+    /// The trajectory that a node would send.
+    #[must_use]
+    pub fn trajectory(self) -> Trajectory {
+        let Self { completion, verdict, finished } = self;
+        Trajectory {
+            response: completion.tokens,
+            turns: turns(completion.turns),
+            logprobs: completion.logprobs,
+            versions: spans(completion.versions.into_iter().map(PolicyVersion)),
+            reward: verdict.reward,
+            stopped: finished,
+            omega: verdict.metadata,
+        }
+    }
+}
+
+/// Answers every order `samples` times, sampled at the run's own settings. A turn that is no text counts as an empty one.
+///
+/// # Errors
+/// [`AnswerError`]
+pub fn answers(
+    workload: &Workload,
+    policy: Arc<Policy>,
+    orders: &[WorkOrder],
+    samples: u32,
+) -> Result<Vec<Vec<Answer>>, AnswerError> {
+    let requests = orders.iter().map(|order| workload.request(order, samples)).collect::<Result<_, _>>()?;
+    let begin = |order| Episode { workload, play: workload.assignment(order).play(), end: None };
+    let mut episodes: Vec<Vec<Episode<'_>>> =
+        orders.iter().map(|order| (0..samples).map(|_| begin(order)).collect()).collect();
+    let mut generation = Generation::start(policy, requests)?;
+    while !generation.is_finished() {
+        generation.step()?;
+        generation.converse(|turn| episodes[turn.request][turn.sample].hear(turn))?;
+    }
+    let completions = generation.into_completions();
+    let of_order = |(episodes, completions): (Vec<Episode<'_>>, Vec<Completion>)| {
+        let each = episodes.into_iter().zip(completions);
+        each.map(|(episode, completion)| episode.answer(completion)).collect::<Result<Vec<_>, _>>()
+    };
+    episodes.into_iter().zip(completions).map(of_order).collect()
+}
+
+/// An episode on its way.
+struct Episode<'w> {
+    workload: &'w Workload,
+    play: Play<'w>,
+    /// Its verdict, and whether it came to its own end.
+    end: Option<(Verdict, bool)>,
+}
+
+impl Episode<'_> {
+    fn hear(&mut self, turn: Turn<'_>) -> Result<Option<Vec<u32>>, AnswerError> {
+        let text = self.workload.text(turn.tokens);
+        match self.play.turn(&Response { text: &text, finished: turn.stopped }, turn.left)? {
+            Step::Heard(text) => Ok(Some(self.workload.encode(&text)?)),
+            Step::Over { verdict, finished } => {
+                self.end = Some((verdict, finished));
+                Ok(None)
+            }
+        }
+    }
+
+    fn answer(self, completion: Completion) -> Result<Answer, AnswerError> {
+        let (verdict, finished) = self.end.ok_or(AnswerError::NotOver)?;
+        Ok(Answer { completion, verdict, finished })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::TextDecoder;
+    use crate::replay::replay;
+    use crate::testing;
+    use echo_protocol::order::Purpose;
+
+    #[test]
+    fn answers_are_what_admission_makes_of_them() {
+        for (workload, weights) in [testing::workload(), testing::two_turns()] {
+            let policy = Arc::new(Policy::load(3, &workload.model, &weights).unwrap());
+            let orders: Vec<_> = (0..1000).map(|counter| workload.order(Purpose::HeldOut, counter)).collect();
+            let answers = answers(&workload, policy, &orders, 4).unwrap();
+            let mut several = 0;
+            for (order, answers) in orders.iter().zip(answers) {
+                assert_eq!(answers.len(), 4);
+                for answer in answers {
+                    let (verdict, finished) = (answer.verdict.clone(), answer.finished);
+                    let trajectory = answer.trajectory();
+                    let limit = workload.charter.sampling.max_new_tokens as usize;
+                    let decoder: &dyn TextDecoder = &workload;
+                    let play = workload.assignment(order).play();
+                    let replayed = replay(play, &trajectory, limit, decoder).unwrap();
+                    assert_eq!((replayed.verdict, trajectory.stopped), (verdict, finished));
+                    assert_eq!(replayed.heard.len(), trajectory.turns.len().saturating_sub(1));
+                    several += replayed.heard.len();
+                }
+            }
+            // A random policy says a number, and nothing else, in about one of 400 turns.
+            let of_several = workload.mix.tasks().any(|task| task.max_turns() > 1);
+            assert_eq!(several > 0, of_several, "{several}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A trajectory played again: its episode hears the policy's turns, and says what it said then.
+
+use echo_protocol::trajectory::Trajectory;
+use echo_sandbox::episode::{Play, Step};
+use echo_sandbox::task::{Response, TaskError, Verdict};
+
+use crate::admission::TextDecoder;
+
+/// What a trajectory comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Replayed {
+    /// What it is worth.
+    pub(crate) verdict: Verdict,
+    /// What the policy heard behind each of its turns but the last.
+    pub(crate) heard: Vec<String>,
+}
+
+/// Why a trajectory does not come to an end.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// Its turns are not those of an episode of its order: whoever made it broke the rules of sampling.
+    #[error("{0}")]
+    Rules(String),
+    /// The task failed.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+}
+
+/// Plays the episode with the turns of `trajectory`, whose form was checked; `limit` is the longest response in tokens.
+///
+/// Every turn ends with the one end token, except for a last one that is cut at the limit; and the last turn is where the episode ends, or
+/// where the limit leaves no token for another.
+///
+/// # Errors
+/// [`ReplayError`]
+pub(crate) fn replay(
+    mut play: Play<'_>,
+    trajectory: &Trajectory,
+    limit: usize,
+    decoder: &dyn TextDecoder,
+) -> Result<Replayed, ReplayError> {
+    let broken = |what: String| Err(ReplayError::Rules(what));
+    let (end, mut heard) = (decoder.end_id(), Vec::new());
+    let mut turns = trajectory.turn_ranges().peekable();
+    while let Some(turn) = turns.next() {
+        let (said, is_last) = (turn.end, turns.peek().is_none());
+        let tokens = &trajectory.response[turn];
+        let (tokens, finished) = match tokens.split_last() {
+            Some((last, before)) if *last == end => (before, true),
+            _ => (tokens, false),
+        };
+        if !finished && said != limit {
+            return broken(format!("cut at {said} tokens instead of {limit}"));
+        }
+        if tokens.contains(&end) {
+            return broken("goes on behind the end token".into());
+        }
+        let text = decoder.decode(tokens).or_else(|reason| broken(format!("is no text: {reason}")))?;
+        let step = play.turn(&Response { text: &text, finished }, limit.saturating_sub(said))?;
+        match (step, is_last) {
+            (Step::Heard(text), false) => heard.push(text),
+            (Step::Heard(_), true) => return broken("ends before its episode does".into()),
+            (Step::Over { .. }, false) => return broken("goes on behind the end of its episode".into()),
+            (Step::Over { finished, .. }, true) if finished != trajectory.stopped => {
+                let claims = if finished { "was cut, but ended itself" } else { "ended itself, but was cut" };
+                return broken(format!("says that it {claims}"));
+            }
+            (Step::Over { verdict, .. }, true) => return Ok(Replayed { verdict, heard }),
+        }
+    }
+    broken("has no turn".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use echo_protocol::charter::TaskSpec;
+    use echo_sandbox::files::TaskFiles;
+    use echo_sandbox::registry;
+    use echo_sandbox::task::{Task, TaskSeed};
+
+    const END: u32 = 10;
+    const LIMIT: usize = 8;
+
+    /// Digits are their own ids.
+    struct Digits;
+
+    impl TextDecoder for Digits {
+        fn decode(&self, ids: &[u32]) -> Result<String, String> {
+            ids.iter().map(|id| char::from_digit(*id, 10).ok_or_else(|| format!("id {id}"))).collect()
+        }
+        fn end_id(&self) -> u32 {
+            END
+        }
+        fn vocabulary(&self) -> u32 {
+            12
+        }
+    }
+
+    fn task() -> Box<dyn Task> {
+        let spec = TaskSpec::new("guess_number").with("largest", 9).with("numbers", 9);
+        registry::build(&spec, &TaskFiles::none()).unwrap()
+    }
+
+    fn played(turns: &[&[u32]], stopped: bool) -> Result<Replayed, ReplayError> {
+        let response = turns.concat();
+        let trajectory = Trajectory {
+            turns: echo_protocol::trajectory::turns(turns.iter().map(|turn| turn.len() as u32).collect()),
+            logprobs: vec![-1.0; response.len()],
+            versions: Vec::new(),
+            reward: 0.0,
+            stopped,
+            omega: Default::default(),
+            response,
+        };
+        let task = task();
+        replay(Play::new(task.as_ref(), SEED), &trajectory, LIMIT, &Digits)
+    }
+
+    const SEED: TaskSeed = TaskSeed([5; 32]);
+
+    /// The number of [`SEED`], found by asking for all.
+    fn number() -> u32 {
+        let right =
+            |guess: &u32| played(&[&[*guess, END]], true).is_ok_and(|replayed| replayed.verdict.correct);
+        (1..=9).find(right).unwrap()
+    }
+
+    #[test]
+    fn an_episode_comes_to_the_end_that_it_had() {
+        let number = number();
+        let replayed = played(&[&[0, END], &[number, END]], true).unwrap();
+        assert!(replayed.verdict.correct);
+        assert_eq!(replayed.heard, ["higher:"]);
+        // Cut in the third turn.
+        let cut = played(&[&[0, END], &[0, END], &[0, 0, 0, 0]], false).unwrap();
+        assert_eq!((cut.verdict.correct, cut.heard.len()), (false, 2));
+        // The third turn ends with the last token there is, and a fourth would follow.
+        let full = played(&[&[0, END], &[0, END], &[0, 0, 0, END]], true);
+        assert!(full.is_err(), "0 with leading zeros is no number, so the episode is over: {full:?}");
+        let full = played(&[&[9, 9, END], &[9, 9, END], &[0, END]], false).unwrap();
+        assert_eq!((full.verdict.correct, full.heard.len()), (false, 2));
+        // Four wrong guesses are all there are.
+        assert!(!played(&[&[0, END], &[0, END], &[0, END], &[0, END]], true).unwrap().verdict.correct);
+    }
+
+    #[test]
+    fn turns_that_no_sampling_gives_break_the_rules() {
+        let number = number();
+        let cases: [(&[&[u32]], bool); 12] = [
+            // One turn, as ever: not ended, ended within, cut early, wrongly said to be cut.
+            (&[&[number]], true),
+            (&[&[1, END, 1, END]], true),
+            (&[&[1, 1]], false),
+            (&[&[number, END]], false),
+            (&[&[11, END]], true),
+            // Left while the episode goes on.
+            (&[&[0, END]], true),
+            (&[&[0, END]], false),
+            // Gone on behind its end.
+            (&[&[number, END], &[0, END]], true),
+            (&[&[0, END], &[11, END]], true),
+            // A turn that is not ended, and two turns in one.
+            (&[&[0], &[number, END]], true),
+            (&[&[0, END, number, END]], true),
+            // Full, and said to have ended itself.
+            (&[&[9, 9, END], &[9, 9, END], &[0, END]], true),
+        ];
+        for (turns, stopped) in cases {
+            let replayed = played(turns, stopped);
+            assert!(matches!(replayed, Err(ReplayError::Rules(_))), "{turns:?}: {replayed:?}");
+        }
+    }
+}
