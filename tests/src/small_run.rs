@@ -21,10 +21,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// # Errors
 /// When something cannot be built or started.
 pub async fn start(dir: &Path, updates: u32) -> anyhow::Result<Network> {
+    start_with(dir, updates, &[]).await
+}
+
+/// The same with other values in sections that the run file has: section, key, value.
+///
+/// # Errors
+/// When something cannot be built or started.
+pub async fn start_with(
+    dir: &Path,
+    updates: u32,
+    changes: &[(&str, &str, Value)],
+) -> anyhow::Result<Network> {
     let binaries = Binaries::locate_or_build(&Console::new(true), false).await?;
     let mut settings: Table = RUN_FILE.parse()?;
-    if let Some(Value::Table(run)) = settings.get_mut("run") {
-        run.insert("updates".into(), updates.into());
+    let updates = [("run", "updates", updates.into())];
+    for (section, key, value) in updates.iter().chain(changes) {
+        if let Some(Value::Table(section)) = settings.get_mut(*section) {
+            section.insert((*key).to_owned(), value.clone());
+        }
     }
     Network::start(NetworkConfig {
         binaries,
