@@ -24,7 +24,7 @@ pub async fn start(dir: &Path, updates: u32) -> anyhow::Result<Network> {
     start_with(dir, updates, &[]).await
 }
 
-/// The same with other values in sections that the run file has: section, key, value.
+/// The same with other values in the run file: section, key, value.
 ///
 /// # Errors
 /// When something cannot be built or started.
@@ -37,7 +37,8 @@ pub async fn start_with(
     let mut settings: Table = RUN_FILE.parse()?;
     let updates = [("run", "updates", updates.into())];
     for (section, key, value) in updates.iter().chain(changes) {
-        if let Some(Value::Table(section)) = settings.get_mut(*section) {
+        let section = settings.entry(*section).or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Table(section) = section {
             section.insert((*key).to_owned(), value.clone());
         }
     }

@@ -23,8 +23,9 @@ const CAST: Cast =
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_network_under_attack_learns_from_the_honest_only() {
     let dir = tempfile::tempdir().unwrap();
-    let settings = [
+    let settings: [(&str, &str, toml::Value); 4] = [
         ("admission", "audit", true.into()),
+        ("record", "suspend_after", 5.into()),
         // An update takes long enough that a liar's work is fresh when it comes in, and orders that liars let lie come back.
         ("train", "groups_per_update", 128.into()),
         ("fleet", "lease_s", 15.into()),

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
 const PART: u8 = 0xa1;
 /// In the secret of whom they pretend to be.
 const VICTIM: u8 = 0xa2;
-/// Frames that are not heard after which a liar comes back under another key.
+/// Lies under one key that are not heard, after which a liar comes back under another.
 const UNHEARD: u32 = 5;
 /// The pause before it does.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -64,10 +64,10 @@ impl Impostor {
         let mut unheard = 0;
         for kind in kinds {
             pace.tick().await;
-            let Some(told) = mask.tell(kind, unheard > 0).await? else { continue };
+            let Some(told) = mask.tell(kind).await? else { continue };
             self.scene.ledger().lie(kind, told);
-            unheard = if told.is_unheard() { unheard + 1 } else { 0 };
-            if unheard == UNHEARD {
+            unheard += u32::from(told.is_unheard());
+            if unheard >= UNHEARD {
                 break;
             }
         }
@@ -127,22 +127,20 @@ impl<'a> Mask<'a> {
         Ok(Some(told))
     }
 
-    /// Tells one lie of this kind, if it can. Who is `unheard` gets no order, and lies about the last one.
-    async fn tell(&mut self, kind: Kind, unheard: bool) -> anyhow::Result<Option<Told>> {
-        if !unheard {
-            if kind == Kind::Replay && self.accepted.is_none() {
-                self.deliver().await?;
+    /// Tells one lie of this kind, if it can.
+    async fn tell(&mut self, kind: Kind) -> anyhow::Result<Option<Told>> {
+        if kind == Kind::Replay && self.accepted.is_none() && self.deliver().await.is_err() {
+            return Ok(None);
+        }
+        match self.work().await {
+            Ok(true) => self.dry = 0,
+            Ok(false) if self.dry < DRY => {
+                self.dry += 1;
+                return Ok(None);
             }
-            match self.work().await {
-                Ok(true) => self.dry = 0,
-                Ok(false) if self.dry < DRY => {
-                    self.dry += 1;
-                    return Ok(None);
-                }
-                Err(error) if self.truth.is_none() => return Err(error),
-                // Nobody may be talking to it any more: it says what it has to say nevertheless, and will hear.
-                Ok(false) | Err(_) => {}
-            }
+            Err(error) if self.truth.is_none() => return Err(error),
+            // Who is suspended gets no order. It lies about the last that it had, and will hear.
+            Ok(false) | Err(_) => {}
         }
         let Some(lie) = block_in_place(|| self.make(kind))? else { return Ok(None) };
         let (told, open) = match lie {
