@@ -7,6 +7,7 @@ pub mod ingest;
 mod machine;
 mod memory;
 pub mod micro_batches;
+pub mod sandbox;
 pub mod share;
 pub mod step;
 pub mod train;
