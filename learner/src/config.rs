@@ -266,6 +266,12 @@ impl RunConfig {
             let rule = "it has to be 0.01 to 10; where responses are all the likeliest one there is nothing to compare";
             return Err(ConfigError::Setting { field, found, rule });
         }
+        let cut = self.sampling.top_p < 1.0 || self.sampling.top_k > 0;
+        if self.admission.audit && cut {
+            let (field, found) = ("admission.audit", "true".to_owned());
+            let rule = "with top_p below 1 or top_k above 0 draws at the cut differ between machines, and honest nodes would be refused: leave both as they are, or set it to false";
+            return Err(ConfigError::Setting { field, found, rule });
+        }
         self.buffer.validate(groups)?;
         if !(1..=MAX_KEEP_VERSIONS).contains(&self.snapshot.keep_versions) {
             let (field, found) = ("snapshot.keep_versions", self.snapshot.keep_versions as u64);
@@ -380,6 +386,8 @@ mod tests {
         assert!(greedy.contains("sampling.temperature = 0"), "{greedy}");
         let hot = refused("[warmup]", "[sampling]\ntemperature = 11.0\n[warmup]");
         assert!(hot.contains("0.01 to 10"), "{hot}");
+        let cut = refused("[warmup]", "[sampling]\ntop_p = 0.9\n[warmup]");
+        assert!(cut.contains("admission.audit"), "{cut}");
         let snapshot = |option: &str| refused("[warmup]", &format!("[snapshot]\n{option}\n[warmup]"));
         assert!(snapshot("keep_versions = 0").contains("snapshot.keep_versions"));
         assert!(snapshot("keep_versions = 17").contains("1 to 16"));

@@ -86,7 +86,8 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let me = founded.key.public();
     let (snapshots, snapshot_events) =
         Snapshots::start(host.clone(), chunks.clone(), snapshots_config(&founded))?;
-    let publisher = Publisher::new(chunks, companion_files(&founded), founded.config.snapshot);
+    let publisher =
+        Publisher::new(chunks, companion_files(&founded, &founded.dir.start()), founded.config.snapshot);
     let (config, dir) = (founded.config.clone(), founded.dir.clone());
     let home = dir.path().display().to_string();
     let listed = dir.peers();

@@ -27,6 +27,11 @@ use std::path::{Path, PathBuf};
 /// Files of a Hugging Face directory that make its tokenizer, and travel with snapshots.
 const TOKENIZER_FILES: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
 
+/// Most files of tasks, and their bytes together: a snapshot has at most 16 companion files, and nodes take 256 MiB of them, the
+/// tokenizer's included.
+const MAX_TASK_FILES: usize = 12;
+const MAX_TASK_FILES_BYTES: u64 = 128 << 20;
+
 /// Why a run cannot be founded or found.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
@@ -75,6 +80,16 @@ pub enum PrepareError {
         "{0} is damaged or gone, and the run's prompts come from it: put the file back that the run was founded with"
     )]
     TaskFile(PathBuf),
+    /// The tasks' files are too many.
+    #[error(
+        "the tasks have {files} files of {bytes} bytes together: nodes take {MAX_TASK_FILES} of {MAX_TASK_FILES_BYTES} bytes beside a tokenizer"
+    )]
+    TaskFiles {
+        /// How many.
+        files: usize,
+        /// Their bytes.
+        bytes: u64,
+    },
     /// A task's file is too long.
     #[error("{path} has {bytes} bytes: a task's file may have {MAX_TASK_FILE_BYTES}; give a part of it")]
     LargeTaskFile {
@@ -224,12 +239,13 @@ pub fn export_policy(
     Ok(export(target, &workload.model, weights, DType::F32, &extras)?)
 }
 
-/// The companion files of a run's snapshots: those of its tasks, and of its tokenizer unless that is a built-in one.
-pub fn companion_files(founded: &Founded) -> Vec<PathBuf> {
+/// The companion files of a run's snapshots: those of its tasks, and of its tokenizer, which lies in `tokenizer`, unless that is a
+/// built-in one.
+pub fn companion_files(founded: &Founded, tokenizer: &Path) -> Vec<PathBuf> {
     let charter = &founded.workload.charter;
     let mut files = match charter.tokenizer {
         TokenizerSpec::Characters { .. } => Vec::new(),
-        TokenizerSpec::Snapshot => tokenizer_files(&founded.dir.start()),
+        TokenizerSpec::Snapshot => tokenizer_files(tokenizer),
     };
     files.extend(task_paths(&founded.dir, &charter.tasks).map(|(_, path)| path));
     files
@@ -272,6 +288,11 @@ impl Tasks {
             let (name, weight, params) = (task.name.clone(), task.weight, task.params.clone());
             specs.push(TaskSpec { name, weight, params, data });
         }
+        let data: BTreeSet<ContentId> = specs.iter().filter_map(|spec| spec.data).collect();
+        let bytes: usize = data.iter().filter_map(|id| files.get(id)).map(|file| file.len()).sum();
+        if data.len() > MAX_TASK_FILES || bytes as u64 > MAX_TASK_FILES_BYTES {
+            return Err(PrepareError::TaskFiles { files: data.len(), bytes: bytes as u64 });
+        }
         let mix = TaskMix::new(&specs, &files)?;
         Ok(Self { specs, files, mix })
     }
@@ -296,7 +317,7 @@ fn read_task_file(path: &Path) -> Result<Vec<u8>, PrepareError> {
 }
 
 /// The files of a Hugging Face directory that make its tokenizer.
-pub fn tokenizer_files(dir: &Path) -> Vec<PathBuf> {
+fn tokenizer_files(dir: &Path) -> Vec<PathBuf> {
     TOKENIZER_FILES.iter().map(|name| dir.join(name)).filter(|path| path.exists()).collect()
 }
 
@@ -457,7 +478,7 @@ mod tests {
         fs::remove_file(&rows).unwrap();
         let again = find(&config.run.dir).unwrap();
         assert_eq!(again.workload.prompt(&order).unwrap(), prompt);
-        let kept = companion_files(&again);
+        let kept = companion_files(&again, &again.dir.start());
         assert_eq!(kept.len(), 1);
         fs::write(&kept[0], "other").unwrap();
         assert!(matches!(find(&config.run.dir), Err(PrepareError::TaskFile(path)) if path == kept[0]));

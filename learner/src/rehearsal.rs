@@ -8,14 +8,13 @@ mod report;
 
 use crate::admission::Tally;
 use crate::daemon;
-use crate::prepare::{Founded, tokenizer_files};
+use crate::prepare::{Founded, companion_files};
 use crate::publisher::{Publication, Publisher, dtype};
 use crate::service::{Shared, serve};
 use crate::store::MemoryStore;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use echo_policy::weights::{DType, RawTensor, WeightTensor, Weights};
-use echo_protocol::charter::TokenizerSpec;
 use echo_protocol::clock;
 use echo_protocol::net::Host;
 use echo_protocol::net::snapshots::Snapshots;
@@ -77,10 +76,7 @@ pub async fn rehearse(founded: Founded, plan: &Plan) -> anyhow::Result<()> {
     let me = founded.key.public();
     let (snapshots, snapshot_events) =
         Snapshots::start(host.clone(), chunks.clone(), daemon::snapshots_config(&founded))?;
-    let files = match founded.workload.charter.tokenizer {
-        TokenizerSpec::Snapshot => tokenizer_files(plan.first()),
-        TokenizerSpec::Characters { .. } => Vec::new(),
-    };
+    let files = companion_files(&founded, plan.first());
     let publisher = Arc::new(Mutex::new(Publisher::new(chunks, files, config.snapshot)));
     let store = Arc::new(MemoryStore::default());
     let shared = daemon::shared(founded, store, PolicyVersion::default(), Tally::default(), None, &host)?;

@@ -55,7 +55,8 @@ pub(crate) fn replay(
         if tokens.contains(&end) {
             return broken("goes on behind the end token".into());
         }
-        let text = decoder.decode(tokens).or_else(|reason| broken(format!("is no text: {reason}")))?;
+        let text =
+            decoder.decode(tokens).map_err(|reason| ReplayError::Rules(format!("is no text: {reason}")))?;
         let step = play.turn(&Response { text: &text, finished }, limit.saturating_sub(said))?;
         match (step, is_last) {
             (Step::Heard(text), false) => heard.push(text),

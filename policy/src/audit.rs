@@ -8,10 +8,11 @@
 //! What this finds: another policy or version, another temperature, tokens that somebody chose (edited ones, a copied answer, the best of
 //! several samples), and made-up log-probabilities. For an honest node that computes in f32 the differences are rounding: 1e-5 and less
 //! in a log-probability. A token that u does not select is missed only when its interval happens to lie within the tolerance of u, which
-//! for a random token of probability p has the chance p + 2 · border; so an edited response of n tokens passes with the product of
+//! for a random token of probability p has the chance p + 2 · border: so an edited response of n tokens passes with the product of
 //! those, and is as good as always found.
 
 use crate::engine::backend::{Backend, Feed, MAX_CALL_TOKENS, Want};
+use crate::engine::cpu::CpuBackend;
 use crate::engine::policy::Policy;
 use crate::error::EngineError;
 use crate::sampler::{self, SamplingParams};
@@ -23,7 +24,7 @@ const _: () = assert!(ROWS_PER_CALL <= MAX_CALL_TOKENS);
 /// A token that somebody says they drew.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Draw {
-    /// Where it stands in the sequence, at least 1: the tokens before it are what it was drawn after.
+    /// Where it stands among the tokens that follow the prompt: it was drawn after the prompt and those before it.
     pub at: usize,
     /// Its number among the sample's draws: `t` of [`sampler::uniform`].
     pub position: u32,
@@ -31,19 +32,14 @@ pub struct Draw {
     pub logprob: f32,
 }
 
-/// The draws of one sample that one policy version is said to have made.
-#[derive(Debug, Clone, Copy)]
-pub struct Claim<'a> {
-    /// Prompt and response, and whatever else the policy saw, as one sequence.
-    pub sequence: &'a [u32],
-    /// Tokens of it that were drawn, in order.
-    pub draws: &'a [Draw],
-    /// The order's seed.
-    pub seed: &'a [u8; 32],
-    /// Which sample of the order.
-    pub sample: u32,
-    /// How tokens are drawn.
-    pub params: &'a SamplingParams,
+/// What a policy says of the samples of one order. Its prompt is prefilled once for all of them.
+pub struct Audit<'a, B: Backend = CpuBackend> {
+    policy: &'a Policy<B>,
+    /// The prompt's last token; those before it are in the cache.
+    last: u32,
+    prompt: B::Cache,
+    seed: &'a [u8; 32],
+    params: &'a SamplingParams,
 }
 
 /// What an audit saw, of one claim or of several.
@@ -69,9 +65,20 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// For nodes that compute in f32, as all do today. Between two of them differences of 1e-5 were seen, so that both limits leave two
-    /// orders of magnitude, and no honest token is ever off.
-    pub const F32: Self = Self { border: 1e-3, off: 0.0, mean: 1e-3, max: 1e-2 };
+    /// For nodes that compute in f32, as all do today, and draw at this temperature. On one kind of processor they agree to the bit;
+    /// between kernels differences of 1e-5 in a logit were seen, which leaves an order of magnitude and more. A temperature below 1
+    /// multiplies them. Where top-p or top-k cut the distribution, a token at the cut may be in on one machine and out on another: such
+    /// draws cannot be judged by these limits.
+    #[must_use]
+    pub fn f32(temperature: f32) -> Self {
+        let sharpness = if temperature > 0.0 { (1.0 / temperature).max(1.0) } else { 1.0 };
+        Self {
+            border: 1e-4 * f64::from(sharpness),
+            off: 0.0,
+            mean: 1e-3 * f64::from(sharpness),
+            max: 1e-2 * sharpness,
+        }
+    }
 }
 
 /// What is wrong with a claim.
@@ -95,33 +102,53 @@ pub enum Fault {
     },
 }
 
-/// Computes what `policy` says of a claim.
-///
-/// # Errors
-/// When the sequence does not fit the model, or a draw is not in it.
-pub fn audit<B: Backend>(policy: &Policy<B>, claim: &Claim<'_>) -> Result<Evidence, EngineError> {
-    let mut evidence = Evidence::default();
-    let Some(last) = claim.draws.iter().map(|draw| draw.at).max() else { return Ok(evidence) };
-    let (tokens, limit) = (last, claim.sequence.len().saturating_sub(1));
-    if last > limit || claim.draws.iter().any(|draw| draw.at == 0) {
-        return Err(EngineError::TooLong { tokens, limit });
+impl<'a, B: Backend> Audit<'a, B> {
+    /// Prefills the prompt of the order whose seed is `seed`.
+    ///
+    /// # Errors
+    /// When the prompt is empty or does not fit the model.
+    pub fn new(
+        policy: &'a Policy<B>,
+        prompt: &[u32],
+        seed: &'a [u8; 32],
+        params: &'a SamplingParams,
+    ) -> Result<Self, EngineError> {
+        let (&last, before) = prompt.split_last().ok_or(EngineError::EmptyPrompt { request: 0 })?;
+        let backend = policy.backend();
+        let mut cache = backend.new_cache();
+        for tokens in before.chunks(MAX_CALL_TOKENS) {
+            backend.forward(&mut [Feed { tokens, cache: &mut cache }], Want::Nothing)?;
+        }
+        backend.freeze(&mut cache);
+        Ok(Self { policy, last, prompt: cache, seed, params })
     }
-    let backend = policy.backend();
-    let mut cache = backend.new_cache();
-    let mut draws = claim.draws.iter().peekable();
-    for (chunk, inputs) in claim.sequence[..last].chunks(ROWS_PER_CALL).enumerate() {
-        let first = chunk * ROWS_PER_CALL;
-        let logits = backend.forward(&mut [Feed { tokens: inputs, cache: &mut cache }], Want::All)?;
-        for (row, logits) in (first..).zip(logits.rows()) {
-            if let Some(draw) = draws.next_if(|draw| draw.at == row + 1) {
-                let u = sampler::uniform(claim.seed, claim.sample, draw.position);
-                let interval = sampler::interval(logits, claim.params, claim.sequence[draw.at])?;
-                evidence.distances.push(interval.distance(u));
-                evidence.differences.push((interval.logprob - draw.logprob).abs());
+
+    /// Looks at draws of sample `sample`, in order; `tokens` are all that followed the prompt.
+    ///
+    /// # Errors
+    /// When a draw is not among the tokens, or these do not fit the model.
+    pub fn look(&self, sample: u32, tokens: &[u32], draws: &[Draw]) -> Result<Evidence, EngineError> {
+        let mut evidence = Evidence::default();
+        let Some(end) = draws.iter().map(|draw| draw.at + 1).max() else { return Ok(evidence) };
+        if end > tokens.len() {
+            return Err(EngineError::TooLong { tokens: end, limit: tokens.len() });
+        }
+        let inputs: Vec<u32> = std::iter::once(self.last).chain(tokens[..end - 1].iter().copied()).collect();
+        let (backend, mut cache) = (self.policy.backend(), self.prompt.clone());
+        let mut draws = draws.iter().peekable();
+        for (chunk, inputs) in inputs.chunks(ROWS_PER_CALL).enumerate() {
+            let logits = backend.forward(&mut [Feed { tokens: inputs, cache: &mut cache }], Want::All)?;
+            for (row, logits) in (chunk * ROWS_PER_CALL..).zip(logits.rows()) {
+                if let Some(draw) = draws.next_if(|draw| draw.at == row) {
+                    let u = sampler::uniform(self.seed, sample, draw.position);
+                    let interval = sampler::interval(logits, self.params, tokens[row])?;
+                    evidence.distances.push(interval.distance(u));
+                    evidence.differences.push((interval.logprob - draw.logprob).abs());
+                }
             }
         }
+        Ok(evidence)
     }
-    Ok(evidence)
 }
 
 impl Evidence {

@@ -82,7 +82,7 @@ impl TaskMix {
         self.tasks().flat_map(Task::alphabet).collect()
     }
 
-    /// The most characters that any task gives to read: its prompt, and what is heard behind it.
+    /// The most bytes that any task gives to read: its prompt, and what is heard behind it.
     pub fn longest_read(&self) -> usize {
         self.tasks().map(|task| task.longest_prompt() + task.longest_heard()).max().unwrap_or_default()
     }

@@ -101,7 +101,7 @@ pub trait Task: Debug + Send + Sync {
         1
     }
 
-    /// The most characters that the policy hears between its turns, all of them together.
+    /// The most bytes that the policy hears between its turns, all of them together.
     fn longest_heard(&self) -> usize {
         0
     }
@@ -118,9 +118,9 @@ pub trait Task: Debug + Send + Sync {
         BTreeSet::new()
     }
 
-    /// The most characters that a prompt can have.
+    /// The most bytes that a prompt can have.
     fn longest_prompt(&self) -> usize;
 
-    /// The most characters that an answer needs, in all turns together, their end tokens not counted.
+    /// The most bytes that an answer needs, in all turns together, their end tokens not counted.
     fn longest_response(&self) -> usize;
 }

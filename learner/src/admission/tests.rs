@@ -439,7 +439,8 @@ fn episodes_of_several_turns_are_played_again() {
         ..world.group(0)
     };
     assert_eq!(world.send(&honest), Outcome::Accepted, "0000 is no number, so it ends its episode");
-    let lies: [(fn(&mut Trajectory), RefuseReason); 6] = [
+    type Lie = fn(&mut Trajectory);
+    let lies: [(Lie, RefuseReason); 6] = [
         (|t| t.turns = vec![], RefuseReason::TaskRules),
         (|t| t.turns = vec![1, 3], RefuseReason::TaskRules),
         (|t| t.turns = vec![4], RefuseReason::Schema),

@@ -127,8 +127,27 @@ fn policies_that_nothing_is_admitted_under_are_let_go() {
     for version in [4, 6, 8] {
         audit.publish(Policy::load(version, &model, &weights).unwrap());
     }
-    let held: Vec<u64> = audit.policies().keys().map(|version| version.0).collect();
+    let held: Vec<u64> = lock(&audit.policies).by_version.keys().map(|version| version.0).collect();
     assert_eq!(held, [6, 8], "S = 3");
-    // Nothing is known about such versions, and staleness refuses them anyway.
-    audit.check(&honest).unwrap();
+    let refused = audit.check(&honest).unwrap_err();
+    assert!(
+        matches!(&refused, Rejection::Refused(refusal) if refusal.reason == RefuseReason::Stale),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_version_is_believed_only_when_it_is_older_than_the_learner() {
+    let (audit, policies) = court();
+    let honest = group(&audit, 0, &policies);
+    let resumed = SamplingAudit::new(audit.workload.clone());
+    assert!(matches!(resumed.check(&honest), Err(Rejection::Retry(_))), "nothing is published yet");
+    let model = resumed.workload.model.clone();
+    resumed.publish(Policy::load(4, &model, &Weights::random(&model, 9)).unwrap());
+    resumed.check(&honest).unwrap();
+    let mut ahead = honest;
+    for trajectory in &mut ahead.trajectories {
+        trajectory.versions = spans(trajectory.response.iter().map(|_| PolicyVersion(6)));
+    }
+    assert!(matches!(resumed.check(&ahead), Err(Rejection::Retry(_))), "it comes with the next publication");
 }

@@ -38,7 +38,7 @@ const SLOWEST_UPLINK: u64 = 16 << 10;
 type Pending = (Admitted, oneshot::Sender<Answer>);
 
 /// What becomes of a group: decided by its judge, or by the writer.
-type Judging = JoinHandle<Result<oneshot::Receiver<Answer>, Answer>>;
+type Judging = JoinHandle<Result<oneshot::Receiver<Answer>, Box<Answer>>>;
 
 /// Accepts streams until the host stops, those of older nodes too. A node has one stream; a new one replaces the old.
 pub(super) async fn accept(
@@ -118,7 +118,7 @@ impl Intake {
                     // What follows cannot be found again: say why, and close.
                     if let Err(refusal) = self.shared.admission.check_frame(len) {
                         let answer = self.shared.desk().refuse(clock::now(), &self.node, refusal).answer;
-                        let refused = tokio::spawn(async { Err(answer) });
+                        let refused = tokio::spawn(async { Err(Box::new(answer)) });
                         queue.send(refused).await.map_err(|e| e.to_string())?;
                     }
                     return Ok(());
@@ -151,7 +151,7 @@ async fn answer(
     while let Some(judging) = queue.recv().await {
         let answer = match judging.await.map_err(|e| e.to_string())? {
             Ok(answer) => answer.await.map_err(|e| e.to_string())?,
-            Err(answer) => answer,
+            Err(answer) => *answer,
         };
         let answer = if older { answer.in_version_1() } else { answer };
         let bytes = codec::encode(&answer, MAX_ANSWER_BYTES).map_err(|e| e.to_string())?;
@@ -161,11 +161,11 @@ async fn answer(
 }
 
 /// All stages but the last; an `Err` is the answer to the node.
-fn judge(shared: &Shared, node: &PublicKey, bytes: &[u8]) -> Result<Admitted, Answer> {
+fn judge(shared: &Shared, node: &PublicKey, bytes: &[u8]) -> Result<Admitted, Box<Answer>> {
     let admission = &shared.admission;
     let refuse = |refusal| {
         let reply = shared.desk().refuse(clock::now(), node, refusal);
-        reply.sign(&shared.key)
+        Box::new(reply.sign(&shared.key))
     };
     let checked = admission.precheck(bytes, node).map_err(refuse)?;
     let counter = checked.group().counter;
@@ -183,7 +183,7 @@ fn judge(shared: &Shared, node: &PublicKey, bytes: &[u8]) -> Result<Admitted, An
         }
         retry @ Rejection::Retry(_) => {
             tracing::debug!(node = %node.short(), order = %counter, %retry, "put a group off");
-            retry.answer(counter)
+            Box::new(retry.answer(counter))
         }
     })
 }

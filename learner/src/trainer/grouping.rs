@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The entry of Ω with which a task names the hand that the policy was dealt.
-pub const PRIVATE_HAND: &str = "private_hand";
+const PRIVATE_HAND: &str = "private_hand";
 
 /// The group within which a reward becomes an advantage. Everything else that speaks of groups, such as the filter and GEPO's weights, means
 /// the responses to one order.
@@ -33,7 +33,7 @@ enum Key<'a> {
 /// The tag of every trajectory of a batch, in order.
 pub(super) fn tags(group_by: GroupBy, groups: &[StoredGroup]) -> impl Iterator<Item = usize> {
     let mut known = BTreeMap::new();
-    let keys = groups.iter().enumerate().flat_map(|(order, stored)| {
+    let keys = groups.iter().enumerate().flat_map(move |(order, stored)| {
         stored.group.trajectories.iter().map(move |trajectory| match group_by {
             GroupBy::Order => Key::Order(order),
             GroupBy::Batch => Key::Batch,

@@ -26,19 +26,13 @@ fn generate(policy: &Arc<Policy>, params: SamplingParams) -> Vec<Completion> {
 
 /// What the audit says of `tokens` as sample `sample` of the order, drawn at temperature 0.8.
 fn look(policy: &Policy, sample: u32, tokens: &[u32], logprobs: &[f32]) -> Evidence {
-    let sequence = [&PROMPT, tokens].concat();
-    let draw = |(position, logprob): (usize, &f32)| Draw {
-        at: PROMPT.len() + position,
-        position: position as u32,
-        logprob: *logprob,
-    };
+    let draw = |(at, logprob): (usize, &f32)| Draw { at, position: at as u32, logprob: *logprob };
     let draws: Vec<Draw> = logprobs.iter().enumerate().map(draw).collect();
-    let claim = Claim { sequence: &sequence, draws: &draws, seed: &SEED, sample, params: &params(0.8) };
-    audit(policy, &claim).unwrap()
+    Audit::new(policy, &PROMPT, &SEED, &params(0.8)).unwrap().look(sample, tokens, &draws).unwrap()
 }
 
 fn fault(policy: &Policy, sample: u32, tokens: &[u32], logprobs: &[f32]) -> Option<Fault> {
-    look(policy, sample, tokens, logprobs).fault(&Tolerance::F32)
+    look(policy, sample, tokens, logprobs).fault(&Tolerance::f32(0.8))
 }
 
 #[test]
@@ -51,7 +45,7 @@ fn honest_samples_pass_and_to_the_bit() {
         }
         assert_eq!(all.tokens(), 4 * TOKENS as usize);
         assert_eq!((all.share_off(1e-9), all.mean(), all.quantile(1.0)), (0.0, 0.0, 0.0));
-        assert_eq!(all.fault(&Tolerance::F32), None);
+        assert_eq!(all.fault(&Tolerance::f32(0.8)), None);
     }
 }
 
@@ -87,25 +81,17 @@ fn every_cheat_is_found() {
 }
 
 #[test]
-fn tokens_of_others_are_passed_over_and_chunks_do_not_matter() {
+fn draws_of_others_are_passed_over() {
     let (config, weights) = families().remove(0);
     let policy = load(&config, &weights);
     let completion = generate(&policy, params(0.8)).remove(0);
-    let every_other = |first: usize| {
-        let sequence = [&PROMPT, completion.tokens.as_slice()].concat();
-        let draw = |position: usize| Draw {
-            at: PROMPT.len() + position,
-            position: position as u32,
-            logprob: completion.logprobs[position],
-        };
-        let draws: Vec<Draw> = (first..TOKENS as usize).step_by(2).map(draw).collect();
-        let claim =
-            Claim { sequence: &sequence, draws: &draws, seed: &SEED, sample: 0, params: &params(0.8) };
-        audit(&policy, &claim).unwrap()
-    };
+    let params = params(0.8);
+    let audit = Audit::new(&policy, &PROMPT, &SEED, &params).unwrap();
     for first in [0, 1] {
-        let evidence = every_other(first);
-        assert_eq!((evidence.tokens(), evidence.fault(&Tolerance::F32)), (12, None));
+        let draw = |at: usize| Draw { at, position: at as u32, logprob: completion.logprobs[at] };
+        let draws: Vec<Draw> = (first..TOKENS as usize).step_by(2).map(draw).collect();
+        let evidence = audit.look(0, &completion.tokens, &draws).unwrap();
+        assert_eq!((evidence.tokens(), evidence.fault(&Tolerance::f32(0.8))), (12, None));
     }
 }
 
@@ -114,12 +100,15 @@ fn draws_outside_of_the_sequence_are_errors_and_no_draws_are_no_evidence() {
     let (config, weights) = families().remove(0);
     let policy = load(&config, &weights);
     let params = params(1.0);
-    let claim = |at: &[usize]| {
-        let draws: Vec<Draw> = at.iter().map(|&at| Draw { at, position: 0, logprob: 0.0 }).collect();
-        audit(&policy, &Claim { sequence: &PROMPT, draws: &draws, seed: &SEED, sample: 0, params: &params })
-    };
-    assert!(claim(&[0]).is_err());
-    assert!(claim(&[3]).is_err());
-    assert_eq!(claim(&[]).unwrap(), Evidence::default());
-    assert_eq!(Evidence::default().fault(&Tolerance::F32), None);
+    let audit = Audit::new(&policy, &PROMPT, &SEED, &params).unwrap();
+    assert!(audit.look(0, &[1], &[Draw { at: 1, position: 0, logprob: 0.0 }]).is_err());
+    assert_eq!(audit.look(0, &[1], &[]).unwrap(), Evidence::default());
+    assert_eq!(Evidence::default().fault(&Tolerance::f32(1.0)), None);
+    assert!(Audit::new(&policy, &[], &SEED, &params).is_err());
+}
+
+#[test]
+fn a_low_temperature_widens_the_limits() {
+    let (warm, cold) = (Tolerance::f32(2.0), Tolerance::f32(0.1));
+    assert_eq!((warm, cold.max), (Tolerance::f32(1.0), 10.0 * warm.max));
 }

@@ -11,6 +11,12 @@ pub struct Policy<B = CpuBackend> {
     backend: B,
 }
 
+impl<B> std::fmt::Debug for Policy<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Policy").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
 impl Policy<CpuBackend> {
     /// Loads `weights` into the CPU backend as policy version `version`.
     ///

@@ -61,9 +61,12 @@ pub(super) fn trajectory(
     logprobs: Vec<f32>,
     stopped: bool,
 ) -> anyhow::Result<Trajectory> {
-    let verdict = member.workload().judge(work, &response, stopped)?;
+    let said = if stopped { response.split_last().map_or(&[][..], |(_, said)| said) } else { &response };
+    let text = member.workload().tokenizer.decode(said, false)?;
+    let verdict = member.workload().assignment(work).reward(&Response { text: &text, finished: stopped })?;
     let version = PolicyVersion(policy.version());
     Ok(Trajectory {
+        turns: Vec::new(),
         logprobs,
         versions: spans(response.iter().map(|_| version)),
         reward: verdict.reward,

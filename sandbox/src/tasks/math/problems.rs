@@ -67,8 +67,8 @@ impl MathProblems {
         let rows = data_set::read(bytes, Row::of).map_err(|reason| SpecError::Data { task: NAME, reason })?;
         let longest = |length: fn(&Row) -> usize| rows.iter().map(length).max().unwrap_or_default();
         // A newline ends the question.
-        let longest_prompt = longest(|row| row.question.chars().count()) + 1;
-        let longest_response = longest(|row| row.worked.chars().count());
+        let longest_prompt = longest(|row| row.question.len()) + 1;
+        let longest_response = longest(|row| row.worked.len());
         let (train, held_out) = data_set::split(rows, config.held_out_percent as u32);
         let of = |rows, held_out| Self { rows, held_out, longest_prompt, longest_response };
         Ok(of(train, Some(Box::new(of(held_out, None)))))
