@@ -1,58 +1,82 @@
-//! Actions, answers and records from strangers must neither panic nor make or lose a chip.
+//! Actions, answers and records from strangers must neither panic nor make or lose a chip, and what was played replays.
 #![no_main]
 
 use echo_protocol::draw::Draws;
 use echo_sandbox::task::Response;
 use echo_sandbox::tasks::holdem::action::Action;
 use echo_sandbox::tasks::holdem::answer;
-use echo_sandbox::tasks::holdem::card::Deck;
+use echo_sandbox::tasks::holdem::card::{Card, Deck};
 use echo_sandbox::tasks::holdem::replay::{Record, replay};
 use echo_sandbox::tasks::holdem::stakes::Stakes;
-use echo_sandbox::tasks::holdem::table::{Deal, Table};
+use echo_sandbox::tasks::holdem::table::{Deal, Event, Table};
 use libfuzzer_sys::fuzz_target;
+
+/// Stacks of a hand: one more than a table seats.
+const MAX_STACKS: usize = 11;
+
+fn run(cards: &[Card]) -> String {
+    cards.iter().map(Card::to_string).collect()
+}
+
+/// What was played, in the notation of records.
+fn written(table: &Table, seats: usize) -> Vec<String> {
+    let holes = (0..seats).filter_map(|seat| Some(format!("d dh p{} {}", seat + 1, run(&table.hole(seat)?))));
+    let events = table.events().iter().filter_map(|event| match event {
+        Event::Board { cards, .. } => Some(format!("d db {}", run(cards))),
+        Event::Acted { seat, action, .. } => Some(match action {
+            Action::Fold => format!("p{} f", seat + 1),
+            Action::Call => format!("p{} cc", seat + 1),
+            Action::RaiseTo(to) => format!("p{} cbr {to}", seat + 1),
+        }),
+        _ => None,
+    });
+    holes.chain(events).collect()
+}
 
 fuzz_target!(|input: ([u8; 8], Vec<u16>, Vec<u16>, Vec<(u8, u16)>, &str)| {
     let (seed, stacks, forced, moves, text) = input;
-    let chips = |list: &[u16]| list.iter().map(|&chips| u64::from(chips)).collect::<Vec<_>>();
-    let (stacks, forced) = (chips(&stacks), chips(&forced));
-    let (antes, blinds) = forced.split_at(forced.len() / 2);
+    let stacks: Vec<u64> = stacks.into_iter().take(MAX_STACKS).map(u64::from).collect();
+    let posted =
+        |from| (from..from + stacks.len()).map(|at| forced.get(at).map_or(0, |&chips| u64::from(chips)));
     let stakes = Stakes {
-        antes: antes.to_vec(),
-        blinds: blinds.to_vec(),
+        antes: posted(0).collect(),
+        blinds: posted(stacks.len()).collect(),
         min_bet: u64::from(seed[0]),
         trim_antes: seed[1] % 2 == 0,
     };
-
-    let mut draws = Draws::new(std::array::from_fn(|index| seed[index % seed.len()]));
-    let mut deck = Deck::shuffled(&mut draws);
+    let mut deck = Deck::shuffled(&mut Draws::new(std::array::from_fn(|index| seed[index % seed.len()])));
     let mut cards = std::iter::from_fn(|| deck.deal());
     let board = std::array::from_fn(|_| cards.next().expect("five of 52 cards"));
     let holes = stacks.iter().map(|_| Some([cards.next()?, cards.next()?])).collect();
-    if let Ok(mut table) = Table::new(&stakes, &stacks, Deal { holes, board }) {
-        let total: u64 = stacks.iter().sum();
-        for (kind, size) in moves {
-            let Some(legal) = table.legal() else { break };
-            let said = answer::read(&Response { text, finished: true }, &legal);
-            let action = match kind % 4 {
-                0 => Action::Fold,
-                1 => Action::RaiseTo(u64::from(size)),
-                2 => said.unwrap_or(legal.check_or_fold()),
-                _ => Action::Call,
-            };
-            let done = table.act(action);
-            assert!(
-                done.is_ok() || kind % 4 < 2,
-                "a call, a check or fold and a read answer are legal: {done:?}"
-            );
-            assert_eq!(table.pot() + table.stacks().sum::<u64>(), total);
-        }
-    }
+    let Ok(mut table) = Table::new(&stakes, &stacks, Deal { holes, board }) else { return };
 
-    let actions = text.lines().map(str::to_owned).collect();
-    let Stakes { antes, blinds, min_bet, trim_antes } = stakes;
     let total: u64 = stacks.iter().sum();
-    let record = Record { antes, blinds, min_bet, trim_antes, starting_stacks: stacks, actions };
-    if let Ok(table) = replay(&record, |_, table| assert!(table.legal().is_some())) {
-        assert_eq!(table.stacks().sum::<u64>(), total);
+    for (kind, size) in moves {
+        let Some(legal) = table.legal() else { break };
+        let action = match kind % 4 {
+            0 => Action::Fold,
+            1 => Action::RaiseTo(u64::from(size)),
+            2 => answer::read(&Response { text, finished: true }, &legal).unwrap_or(legal.check_or_fold()),
+            _ => Action::Call,
+        };
+        let done = table.act(action);
+        assert!(done.is_ok() || kind % 4 < 2, "calls, checks or folds and read answers are legal: {done:?}");
+        assert_eq!(table.pot() + table.stacks().sum::<u64>(), total);
+    }
+    while let Some(legal) = table.legal() {
+        table.act(legal.check_or_fold()).expect("a check or fold is legal");
+    }
+    assert_eq!(table.stacks().sum::<u64>(), total);
+
+    let Stakes { antes, blinds, min_bet, trim_antes } = stakes;
+    let actions = written(&table, stacks.len());
+    let mut record = Record { antes, blinds, min_bet, trim_antes, starting_stacks: stacks, actions };
+    let again =
+        replay(&record, |_, table| assert!(table.legal().is_some())).expect("what was played replays");
+    assert!(again.stacks().eq(table.stacks()));
+    let at = usize::from(seed[2]) % (record.actions.len() + 1);
+    record.actions.splice(at..at, text.lines().map(str::to_owned));
+    if let Ok(other) = replay(&record, |_, _| {}) {
+        assert_eq!(other.stacks().sum::<u64>(), total);
     }
 });

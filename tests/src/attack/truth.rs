@@ -6,6 +6,7 @@ use echo_policy::engine::{Completion, Generation, Policy, SampleRequest, score};
 use echo_protocol::order::{Purpose, WorkOrder};
 use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
 use echo_protocol::version::PolicyVersion;
+use echo_sandbox::task::Response;
 use std::sync::Arc;
 
 /// An order, and the group that an honest node makes of it under a policy.

@@ -14,23 +14,25 @@ pub struct Pot {
 /// `paid` is what each seat bet in the whole hand and did not get back; `dead` are chips that belong to the main pot whoever
 /// put them in; `folded` says who cannot win any more.
 pub fn split(paid: &[u64], dead: u64, folded: &[bool]) -> Vec<Pot> {
+    let contenders: Vec<usize> = (0..paid.len()).filter(|&seat| !folded[seat]).collect();
+    // What only folded seats have put in so high belongs to those who come closest.
+    let reach = contenders.iter().map(|&seat| paid[seat]).max().unwrap_or(0);
     let mut levels = paid.to_vec();
     levels.sort_unstable();
     levels.dedup();
     let mut pots: Vec<Pot> = Vec::new();
     let (mut below, mut carried) = (0, dead);
     for level in levels {
-        let layer: u64 = paid.iter().map(|&chips| chips.min(level).saturating_sub(below)).sum();
+        carried += paid.iter().map(|&chips| chips.min(level).saturating_sub(below)).sum::<u64>();
         below = level;
-        carried += layer;
         if carried == 0 {
             continue;
         }
-        let eligible: Vec<usize> =
-            (0..paid.len()).filter(|&seat| !folded[seat] && paid[seat] >= level).collect();
+        let full = |seat: &usize| paid[*seat] >= level.min(reach);
+        let eligible: Vec<usize> = contenders.iter().copied().filter(full).collect();
         match pots.last_mut() {
-            // Layers with the same contenders are one pot; one that only folded seats reached falls to those below.
-            Some(pot) if eligible.is_empty() || pot.eligible == eligible => pot.chips += carried,
+            // Layers with the same contenders are one pot.
+            Some(pot) if pot.eligible == eligible => pot.chips += carried,
             _ => pots.push(Pot { chips: carried, eligible }),
         }
         carried = 0;
@@ -68,6 +70,7 @@ mod tests {
         assert_eq!(pots(&[30, 100, 100], 0, &[0]), [(230, vec![1, 2])]);
         assert_eq!(pots(&[0, 10, 60, 60], 0, &[1]), [(130, vec![2, 3])]);
         assert_eq!(pots(&[40, 70, 60], 0, &[1]), [(120, vec![0, 2]), (50, vec![2])]);
+        assert_eq!(pots(&[5, 0, 5, 0], 0, &[0, 2]), [(10, vec![1, 3])]);
     }
 
     #[test]
