@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use echo_protocol::charter::{Charter, RunId};
 use echo_protocol::codec::CodecError;
+use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::signed::{ENVELOPE_BYTES, Signed, SignedError};
@@ -39,6 +40,7 @@ use echo_sandbox::mix::TaskMix;
 
 use crate::buffer::{BufferError, OrderStatus, ReplayBuffer};
 use crate::leases::{LeaseBook, LeaseRefusal};
+use crate::record::Fault;
 
 pub use judge::REWARD_TOLERANCE;
 pub use rejection::{MAX_DETAIL_BYTES, Refusal, Rejection};
@@ -79,12 +81,15 @@ pub struct Progress {
 /// A group whose bytes, signer and form are right. Nothing about its claims is checked yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
+    id: ContentId,
     group: TrajectoryGroup,
 }
 
 /// A group that may be trained on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Admitted {
+    /// BLAKE3 of the body that its node signed.
+    pub id: ContentId,
     /// The group. Rewards and Ω are the learner's own.
     pub group: TrajectoryGroup,
     /// Whether the task counts each trajectory as right.
@@ -169,7 +174,7 @@ impl Admission {
         if let Err(error) = group.check_form(&self.form) {
             return refuse(RefuseReason::Schema, error.to_string());
         }
-        Ok(Checked { group })
+        Ok(Checked { id: signed.body_id(), group })
     }
 
     /// The stages that look something up, cheap enough for the thread that owns the book and the buffer.
@@ -204,7 +209,8 @@ impl Admission {
                 LeaseRefusal::Delivered(_) => RefuseReason::Duplicate,
                 _ => RefuseReason::Lease,
             };
-            return refuse(reason, error.to_string());
+            let refusal = Refusal::new(reason, error.to_string()).held(Fault::of_lease(error, book));
+            return Err(refusal.of(counter).into());
         }
         self.check_versions(group, progress)
     }

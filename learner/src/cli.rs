@@ -2,6 +2,7 @@
 
 use crate::bench;
 use crate::device::BUILT_IN;
+use crate::peers;
 use crate::rehearsal::Plan;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -41,6 +42,9 @@ Examples:
   echo-learner bench --config run.toml      how fast this machine trains the run's model, in how much memory
   echo-learner objectives gepo              the parts of an objective, as a run file may change them
   echo-learner metrics                      what a run's metrics are called, and what they say
+  echo-learner peers list runs/addition     who delivered what, and who is not heard
+  echo-learner peers pardon runs/addition 0a1b2c3d
+                                            hear a peer again
   echo-learner identity runs/addition       the key that belongs into a signed peer list
 
 A run file, all that is needed for a first run:
@@ -124,6 +128,9 @@ pub enum Command {
     ///
     /// In Prometheus a metric is called echo_ and the part of its tag behind the slash; [watch] listen says where it is served.
     Metrics,
+    /// Show what every peer delivered, and ban or pardon peers, while the learner runs or when it does not.
+    #[command(subcommand)]
+    Peers(peers::Command),
     /// Show a run's public key and peer id; the key is created if the directory has none.
     Identity {
         /// The run directory.

@@ -6,6 +6,7 @@ mod checkpoints;
 mod error;
 mod filter;
 mod network;
+mod record;
 mod sampling;
 mod staleness;
 mod tasks;
@@ -31,6 +32,7 @@ pub use checkpoints::CheckpointsSection;
 pub use error::ConfigError;
 pub use filter::FilterSection;
 pub use network::NetworkSection;
+pub use record::RecordSection;
 pub use sampling::SamplingSection;
 pub use staleness::{DEFAULT_BUDGET, StalenessSection};
 pub use tasks::TaskEntry;
@@ -85,6 +87,9 @@ pub struct RunConfig {
     /// How work is handed out.
     #[serde(default)]
     pub fleet: FleetSection,
+    /// How strict it is with peers that lie.
+    #[serde(default)]
+    pub record: RecordSection,
     /// Where the learner listens and whom it asks.
     #[serde(default)]
     pub network: NetworkSection,
@@ -239,6 +244,7 @@ impl RunConfig {
         self.train.guard.validate()?;
         self.train.filter.validate()?;
         self.watch.validate()?;
+        self.record.validate()?;
         let above_zero = |field, found: u64| {
             let rule = "it has to be at least 1";
             if found > 0 { Ok(()) } else { Err(ConfigError::Number { field, found, rule }) }
@@ -391,6 +397,9 @@ mod tests {
         assert!(train("filter = { pass_rate = [0.9, 0.1] }").contains("train.filter.pass_rate"));
         assert!(train("device = \"gpu\"").contains("cuda:N"));
         assert!(train("compute = \"f16\"").contains("bf16"));
+        let record = |option: &str| refused("[warmup]", &format!("[record]\n{option}\n[warmup]"));
+        assert!(record("recheck_floor = 0.0").contains("record.recheck_floor"));
+        assert!(record("half_life_h = 0").contains("record.half_life_h"));
         let watch = |option: &str| refused("[warmup]", &format!("[watch]\n{option}\n[warmup]"));
         assert!(watch("peak_flops = -1.0").contains("watch.peak_flops"));
         assert!(watch("listen = \"everywhere\"").contains("socket address"));

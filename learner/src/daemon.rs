@@ -11,6 +11,7 @@ use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Ended, Learning};
 use crate::leases::LeaseConfig;
 use crate::metrics::{self, EvaluationRow, UpdateRow};
+use crate::peers;
 use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
 use crate::publisher::Publisher;
 use crate::release::{Announce, Releaser, Releases};
@@ -88,11 +89,15 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let publisher = Publisher::new(chunks, companion_files(&founded), founded.config.snapshot);
     let (config, dir) = (founded.config.clone(), founded.dir.clone());
     let home = dir.path().display().to_string();
+    let listed = dir.peers();
     let store = Arc::new(SledStore::open(&dir.database())?);
     let shared = Arc::new(shared(founded, store, version, tally, state.as_ref(), &host)?);
+    // Whom the operator has banned meanwhile is not heard from the start.
+    peers::follow(&shared, &dir.peers_journal());
     shared.fleet().recall(state.map(|state| state.fleet).unwrap_or_default());
     let mut serving =
         tokio::spawn(serve(shared.clone(), host.clone(), snapshots.clone(), events, snapshot_events));
+    let minding = tokio::spawn(peers::keep(shared.clone(), dir.clone()));
     let finding = tokio::spawn(stay_found(host.clone(), bootstraps(&config)?, me.as_bytes().to_vec()));
 
     let stop = Arc::new(AtomicBool::new(false));
@@ -142,10 +147,14 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
         }
         Ended::Stopped => tracing::info!("stopped; `echo-learner resume {home}` goes on"),
     }
-    [interrupted, finding].into_iter().chain(watching).for_each(|task| task.abort());
+    [interrupted, finding, minding].into_iter().chain(watching).for_each(|task| task.abort());
     // Until here nodes could still finish the download of the last version.
     drop(snapshots);
     host.shutdown().await;
+    peers::list(&shared, &listed, None);
+    if let Err(error) = shared.desk().keep_record() {
+        tracing::warn!(%error, "what was learned of peers in the last moment is not kept");
+    }
     // The service ends with its host.
     let _ = serving.await;
     Ok(ended)
@@ -325,6 +334,7 @@ pub(crate) fn shared(
         filter: config.train.filter(),
         staleness: workload.charter.staleness,
         groups_per_update: config.train.groups_per_update,
+        record: config.record.config(),
     };
     let desk = Desk::open(store, desk, version, tally, checkpoint.map(|state| &state.desk))?;
     let admission = Admission::new(workload.run, &workload.charter, workload.mix.clone(), workload.clone());

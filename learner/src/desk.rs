@@ -1,5 +1,6 @@
 //! The learner's desk: lease book, replay buffer and tally, which are only ever changed together.
 
+mod reply;
 mod state;
 
 use crate::admission::{Admission, Admitted, Progress, Refusal, Rejection, Tally};
@@ -8,17 +9,19 @@ use crate::buffer::{
 };
 use crate::filter::Filter;
 use crate::leases::{LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, SnapshotError};
+use crate::record::{Decision, Network, Record, RecordConfig, RecordJournal, Subject};
 use crate::store::{Store, StoreError};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::Lease;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::staleness::Staleness;
-use echo_protocol::submission::{Answer, Outcome, RefuseReason};
+use echo_protocol::submission::{Outcome, RefuseReason};
 use echo_protocol::time::UnixMillis;
 use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 use std::sync::Arc;
 
+pub use reply::Reply;
 pub use state::DeskState;
 
 /// Why the desk cannot work.
@@ -62,13 +65,17 @@ pub struct DeskConfig {
     pub staleness: Staleness,
     /// B.
     pub groups_per_update: usize,
+    /// How strict the record is.
+    pub record: RecordConfig,
 }
 
-/// Leases, buffer and counters of a run.
+/// Leases, buffer, record and counters of a run.
 pub struct Desk {
     book: LeaseBook,
     journal: LeaseJournal,
     buffer: ReplayBuffer,
+    record: Record,
+    record_journal: RecordJournal,
     tally: Tally,
     staleness: Staleness,
     groups_per_update: usize,
@@ -88,10 +95,16 @@ impl Desk {
         tally: Tally,
         checkpoint: Option<&DeskState>,
     ) -> Result<Self, DeskError> {
-        let DeskConfig { leases, limits, filter, staleness, groups_per_update } = config;
-        let restored = state::prepare(&store, leases.run, version, checkpoint)?;
+        let DeskConfig { leases, limits, filter, staleness, groups_per_update, record } = config;
+        let restored = state::prepare(&store, &config, version, checkpoint)?;
         let mut buffer = ReplayBuffer::open(store.clone(), limits)?.with_filter(filter);
-        if !restored && buffer.reconcile(version, tally.accepted)? {
+        let record_journal = RecordJournal::new(store.clone());
+        let mut record = record_journal.load(record)?;
+        let cut = !restored && buffer.reconcile(version, tally.accepted)?;
+        if restored || cut {
+            record.forgot();
+        }
+        if cut {
             tracing::warn!(
                 totals = ?buffer.totals(),
                 "the database has lost its end; what it lost, and what waited in it, is booked as damaged"
@@ -114,6 +127,8 @@ impl Desk {
             book,
             journal,
             buffer,
+            record,
+            record_journal,
             tally,
             staleness,
             groups_per_update,
@@ -155,9 +170,23 @@ impl Desk {
         nodes.iter().for_each(|node| drop(self.book.node_gone(node)));
     }
 
-    /// Checks a group against leases, buffer and versions, before its rewards are computed.
-    pub fn screen(&self, admission: &Admission, group: &TrajectoryGroup) -> Result<(), Rejection> {
+    /// Whether a node is heard.
+    ///
+    /// # Errors
+    /// Why it is not, as it is told.
+    pub fn hear(&self, now: UnixMillis, node: &PublicKey) -> Result<(), Refusal> {
+        self.record.hear(now, node).map_err(|silence| reply::unheard(&silence))
+    }
+
+    /// Checks a group against record, leases, buffer and versions, before its rewards are computed.
+    pub fn screen(
+        &self,
+        now: UnixMillis,
+        admission: &Admission,
+        group: &TrajectoryGroup,
+    ) -> Result<(), Rejection> {
         self.check_open()?;
+        self.hear(now, &group.node).map_err(|refusal| refusal.of(group.counter))?;
         admission.screen(group, self.progress, &self.book, &self.buffer)
     }
 
@@ -165,67 +194,96 @@ impl Desk {
     /// the disk is waited for in between, without the desk.
     pub fn admit(
         &mut self,
+        now: UnixMillis,
         admission: &Admission,
         groups: Vec<Admitted>,
-    ) -> (Vec<Answer>, Result<Unflushed, BufferError>) {
-        let mut answers = Vec::with_capacity(groups.len());
+    ) -> (Vec<Reply>, Result<Unflushed, BufferError>) {
+        let mut replies = Vec::with_capacity(groups.len());
         for admitted in groups {
             let (node, counter) = (admitted.group.node, admitted.group.counter);
+            let receipt = reply::receipt(now, &admitted);
             let open = self.check_open();
             let staged =
                 open.and_then(|()| admission.admit(admitted, self.progress, &self.book, &mut self.buffer));
-            answers.push(match staged {
-                Ok(counter) => Answer { counter: Some(counter), outcome: Outcome::Accepted },
-                Err(rejection) => {
-                    self.give_back(&node, &rejection);
-                    rejection.answer(counter)
-                }
+            replies.push(match staged {
+                Ok(_) => Reply::accepted(receipt),
+                Err(Rejection::Refused(refusal)) => self.judge(now, &node, refusal.of(counter)),
+                Err(retry @ Rejection::Retry(_)) => retry.answer(counter).into(),
             });
         }
-        (answers, self.buffer.write_staged())
+        let written = self.buffer.write_staged();
+        let written = written.and_then(|unflushed| Ok((unflushed, self.write_receipts(now, &mut replies)?)));
+        (replies, written.map(|(unflushed, ())| unflushed))
+    }
+
+    /// Notes what was accepted, and numbers its receipts. They are written behind the groups, and durable with the same flush.
+    fn write_receipts(&mut self, now: UnixMillis, replies: &mut [Reply]) -> Result<(), StoreError> {
+        let mut receipts = Vec::with_capacity(replies.len());
+        let accepted = replies.iter_mut().filter(|reply| reply.is_accepted());
+        for receipt in accepted.filter_map(|reply| reply.receipt.as_mut()) {
+            receipt.sequence = self.record.accepted(now, receipt.node);
+            receipts.push(receipt.clone());
+        }
+        self.record_journal.save(&mut self.record, &receipts)
     }
 
     /// Makes the answers final by what became of the flush: when the disk failed, all groups have to come again.
     pub fn acknowledge(
         &mut self,
-        mut answers: Vec<Answer>,
+        mut replies: Vec<Reply>,
         flushed: Result<Flushed, BufferError>,
-    ) -> Vec<Answer> {
+    ) -> Vec<Reply> {
         match flushed {
             Ok(flushed) => self.buffer.flushed(flushed),
             Err(error) => {
                 tracing::error!(%error, "the replay buffer cannot be written");
                 self.failure.get_or_insert(error);
-                for answer in answers.iter_mut().filter(|a| a.outcome == Outcome::Accepted) {
-                    answer.outcome = Outcome::Retry;
-                }
+                replies.iter_mut().filter(|reply| reply.is_accepted()).for_each(Reply::put_off);
             }
         }
-        for answer in &answers {
+        for Reply { answer, .. } in &replies {
             if let (Some(counter), Outcome::Accepted) = (answer.counter, &answer.outcome) {
                 self.book.delivered(counter);
             }
             self.tally.record(&answer.outcome);
         }
-        answers
+        replies
     }
 
     fn check_open(&self) -> Result<(), Rejection> {
         if self.closed { Err(Rejection::Retry("the run has ended".into())) } else { Ok(()) }
     }
 
-    /// Records a refusal by an earlier stage, and frees the order that it concerns.
-    pub fn refuse(&mut self, node: &PublicKey, refusal: Refusal) -> Answer {
-        let rejection = Rejection::from(refusal.clone());
-        self.give_back(node, &rejection);
-        let answer = refusal.answer();
-        self.tally.record(&answer.outcome);
-        answer
+    /// Records a refusal by an earlier stage, and frees the order that it concerns. Who is not heard is told only that.
+    pub fn refuse(&mut self, now: UnixMillis, node: &PublicKey, refusal: Refusal) -> Reply {
+        let refusal = match self.hear(now, node) {
+            Ok(()) => refusal,
+            Err(unheard) => Refusal { counter: refusal.counter, ..unheard },
+        };
+        let reply = self.judge(now, node, refusal);
+        self.tally.record(&reply.answer.outcome);
+        reply
+    }
+
+    /// Holds a refusal against its node where it has to be. Who sends again what was accepted lately gets its receipt again.
+    fn judge(&mut self, now: UnixMillis, node: &PublicKey, refusal: Refusal) -> Reply {
+        self.give_back(node, &refusal);
+        if self.record.refused(now, *node, refusal.reason, refusal.fault) {
+            tracing::warn!(node = %node.short(), %refusal, "a node is not heard any more for now");
+            self.book.node_gone(node);
+        }
+        let receipt = match (refusal.reason, refusal.counter) {
+            // The receipt is a courtesy: a store that fails is found out elsewhere.
+            (RefuseReason::Duplicate, Some(counter)) => {
+                self.record_journal.receipt(node, counter).ok().flatten()
+            }
+            _ => None,
+        };
+        Reply { answer: refusal.answer(), receipt }
     }
 
     /// A node whose group was refused for good will not deliver that order any more.
-    fn give_back(&mut self, node: &PublicKey, rejection: &Rejection) {
-        let Rejection::Refused(refusal) = rejection else { return };
+    fn give_back(&mut self, node: &PublicKey, refusal: &Refusal) {
         let Some(counter) = refusal.counter else { return };
         match refusal.reason {
             // Nobody else may be asked for it: a flush that failed may have made the group durable after all.
@@ -233,6 +291,47 @@ impl Desk {
             RefuseReason::Lease => {}
             _ => drop(self.book.give_back(node, counter)),
         }
+    }
+
+    /// Notes from where a node is connected; `None` where that says nothing.
+    pub fn connected(&mut self, node: PublicKey, network: Option<Network>) {
+        self.record.connected(node, network);
+    }
+
+    /// Notes that it is not any more.
+    pub fn disconnected(&mut self, node: &PublicKey) {
+        self.record.disconnected(node);
+    }
+
+    /// Follows the operator's journal up to byte `end`.
+    pub fn decide(&mut self, now: UnixMillis, subject: Subject, decision: &Decision, end: u64) {
+        self.record.decide(now, subject, decision, end);
+        if let (Subject::Peer(node), Decision::Ban(_)) = (subject, decision) {
+            self.book.node_gone(&node);
+        }
+    }
+
+    /// Notes that the operator's journal was read up to byte `end`, where nothing stood that could be followed.
+    pub fn followed(&mut self, end: u64) {
+        self.record.followed(end);
+    }
+
+    /// Writes what the record has learned; what has changed somebody's standing is durable when this returns.
+    ///
+    /// # Errors
+    /// When the store fails; the next call writes it.
+    pub fn keep_record(&mut self) -> Result<(), DeskError> {
+        let urgent = self.record.is_urgent();
+        self.record_journal.save(&mut self.record, &[])?;
+        if urgent {
+            self.record_journal.flush()?;
+        }
+        Ok(())
+    }
+
+    /// What is known of everybody.
+    pub fn record(&self) -> &Record {
+        &self.record
     }
 
     /// The batch of the update at `version`: from the journal, or formed now; `None` while too few groups wait.

@@ -76,6 +76,7 @@ mod tests {
     use super::*;
     use echo_protocol::charter::RunId;
     use echo_protocol::codec;
+    use echo_protocol::content::ContentId;
     use echo_protocol::identity::PublicKey;
     use echo_protocol::lease::LeaseId;
     use echo_protocol::order::OrderCounter;
@@ -101,7 +102,11 @@ mod tests {
             node: PublicKey::from_bytes([2; 32]),
             trajectories: rewards.iter().map(trajectory).collect(),
         };
-        Admitted { group, correct: rewards.iter().map(|reward| *reward == 1.0).collect() }
+        Admitted {
+            id: ContentId::of(b""),
+            group,
+            correct: rewards.iter().map(|reward| *reward == 1.0).collect(),
+        }
     }
 
     #[test]

@@ -236,6 +236,11 @@ impl LeaseBook {
         self.cursor
     }
 
+    /// Whether a lease of this number was ever granted.
+    pub fn has_granted(&self, id: LeaseId) -> bool {
+        id < self.next_lease
+    }
+
     fn holder(&self, id: LeaseId) -> Option<&PublicKey> {
         self.leases.get(&id).map(|open| &open.lease.node)
     }

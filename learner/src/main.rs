@@ -6,7 +6,7 @@ use echo_learner::cli::{Cli, Command};
 use echo_learner::config::RunConfig;
 use echo_learner::objective::{Choice, Preset};
 use echo_learner::run_dir::RunDir;
-use echo_learner::{bench, daemon, prepare, rehearsal};
+use echo_learner::{bench, daemon, peers, prepare, rehearsal};
 use echo_protocol::keyfile;
 use echo_protocol::net::peer_id_of;
 use std::io::IsTerminal as _;
@@ -46,6 +46,7 @@ fn main() -> anyhow::Result<()> {
             print!("{}", echo_learner::watch::catalog::table());
             Ok(())
         }
+        Command::Peers(command) => peers::command::run(&command),
         Command::Identity { dir } => identity(&dir),
         Command::Publish { config, plan } => publish(&RunConfig::load(&config)?, &plan),
     }

@@ -419,6 +419,7 @@ mod tests {
             snapshot: Default::default(),
             checkpoints: Default::default(),
             fleet: Default::default(),
+            record: Default::default(),
             network: NetworkSection { peers: Some("lists/echo.peers".into()), ..Default::default() },
             watch: Default::default(),
         }

@@ -57,6 +57,16 @@ impl RunDir {
         self.0.join("chunks")
     }
 
+    /// What the operator has decided about peers.
+    pub fn peers_journal(&self) -> PathBuf {
+        self.0.join("peers.journal")
+    }
+
+    /// What is known of peers, for the operator.
+    pub fn peers(&self) -> PathBuf {
+        self.0.join("peers.json")
+    }
+
     /// One JSON object per update and evaluation.
     pub fn metrics(&self) -> PathBuf {
         self.0.join("metrics.jsonl")

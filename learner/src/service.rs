@@ -4,6 +4,7 @@
 //! with the learning thread is [`Shared`]; the learning thread waits there for groups, and the releasing thread tells it what was published.
 
 mod control;
+mod gate;
 mod intake;
 mod turns;
 
@@ -153,8 +154,8 @@ pub async fn serve(
     events: HostEvents,
     snapshot_events: mpsc::Receiver<SnapshotEvent>,
 ) -> Result<(), NetError> {
-    let incoming = host.accept(names::TRAJECTORIES)?;
-    let intake = tokio::spawn(intake::accept(shared.clone(), incoming));
+    let (incoming, of_older) = (host.accept(names::TRAJECTORIES)?, host.accept(names::TRAJECTORIES_1)?);
+    let intake = tokio::spawn(intake::accept(shared.clone(), incoming, of_older));
     let sweep = tokio::spawn(sweep(shared.clone(), snapshots));
     let watch = tokio::spawn(watch(shared.clone(), snapshot_events));
     let stop = [intake.abort_handle(), sweep.abort_handle(), watch.abort_handle()];
@@ -167,7 +168,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Looks for nodes that have gone, frees their orders, and tells the source whom it has to serve.
+/// Looks for nodes that have gone, frees their orders, tells the source whom it has to serve, and has the record written.
 async fn sweep(shared: Arc<Shared>, snapshots: Snapshots) {
     let mut told = Vec::new();
     loop {
@@ -185,6 +186,12 @@ async fn sweep(shared: Arc<Shared>, snapshots: Snapshots) {
             gone.iter()
                 .for_each(|node| tracing::info!(node = %node.short(), "a node is gone; its orders are free"));
             shared.desk().nodes_gone(&gone);
+        }
+        // A change of standing waits for the disk.
+        let keeping = shared.clone();
+        let kept = tokio::task::spawn_blocking(move || keeping.desk().keep_record()).await;
+        if let Ok(Err(error)) = kept {
+            tracing::error!(%error, "the record of peers cannot be written");
         }
     }
 }

@@ -43,6 +43,14 @@ pub enum Tree {
     Leases = 6,
     /// The lease book's counters.
     LeaseHead = 7,
+    /// Key → the record of a peer.
+    Peers = 8,
+    /// Network → its record.
+    Networks = 9,
+    /// How far the operator's journal was followed.
+    RecordHead = 10,
+    /// Key and place → one of a peer's newest receipts.
+    Receipts = 11,
 }
 
 /// Writes that happen together or not at all. The last write to a key wins.

@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 
 use crate::config::Flags;
@@ -15,6 +17,9 @@ Examples:
 
   echo-node run --peers list.txt --role relay --max-upload 40mbit
       Help without a fast processor: keep the newest policy and pass it on, never sending more than 40 Mbit/s.
+
+  echo-node receipts list
+      What the learner accepted and refused of this node's work. `receipts verify` checks the learner's signatures.
 
   ECHO_NODE_THREADS=2 echo-node config
       What the node would run with, and where each value came from.
@@ -59,8 +64,30 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show what the learner accepted and refused of this node's work, and check its receipts
+    #[command(subcommand)]
+    Receipts(Receipts),
     /// Check everything that a run needs, without joining it
     Preflight {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What to do with receipts.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Receipts {
+    /// What was accepted, what was refused and why, for each run
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check receipts without asking anybody: signatures, run, node, and that none is missing or comes twice. Exits with 1 if something is wrong
+    Verify {
+        /// A file of receipts, perhaps somebody else's [default: all of this node's]
+        file: Option<PathBuf>,
         /// As JSON
         #[arg(long)]
         json: bool,

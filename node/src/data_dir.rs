@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 /// | `charter`, `installed` | the run's signed charter; the signed manifest of the installed snapshot |
 /// | `chunks/` | chunks of snapshots, named by their content |
 /// | `outbox/` | finished groups that the learner has not yet acknowledged |
+/// | `receipts/` | receipts for accepted groups, and counts of refused ones |
 /// | `status.json` | what the status line says, for programs |
 #[derive(Clone, Debug)]
 pub struct DataDir(PathBuf);
@@ -107,6 +108,11 @@ impl DataDir {
     /// Groups that wait for the learner's acknowledgement.
     pub fn outbox(&self) -> PathBuf {
         self.0.join("outbox")
+    }
+
+    /// Receipts for accepted groups, and counts of refused ones.
+    pub fn receipts(&self) -> PathBuf {
+        self.0.join("receipts")
     }
 
     /// The status for programs.

@@ -11,7 +11,7 @@
 //! - [`config`] and [`preflight`] say what the node runs with, and everything that would keep it from running;
 //! - [`discovery`] finds the learner, [`session`] keeps talking to it, [`neighbours`] are those that it names;
 //! - [`downloads`] follows snapshots, [`install`] makes a policy of one;
-//! - [`rollout`] turns leased orders into signed groups, [`outbox`] keeps them, [`uplink`] delivers them;
+//! - [`rollout`] turns leased orders into signed groups, [`outbox`] keeps them, [`uplink`] delivers them, [`ledger`] keeps what the learner said of them;
 //! - [`status`] tells the owner; [`node`] puts it all together and takes it down again.
 //!
 //! Nothing here limits disk or schedule yet: there is no setting for what is not enforced.
@@ -28,6 +28,7 @@ pub mod install;
 pub mod json_file;
 pub mod known_peers;
 pub mod learner;
+pub mod ledger;
 pub mod manifests;
 pub mod membership;
 pub mod neighbours;

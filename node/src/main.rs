@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use echo_node::cli::{Cli, Command};
+use echo_node::cli::{Cli, Command, Receipts};
 use echo_node::config::{Config, Settings};
+use echo_node::ledger::show;
 use echo_node::node::{self, Summary};
 use echo_node::preflight::{self, Problem};
 use echo_node::shutdown;
@@ -42,6 +43,7 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Identity { json } => identity(&config.settings, *json),
+        Command::Receipts(command) => receipts(&config.settings, command),
         Command::Preflight { json } => preflight(&config.settings, *json),
     }
 }
@@ -79,6 +81,32 @@ fn identity(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
     }
     println!("public key  {public}\npeer id     {peer}");
     Ok(ExitCode::SUCCESS)
+}
+
+fn receipts(settings: &Settings, command: &Receipts) -> anyhow::Result<ExitCode> {
+    let data = settings.data();
+    let mine = || {
+        let me = keyfile::load_or_create(&data.identity())?.public();
+        anyhow::Ok(show::all(&data.receipts(), me)?)
+    };
+    let (shown, json, strict) = match command {
+        Receipts::List { json } => (mine()?, *json, false),
+        Receipts::Verify { file: Some(file), json } => (vec![show::one(file.clone(), None)?], *json, true),
+        Receipts::Verify { file: None, json } => (mine()?, *json, true),
+    };
+    let wrong: u64 = shown.iter().map(|shown| shown.proof.account.wrong).sum();
+    if json {
+        let runs: Vec<_> = shown.iter().map(show::Shown::json).collect();
+        print_json(&json!({ "runs": runs, "wrong": wrong }))?;
+    } else {
+        shown.iter().for_each(|shown| println!("{}", shown.text()));
+        match wrong {
+            _ if shown.is_empty() => println!("there are no receipts yet"),
+            0 => println!("all receipts are sound and none is missing"),
+            _ => println!("{wrong} findings"),
+        }
+    }
+    Ok(if strict && wrong > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {

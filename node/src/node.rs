@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::board::{Board, Facts, State};
 use crate::config::Settings;
 use crate::json_file::{self, StateError};
+use crate::ledger::LedgerError;
 use crate::membership;
 use crate::outbox::OutboxError;
 use crate::preflight::Ready;
@@ -54,6 +55,9 @@ pub enum NodeError {
     /// The outbox.
     #[error(transparent)]
     Outbox(#[from] OutboxError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// The number of threads.
     #[error(transparent)]
     Threads(#[from] EngineError),

@@ -156,6 +156,15 @@ impl Outbox {
         self.tree.contains_key(key(counter)).map_err(|e| self.fail(e))
     }
 
+    /// The order's group, if it waits here.
+    ///
+    /// # Errors
+    /// [`OutboxError::Database`]
+    pub fn get(&self, counter: OrderCounter) -> Result<Option<Vec<u8>>, OutboxError> {
+        let group = self.tree.get(key(counter)).map_err(|e| self.fail(e))?;
+        Ok(group.map(|bytes| bytes.to_vec()))
+    }
+
     /// The waiting group of the lowest order for which `skip` is false.
     ///
     /// # Errors

@@ -24,6 +24,8 @@ use crate::neighbours::Neighbours;
 const MAX_MISSED: u32 = 2;
 /// The pause after a learner was reached that makes no sense.
 const NONSENSE_PAUSE: Duration = Duration::from_secs(5);
+/// The pause after a heartbeat that the learner does not want to hear.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 /// How often good peers are written down while all is well.
 const REMEMBER_EVERY: Duration = Duration::from_secs(60);
 
@@ -115,7 +117,7 @@ impl Session {
     async fn talk(&mut self) -> Result<Option<Ending>, Stopped> {
         let mut beat = tokio::time::interval(Duration::from_millis(HEARTBEAT_EVERY_MS));
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut missed, mut remembered) = (0, Instant::now());
+        let (mut missed, mut remembered, mut told) = (0, Instant::now(), None);
         loop {
             tokio::select! {
                 _ = beat.tick() => {}
@@ -134,6 +136,17 @@ impl Session {
                     missed = 0;
                     self.link(true);
                     self.take(news).await?;
+                }
+                Err(error @ AskError::Refused { .. }) => {
+                    // The learner is there and does not want this node: looking for it anew would change nothing.
+                    let reason = error.to_string();
+                    if told.as_ref() != Some(&reason) {
+                        tracing::warn!("{reason}");
+                        told = Some(reason);
+                    }
+                    missed = 0;
+                    self.link(false);
+                    tokio::time::sleep(REFUSED_PAUSE).await;
                 }
                 Err(error) => {
                     missed += 1;

@@ -9,7 +9,7 @@ use echo_protocol::version::PolicyVersion;
 use tokio::sync::watch;
 
 use crate::install::Installed;
-use crate::learner::Learner;
+use crate::learner::{AskError, Learner};
 use crate::manifests::{MAX_MANIFESTS, Manifests};
 use crate::orders::{OrderStock, open_lease};
 use crate::outbox::Outbox;
@@ -19,6 +19,8 @@ use crate::workload::Workload;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
 /// The pause after a question that was not answered.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a question that the learner does not want to answer.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 /// Gossip gets this much time to bring a manifest that a heartbeat told of, before the learner is asked for it.
 const GOSSIP_HEAD_START: Duration = Duration::from_millis(300);
 
@@ -38,6 +40,8 @@ pub struct Leasing {
     pub linked: watch::Receiver<bool>,
     /// What is installed.
     pub policy: watch::Receiver<Option<Arc<Installed>>>,
+    /// Why the learner gave no lease last.
+    pub refused: Option<String>,
 }
 
 impl Leasing {
@@ -60,14 +64,24 @@ impl Leasing {
     }
 
     /// Asks once; the pause before the next question, if one is needed.
-    async fn fill(&self, wanted: u32) -> Option<Duration> {
+    async fn fill(&mut self, wanted: u32) -> Option<Duration> {
         let (leases, retry_after_ms) = match self.learner.leases(wanted).await {
             Ok(answer) => answer,
+            Err(error @ AskError::Refused { .. }) => {
+                // It is told again and again: the owner hears of it once.
+                let told = error.to_string();
+                if self.refused.as_deref() != Some(&told) {
+                    tracing::warn!("{told}");
+                    self.refused = Some(told);
+                }
+                return Some(REFUSED_PAUSE);
+            }
             Err(error) => {
                 tracing::debug!(%error, "no leases");
                 return Some(FAILED_PAUSE);
             }
         };
+        self.refused = None;
         let mut got = 0;
         for signed in leases {
             match open_lease(&signed, &self.workload.learner, &self.workload.run, &self.me) {

@@ -6,16 +6,21 @@
 mod flight;
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use echo_protocol::clock;
 use echo_protocol::codec::{self, CodecError};
 use echo_protocol::net::{FrameError, Host, NetError, PeerId, Stream, names, read_frame, write_frame};
+use echo_protocol::order::OrderCounter;
+use echo_protocol::receipt::Receipt;
+use echo_protocol::signed::Signed;
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome};
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use crate::backoff::Backoff;
 use crate::board::Board;
+use crate::ledger::{Ledger, LedgerError};
 use crate::outbox::{MAX_ENTRY_BYTES, Outbox, OutboxError};
 use flight::Flight;
 
@@ -59,6 +64,8 @@ pub struct Uplink {
     pub outbox: Outbox,
     /// Counts the answers.
     pub board: Arc<Board>,
+    /// Keeps receipts and refusals.
+    pub ledger: Mutex<Ledger>,
 }
 
 impl Uplink {
@@ -163,6 +170,7 @@ impl Uplink {
         }
         match answer.outcome {
             Outcome::Accepted => {
+                self.keep(counter, answer.receipt)?;
                 self.outbox.settle(counter)?;
                 self.board.set(|facts| facts.accepted += 1);
             }
@@ -170,6 +178,11 @@ impl Uplink {
                 // The text comes from the network and goes into a log line.
                 let detail: String = detail.chars().filter(|c| !c.is_control()).collect();
                 tracing::warn!(order = %counter, %reason, detail, "the learner refused a group");
+                // It was accepted before, and the answer was lost.
+                if answer.receipt.is_some() {
+                    self.keep(counter, answer.receipt)?;
+                }
+                self.ledger(|ledger| ledger.refused(clock::now(), counter, reason, &detail));
                 self.outbox.settle(counter)?;
                 self.board.refused(reason);
             }
@@ -182,6 +195,31 @@ impl Uplink {
         flight.land(counter);
         self.board.set(|facts| facts.outbox = self.outbox.len());
         Ok(())
+    }
+
+    /// Keeps the receipt of a group that is still in the outbox.
+    fn keep(&self, counter: OrderCounter, receipt: Option<Signed<Receipt>>) -> Result<(), OutboxError> {
+        let Some(receipt) = receipt else {
+            tracing::debug!(order = %counter, "accepted without a receipt");
+            return Ok(());
+        };
+        let group = self.outbox.get(counter)?;
+        self.ledger(|ledger| {
+            if let Err(error) = ledger.accepted(counter, group.as_deref(), &receipt)? {
+                tracing::warn!(order = %counter, %error, "the learner's receipt is worth nothing");
+            }
+            Ok(())
+        });
+        Ok(())
+    }
+
+    /// Writes to the ledger. Work goes on without it: a receipt that cannot be kept is no reason to deliver nothing.
+    fn ledger(&self, write: impl FnOnce(&mut Ledger) -> Result<(), LedgerError>) {
+        // Every change of the ledger is one write; one that a panic left half done is cut off at the next start.
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = write(&mut ledger) {
+            tracing::warn!(%error, "the ledger cannot be written");
+        }
     }
 }
 

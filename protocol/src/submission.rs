@@ -1,19 +1,26 @@
 //! What the learner answers to a submitted group.
 
 use crate::order::OrderCounter;
+use crate::receipt::Receipt;
+use crate::signed::Signed;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Longest encoded answer, in bytes.
-pub const MAX_ANSWER_BYTES: usize = 512;
+pub const MAX_ANSWER_BYTES: usize = 1024;
+/// Longest encoded answer that a node of version 1 reads, in bytes.
+pub const MAX_ANSWER_1_BYTES: usize = 512;
 
 /// The learner's answer to one group; sent only after what it says is durable.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// Which order; `None` when the message was too broken to tell.
     pub counter: Option<OrderCounter>,
     /// What became of it.
     pub outcome: Outcome,
+    /// The receipt of a group that is accepted, now or before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Signed<Receipt>>,
 }
 
 /// What became of a submitted group.
@@ -62,11 +69,38 @@ pub enum RefuseReason {
     Reward,
     /// The tokens are not those that the policy and the order's randomness give, or their log-probabilities are not the policy's.
     Sampling,
+    /// The node, or its network, has lied too often and is not heard for some time. The detail says until when.
+    Suspended,
+    /// The node is not heard any more, until the run's operator pardons it.
+    Banned,
+}
+
+impl Answer {
+    /// An answer without a receipt.
+    pub fn new(counter: Option<OrderCounter>, outcome: Outcome) -> Self {
+        Self { counter, outcome, receipt: None }
+    }
+
+    /// The same for a node that speaks version 1, which knows neither receipts nor suspensions nor the audit. Who is not heard holds no lease, so this is
+    /// what it is told; the detail says the rest.
+    #[must_use]
+    pub fn in_version_1(self) -> Self {
+        let outcome = match self.outcome {
+            Outcome::Refused { reason: RefuseReason::Suspended | RefuseReason::Banned, detail } => {
+                Outcome::Refused { reason: RefuseReason::Lease, detail }
+            }
+            Outcome::Refused { reason: RefuseReason::Sampling, detail } => {
+                Outcome::Refused { reason: RefuseReason::Reward, detail }
+            }
+            other => other,
+        };
+        Self::new(self.counter, outcome)
+    }
 }
 
 impl RefuseReason {
     /// Every reason.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::FrameTooLarge,
         Self::Malformed,
         Self::Signature,
@@ -80,6 +114,8 @@ impl RefuseReason {
         Self::TaskRules,
         Self::Reward,
         Self::Sampling,
+        Self::Suspended,
+        Self::Banned,
     ];
 
     /// The name used in metrics and logs.
@@ -98,6 +134,8 @@ impl RefuseReason {
             Self::TaskRules => "task_rules",
             Self::Reward => "reward",
             Self::Sampling => "sampling",
+            Self::Suspended => "suspended",
+            Self::Banned => "banned",
         }
     }
 }
@@ -123,8 +161,37 @@ mod tests {
     #[test]
     fn answers_fit_their_limit() {
         let refused = Outcome::Refused { reason: RefuseReason::FrameTooLarge, detail: "x".repeat(300) };
-        let answer = Answer { counter: Some(OrderCounter(u64::MAX)), outcome: refused };
-        let bytes = crate::codec::encode(&answer, MAX_ANSWER_BYTES).unwrap();
+        let answer = Answer::new(Some(OrderCounter(u64::MAX)), refused);
+        let bytes = crate::codec::encode(&answer, MAX_ANSWER_1_BYTES).unwrap();
         assert_eq!(crate::codec::decode::<Answer>(&bytes, MAX_ANSWER_BYTES).unwrap(), answer);
+    }
+
+    #[test]
+    fn who_speaks_version_1_is_told_only_what_it_knows() {
+        /// As version 1 reads it.
+        #[derive(Debug, PartialEq, Deserialize)]
+        struct Answer1 {
+            counter: Option<OrderCounter>,
+            outcome: Outcome1,
+        }
+        #[derive(Debug, PartialEq, Deserialize)]
+        enum Outcome1 {
+            Accepted,
+            Refused { reason: String, detail: String },
+            Retry,
+        }
+        let detail = "until tomorrow".to_owned();
+        for reason in [RefuseReason::Suspended, RefuseReason::Banned] {
+            let outcome = Outcome::Refused { reason, detail: detail.clone() };
+            let answer = Answer::new(Some(OrderCounter(7)), outcome).in_version_1();
+            let bytes = crate::codec::encode(&answer, MAX_ANSWER_1_BYTES).unwrap();
+            let read: Answer1 = crate::codec::decode(&bytes, MAX_ANSWER_1_BYTES).unwrap();
+            let told = Outcome1::Refused { reason: "lease".into(), detail: detail.clone() };
+            assert_eq!(read, Answer1 { counter: Some(OrderCounter(7)), outcome: told });
+        }
+        for (outcome, told) in [(Outcome::Accepted, Outcome1::Accepted), (Outcome::Retry, Outcome1::Retry)] {
+            let bytes = crate::codec::encode(&Answer::new(None, outcome).in_version_1(), 512).unwrap();
+            assert_eq!(crate::codec::decode::<Answer1>(&bytes, 512).unwrap().outcome, told);
+        }
     }
 }

@@ -24,6 +24,7 @@
 //! - [`tasks`]: the procedural tasks, and those that are made of a file;
 //! - [`files`], [`data_set`]: what such files are;
 //! - [`checkers`]: is a program's output as good as the jury's answer?
+//! - [`isolate`]: runs one untrusted program with limits on all that it can use and reach;
 //! - [`vectors`]: cases recorded elsewhere that all of it is held to;
 //! - [`assignment`]: what a work order asks for;
 //! - [`spec`], [`registry`], [`mix`]: from a run's configuration to tasks, and from draws to a choice among them.
@@ -36,6 +37,7 @@ pub mod checkers;
 pub mod data_set;
 pub mod episode;
 pub mod files;
+pub mod isolate;
 pub mod mix;
 pub mod registry;
 pub mod spec;

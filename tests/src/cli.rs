@@ -1,11 +1,13 @@
 //! The words of the command line.
 
+mod attack;
 mod bench;
 mod broadcast;
 mod study;
 mod vectors;
 
 use anyhow::{anyhow, ensure};
+use attack::AttackOptions;
 use bench::Bench;
 use broadcast::BroadcastOptions;
 use clap::{Args, Parser, Subcommand};
@@ -27,6 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   cargo lab demo                                  train two-digit addition with four volunteers on this machine
   cargo lab demo --kill-node 2 --kill-learner     the same, with two volunteers and the learner killed on the way
+  cargo lab attack --json                         the same among liars, floods and slow lorises, against honest volunteers only
   cargo lab broadcast --nodes 8 --uplink 300mbit --node-up 100mbit --node-down 100mbit --size 256MiB
                                                   how long a snapshot takes to a fleet behind real links (as root)
   cargo lab test                                  everything that can be tested, from a fresh machine on
@@ -42,6 +45,7 @@ Examples:
   cargo lab bench ingest --json                   trajectories that a learner takes in, against bare signature verification
   cargo lab bench echo-clip --json                updates with EchoClip, against the same without
   cargo lab bench share --json                    what the rest of a learner costs beside its updates
+  cargo lab bench sandbox --json                  isolated runs, judgings and WebAssembly instances, against bubblewrap
   cargo lab delta-study --json                    what deltas of a policy cost while it is trained by reinforcement
 
 Exit codes: 0 all passed, 1 something failed, 2 the work could not be done, 130 interrupted.";
@@ -61,6 +65,8 @@ struct Cli {
 enum Command {
     /// Train two-digit addition with a bootstrap, a learner and volunteers as separate processes on loopback.
     Demo(DemoOptions),
+    /// Train the demo's task twice, among honest members and among liars, and compare what is learned.
+    Attack(AttackOptions),
     /// Time a snapshot's way from a source to nodes behind capped links: network namespaces as root, else loopback.
     Broadcast(Box<BroadcastOptions>),
     /// A node of a broadcast that serves rotten groups; `broadcast --rotten` starts it.
@@ -167,6 +173,7 @@ impl Command {
     fn execute(self, console: &Console) -> anyhow::Result<Report> {
         match self {
             Self::Demo(options) => interruptible(demo::run(options.demo()?, console)),
+            Self::Attack(options) => options.execute(console),
             Self::Broadcast(options) => interruptible(echo_lab::broadcast::run(options.broadcast(), console)),
             Self::RottenNode { list, listen, number } => {
                 interruptible(RottenNode { list, listen, number }.run())?;

@@ -49,17 +49,7 @@ pub struct Demo {
 pub async fn run(demo: Demo, console: &Console) -> anyhow::Result<Report> {
     let started = Instant::now();
     cargo::build_binaries(console).await?;
-    let config = NetworkConfig {
-        binaries: Binaries::locate()?,
-        dir: demo.dir.clone(),
-        network: "echo-demo".into(),
-        run: "addition".into(),
-        learner: LearnerConfig {
-            settings: run_file::settings(demo.updates)?,
-            environment: one_thread_a_part(),
-        },
-        nodes: NodeConfig::several(demo.nodes),
-    };
+    let config = network(&demo)?;
     console.say(format!("run directory {}", demo.dir.display()));
     console.say(format!(
         "a bootstrap, a learner and {} volunteers; first a short supervised warm-up",
@@ -80,6 +70,21 @@ pub async fn run(demo: Demo, console: &Console) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+/// The network of a demo.
+pub(crate) fn network(demo: &Demo) -> anyhow::Result<NetworkConfig> {
+    Ok(NetworkConfig {
+        binaries: Binaries::locate()?,
+        dir: demo.dir.clone(),
+        network: "echo-demo".into(),
+        run: "addition".into(),
+        learner: LearnerConfig {
+            settings: run_file::settings(demo.updates)?,
+            environment: one_thread_a_part(),
+        },
+        nodes: NodeConfig::several(demo.nodes),
+    })
+}
+
 /// The learner already runs the parts of a batch side by side; pools below each part would only get in each other's way.
 fn one_thread_a_part() -> BTreeMap<String, String> {
     ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"].map(|name| (name.to_owned(), "1".to_owned())).into()
@@ -87,7 +92,11 @@ fn one_thread_a_part() -> BTreeMap<String, String> {
 
 /// Watches the network, kills whom the demo says, and waits for the learner's summary. Returns it with the number of trajectories that
 /// the volunteers saw accepted.
-async fn drive(demo: &Demo, mut network: Network, console: &Console) -> anyhow::Result<(Summary, u64)> {
+pub(crate) async fn drive(
+    demo: &Demo,
+    mut network: Network,
+    console: &Console,
+) -> anyhow::Result<(Summary, u64)> {
     let dir = RunDir::new(&network.layout().run_dir());
     let mut watch = Watch::new(&dir, demo.updates);
     let mut live = Live::new(console);

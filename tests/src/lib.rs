@@ -5,6 +5,7 @@
 //! - [`bench`] races against outside systems, on speed and memory;
 //! - [`study`] tries what the papers claim with a tiny policy; [`delta_study`] measures what the deltas of a policy cost while it is trained;
 //! - [`suite`] runs every test of the workspace, [`setup`] prepares a fresh machine for it;
+//! - [`attack`] trains among liars, floods and slow lorises, and shows what they cost;
 //! - [`liar`] takes part in a run as a node that lies, [`small_run`] is a network for tests to put it in;
 //! - [`broadcast`] measures how a snapshot spreads, on hosts that [`netns`] makes up; [`simulate`] runs relay machines in simulated networks;
 //! - [`live`] and [`plot`] show how training goes;
@@ -12,6 +13,7 @@
 //!
 //! The lab may import every crate of the house; nothing imports the lab.
 
+pub mod attack;
 pub mod bench;
 pub mod binaries;
 pub mod broadcast;

@@ -21,10 +21,26 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// # Errors
 /// When something cannot be built or started.
 pub async fn start(dir: &Path, updates: u32) -> anyhow::Result<Network> {
+    start_with(dir, updates, &[]).await
+}
+
+/// The same with other values in the run file: section, key, value.
+///
+/// # Errors
+/// When something cannot be built or started.
+pub async fn start_with(
+    dir: &Path,
+    updates: u32,
+    changes: &[(&str, &str, Value)],
+) -> anyhow::Result<Network> {
     let binaries = Binaries::locate_or_build(&Console::new(true), false).await?;
     let mut settings: Table = RUN_FILE.parse()?;
-    if let Some(Value::Table(run)) = settings.get_mut("run") {
-        run.insert("updates".into(), updates.into());
+    let updates = [("run", "updates", updates.into())];
+    for (section, key, value) in updates.iter().chain(changes) {
+        let section = settings.entry(*section).or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Table(section) = section {
+            section.insert((*key).to_owned(), value.clone());
+        }
     }
     Network::start(NetworkConfig {
         binaries,
@@ -108,6 +124,10 @@ dissemination = "chain"
 [fleet]
 node_uplink = 12500000
 lease_s = 600
+
+# One key tells every lie that there is, one after the other.
+[record]
+suspend_after = 0
 "#;
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ impl Admission {
     /// # Errors
     /// [`RefuseReason::TaskRules`] or [`RefuseReason::Reward`]; [`Rejection::Retry`] when a task could not judge.
     pub fn judge(&self, checked: Checked) -> Result<Admitted, Rejection> {
-        let mut group = checked.group;
+        let Checked { id, mut group } = checked;
         let counter = group.counter;
         let order = WorkOrder::derive(&self.run, Purpose::Train, counter);
         let assignment = Assignment::of(&self.tasks, &order);
@@ -40,7 +40,7 @@ impl Admission {
             trajectory.omega = verdict.metadata;
             correct.push(verdict.correct);
         }
-        Ok(Admitted { group, correct })
+        Ok(Admitted { id, group, correct })
     }
 }
 

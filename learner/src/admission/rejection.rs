@@ -5,6 +5,8 @@ use std::fmt::Display;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::submission::{Answer, Outcome, RefuseReason};
 
+use crate::record::Fault;
+
 /// Longest detail of a refusal, in bytes, so that every answer fits its limit.
 pub const MAX_DETAIL_BYTES: usize = 300;
 
@@ -18,6 +20,8 @@ pub struct Refusal {
     pub detail: String,
     /// The order, when the message could be read that far.
     pub counter: Option<OrderCounter>,
+    /// Whether it is held against the node.
+    pub fault: Fault,
 }
 
 /// Why a group is not accepted now.
@@ -35,7 +39,12 @@ impl Refusal {
     /// A refusal for `reason`; a `detail` that is too long is cut.
     pub fn new(reason: RefuseReason, mut detail: String) -> Self {
         detail.truncate(detail.floor_char_boundary(MAX_DETAIL_BYTES));
-        Self { reason, detail, counter: None }
+        Self { reason, detail, counter: None, fault: Fault::of(reason) }
+    }
+
+    /// The same, held against the node or not.
+    pub fn held(self, fault: Fault) -> Self {
+        Self { fault, ..self }
     }
 
     /// The same, about this order.
@@ -46,7 +55,7 @@ impl Refusal {
     /// The answer to the node.
     pub fn answer(self) -> Answer {
         let outcome = Outcome::Refused { reason: self.reason, detail: self.detail };
-        Answer { counter: self.counter, outcome }
+        Answer::new(self.counter, outcome)
     }
 }
 
@@ -60,7 +69,7 @@ impl Rejection {
     pub fn answer(self, counter: OrderCounter) -> Answer {
         match self {
             Self::Refused(refusal) => refusal.of(counter).answer(),
-            Self::Retry(_) => Answer { counter: Some(counter), outcome: Outcome::Retry },
+            Self::Retry(_) => Answer::new(Some(counter), Outcome::Retry),
         }
     }
 }

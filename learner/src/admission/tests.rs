@@ -161,7 +161,7 @@ impl World {
         let counter = self.admission.admit(admitted, self.progress, &self.book, &mut self.buffer)?;
         self.buffer.flush().map_err(|error| Rejection::retry(&error))?;
         self.book.delivered(counter);
-        Ok(echo_protocol::submission::Answer { counter: Some(counter), outcome: Outcome::Accepted })
+        Ok(echo_protocol::submission::Answer::new(Some(counter), Outcome::Accepted))
     }
 
     fn send(&mut self, group: &TrajectoryGroup) -> Outcome {

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use echo_protocol::charter::RunId;
 use echo_protocol::codec;
+use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::staleness::BatchOrder;
@@ -41,7 +42,7 @@ fn admitted(counter: u64, versions: &[u64]) -> Admitted {
         node: PublicKey::from_bytes([2; 32]),
         trajectories: (0..G).map(trajectory).collect(),
     };
-    Admitted { group, correct: vec![false, true] }
+    Admitted { id: ContentId::of(b""), group, correct: vec![false, true] }
 }
 
 fn staleness() -> Staleness {
@@ -252,6 +253,7 @@ fn staging_is_bounded() {
     buffer.flush().unwrap();
     buffer.stage(next).unwrap();
     let empty = Admitted {
+        id: ContentId::of(b""),
         group: TrajectoryGroup { trajectories: vec![], ..admitted(9_999, &[0]).group },
         correct: vec![],
     };

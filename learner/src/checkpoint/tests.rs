@@ -38,6 +38,7 @@ pub(crate) fn state_at(run: RunId, version: u64) -> State {
         leases: LeaseSnapshot { run, cursor: next, next_lease: LeaseId(version + 1), leases },
         buffer: Watermark { next_arrival: 5, totals, ..Watermark::default() },
         tally: Default::default(),
+        record: Default::default(),
     };
     let evaluated = EvaluationRow { evaluated: version, held_out_accuracy: 0.1, ..EvaluationRow::default() };
     State::new(run, PolicyVersion(version), Some(evaluated), version, desk, Vec::new())

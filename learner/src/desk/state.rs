@@ -3,12 +3,12 @@
 //! The store is always ahead of the checkpoint, and is the truth. Only where it is gone (a new machine, a lost disk) does the
 //! checkpoint's account begin a new one, so that no order is leased twice and nothing is trained on twice.
 
-use super::{Desk, DeskError};
+use super::{Desk, DeskConfig, DeskError};
 use crate::admission::Tally;
 use crate::buffer::Watermark;
 use crate::leases::{LeaseJournal, LeaseSnapshot};
+use crate::record::{Record, RecordJournal, RecordSnapshot};
 use crate::store::{Store, WriteBatch};
-use echo_protocol::charter::RunId;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::version::PolicyVersion;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Where a desk stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeskState {
     /// Open leases, and the next order and lease.
     pub leases: LeaseSnapshot,
@@ -24,13 +24,16 @@ pub struct DeskState {
     pub buffer: Watermark,
     /// Groups accepted and refused.
     pub tally: Tally,
+    /// What is known of peers. Checkpoints of earlier programs have none.
+    #[serde(default)]
+    pub record: RecordSnapshot,
 }
 
 impl Desk {
     /// Where the desk stands, for the checkpoint at `version`.
     pub fn state(&self, version: PolicyVersion) -> DeskState {
         let (leases, buffer) = (self.book.snapshot(), self.buffer.watermark(version));
-        DeskState { leases, buffer, tally: self.tally.clone() }
+        DeskState { leases, buffer, tally: self.tally.clone(), record: self.record.snapshot() }
     }
 }
 
@@ -38,7 +41,7 @@ impl Desk {
 /// was made from the checkpoint.
 pub(super) fn prepare(
     store: &Arc<dyn Store>,
-    run: RunId,
+    config: &DeskConfig,
     version: PolicyVersion,
     checkpoint: Option<&DeskState>,
 ) -> Result<bool, DeskError> {
@@ -51,6 +54,8 @@ pub(super) fn prepare(
         (None, Some(state)) => {
             LeaseJournal::found(&state.leases.after_loss(), &mut batch)?;
             state.buffer.restore(version, &mut batch)?;
+            let mut record = Record::after_loss(config.record, &state.record);
+            RecordJournal::new(store.clone()).save(&mut record, &[])?;
             tracing::warn!(
                 at = %version,
                 groups = state.buffer.totals.waiting.groups,
@@ -59,6 +64,7 @@ pub(super) fn prepare(
         }
         (None, None) => {
             let (cursor, next_lease, leases) = (OrderCounter(0), LeaseId(0), Vec::new());
+            let run = config.leases.run;
             LeaseJournal::found(&LeaseSnapshot { run, cursor, next_lease, leases }, &mut batch)?;
         }
     }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::store::MemoryStore;
 use crate::testing::workload;
+use echo_protocol::content::ContentId;
 use echo_protocol::trajectory::{Omega, Trajectory, spans};
 
 /// B.
@@ -34,6 +35,7 @@ impl World {
             filter,
             staleness,
             groups_per_update: BATCH,
+            record: RecordConfig::default(),
         };
         let store = Arc::new(MemoryStore::default());
         let desk = Desk::open(store.clone(), config, PolicyVersion(0), Tally::default(), None).unwrap();
@@ -68,7 +70,8 @@ impl World {
             };
             let trajectories = rewards.iter().map(trajectory).collect();
             let group = TrajectoryGroup { run, lease, counter, node, trajectories };
-            Admitted { group, correct: rewards.iter().map(|reward| *reward == 1.0).collect() }
+            let id = ContentId::of(&group.counter.0.to_le_bytes());
+            Admitted { id, group, correct: rewards.iter().map(|reward| *reward == 1.0).collect() }
         };
         let groups: Vec<Admitted> = orders.take(count).map(group).collect();
         assert_eq!(groups.len(), count, "too little was leased");
@@ -77,9 +80,13 @@ impl World {
             (lease.first.0, lease.count) = (lease.first.0 + 1, lease.count - 1);
         }
         leases.retain(|lease| lease.count > 0);
-        let (answers, written) = self.desk.admit(&self.admission, groups);
+        self.replies(groups).into_iter().map(|reply| reply.answer.outcome).collect()
+    }
+
+    fn replies(&mut self, groups: Vec<Admitted>) -> Vec<Reply> {
+        let (replies, written) = self.desk.admit(UnixMillis(0), &self.admission, groups);
         let flushed = written.and_then(Unflushed::flush);
-        self.desk.acknowledge(answers, flushed).into_iter().map(|answer| answer.outcome).collect()
+        self.desk.acknowledge(replies, flushed)
     }
 
     fn batch(&mut self, version: u64) -> Option<usize> {
@@ -196,4 +203,90 @@ fn a_disk_that_failed_once_is_not_trusted_again() {
     assert_eq!(world.deliver(&mut leases, BATCH, 0), vec![Outcome::Retry; BATCH]);
     world.store.fail_after(None);
     assert!(matches!(world.desk.batch(PolicyVersion(0)), Err(DeskError::Buffer(_))));
+}
+
+/// A group that lies about `counter`, as the stages before the desk refuse it.
+fn lie(counter: u64) -> Refusal {
+    Refusal::new(RefuseReason::Reward, "claims reward 1, earns 0".into()).of(OrderCounter(counter))
+}
+
+#[test]
+fn who_lies_too_often_gets_no_work_and_no_hearing_until_it_is_over() {
+    let mut world = World::new(Staleness::new(3, None).unwrap());
+    world.at(0);
+    let leases = world.lease(0);
+    let (node, now) = (world.node, UnixMillis(0));
+    let out = world.desk.book.out_with(&node);
+    assert!(out > 5);
+    for counter in 0..5 {
+        let told = world.desk.refuse(now, &node, lie(counter)).answer.outcome;
+        assert!(matches!(told, Outcome::Refused { reason: RefuseReason::Reward, .. }), "{told:?}");
+    }
+    assert_eq!(world.desk.book.out_with(&node), 0, "its orders are free");
+    // Honest work and lies alike are told why, until when and how to appeal.
+    let group = TrajectoryGroup {
+        run: world.run,
+        lease: leases[0].id,
+        counter: leases[0].first,
+        node,
+        trajectories: Vec::new(),
+    };
+    let screened = world.desk.screen(now, &world.admission, &group).unwrap_err();
+    let answer = screened.answer(group.counter);
+    let sixth = world.desk.refuse(now, &node, lie(6)).answer;
+    assert_eq!((answer.counter, sixth.counter), (Some(group.counter), Some(OrderCounter(6))));
+    for told in [answer.outcome, sixth.outcome] {
+        let Outcome::Refused { reason: RefuseReason::Suspended, detail } = told else {
+            panic!("{told:?}");
+        };
+        let parts = ["until 1970-01-01T00:10:00Z", "the last for reward", "To appeal"];
+        assert!(parts.iter().all(|part| detail.contains(part)), "{detail}");
+    }
+    assert_eq!(world.desk.record().peers()[&node].lies, 5, "what is not heard is no further lie");
+    // Neither a kill nor a restart changes that: it is on the disk when it is said.
+    world.desk.keep_record().unwrap();
+    world.store.crash(0);
+    world.reopen(Tally::default());
+    assert!(world.desk.hear(UnixMillis(599_999), &node).is_err());
+    assert!(world.desk.hear(UnixMillis(600_000), &node).is_ok());
+}
+
+#[test]
+fn every_accepted_group_has_a_receipt_that_is_durable_with_it_and_comes_again_with_a_copy() {
+    let mut world = World::new(Staleness::new(3, None).unwrap());
+    world.at(0);
+    let mut leases = world.lease(0);
+    let first = leases[0].first;
+    world.rewards = vec![0.5, 1.0];
+    world.deliver(&mut leases, 2, 0);
+    let node = world.node;
+    let copy = |world: &mut World| {
+        let duplicate = Refusal::new(RefuseReason::Duplicate, "again".into()).of(first);
+        world.desk.refuse(UnixMillis(9), &node, duplicate)
+    };
+    let receipt = copy(&mut world).receipt.unwrap();
+    assert_eq!((receipt.sequence, receipt.counter, receipt.rewards), (0, first, 1.5));
+    assert_eq!((receipt.group, receipt.trajectories), (ContentId::of(&first.0.to_le_bytes()), 2));
+    world.store.crash(0);
+    world.reopen(Tally::default());
+    assert_eq!(copy(&mut world).receipt, Some(receipt));
+    assert_eq!(world.desk.record().peers()[&node].accepted, 2);
+    // Signed by the run's key, it opens for the node.
+    let key = echo_protocol::identity::NodeKey::from_secret([1; 32]);
+    let answer = copy(&mut world).sign(&key);
+    assert_eq!(answer.receipt.unwrap().open_from(&key.public()).unwrap().node, node);
+    // Somebody else who names the order gets nothing.
+    let other = PublicKey::from_bytes([8; 32]);
+    let duplicate = Refusal::new(RefuseReason::Duplicate, "again".into()).of(first);
+    assert_eq!(world.desk.refuse(UnixMillis(9), &other, duplicate).receipt, None);
+}
+
+#[test]
+fn a_failed_disk_gives_no_receipts() {
+    let mut world = World::new(Staleness::new(3, None).unwrap());
+    world.at(0);
+    let mut leases = world.lease(0);
+    // The groups are written, their receipts are not.
+    world.store.fail_after(Some(1));
+    assert_eq!(world.deliver(&mut leases, 1, 0), [Outcome::Retry]);
 }

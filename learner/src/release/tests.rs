@@ -7,6 +7,7 @@ use crate::desk::{Desk, DeskConfig};
 use crate::filter::Filter;
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::leases::LeaseConfig;
+use crate::record::RecordConfig;
 use crate::store::MemoryStore;
 use crate::testing;
 use echo_protocol::control::Peer;
@@ -48,6 +49,7 @@ impl Room {
             filter: Filter::default(),
             staleness: workload.charter.staleness,
             groups_per_update: 4,
+            record: RecordConfig::default(),
         };
         let store = Arc::new(MemoryStore::default());
         let desk = Desk::open(store, desk, PolicyVersion(0), Tally::default(), None).unwrap();

@@ -2,12 +2,14 @@
 
 use super::turns::Turns;
 use super::{Shared, lock};
+use crate::record::Network;
 use echo_protocol::clock;
 use echo_protocol::control::{MAX_NEIGHBOURS, Request, Response};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
-use echo_protocol::net::{HostEvent, HostEvents, Reply};
+use echo_protocol::net::{HostEvent, HostEvents, Reply, outer_ip};
 use echo_protocol::signed::Signed;
+use echo_protocol::submission::RefuseReason;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -40,10 +42,18 @@ pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
             HostEvent::Gossip { verdict, .. } => verdict.reject(),
             HostEvent::Disconnected { peer } => {
                 if let Some(node) = key_of_peer(&peer) {
+                    let desk = shared.clone();
+                    tokio::task::spawn_blocking(move || desk.desk().disconnected(&node));
                     shared.fleet().disconnected(clock::now(), &node);
                 }
             }
-            HostEvent::Connected { .. } => {}
+            HostEvent::Connected { peer, addr } => {
+                if let Some(node) = key_of_peer(&peer) {
+                    let (desk, network) = (shared.clone(), outer_ip(&addr).map(Network::of));
+                    // The desk may be waiting for the disk.
+                    tokio::task::spawn_blocking(move || desk.desk().connected(node, network));
+                }
+            }
         }
     }
 }
@@ -65,6 +75,12 @@ fn response(shared: &Shared, node: PublicKey, request: Request) -> Response {
         Request::Charter => Response::Charter(shared.charter.clone()),
         Request::Heartbeat(heartbeat) => {
             let (now, known) = (clock::now(), heartbeat.neighbourhood);
+            // A suspension ends by itself, and until then its node keeps its place. Who is banned has none.
+            if let Err(unheard) = shared.desk().hear(now, &node)
+                && unheard.reason == RefuseReason::Banned
+            {
+                return Response::Refused(unheard.detail);
+            }
             let mut fleet = shared.fleet();
             match fleet.heartbeat(now, node, heartbeat) {
                 Ok(()) => {
@@ -98,6 +114,9 @@ fn response(shared: &Shared, node: PublicKey, request: Request) -> Response {
 }
 
 fn lease(shared: &Shared, node: PublicKey, orders: u32) -> Response {
+    if let Err(unheard) = shared.desk().hear(clock::now(), &node) {
+        return Response::Refused(unheard.detail);
+    }
     let installed = shared.fleet().members().get(&node).and_then(|member| member.heartbeat.installed);
     let granted = shared.desk().lease(clock::now(), node, installed, orders);
     let signed = granted.map_err(|e| e.to_string()).and_then(|leases| {

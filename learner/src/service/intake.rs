@@ -1,20 +1,23 @@
 //! Groups on their way in: read, check, judge, make durable, answer.
 //!
 //! A task for each node's stream reads its groups, has them verified and judged on threads that may block, and answers them in order; how
-//! many may be on the way is bounded for each node, so a node is slowed down by its own groups. What passes goes to one writer,
-//! which makes all that wait durable with a single flush. While the disk works, the desk is free.
+//! many may be on the way, and how fast they come, is bounded for each node ([`gate`](super::gate)), so a node is slowed down by its own
+//! groups. What passes goes to one writer, which makes all that wait durable with a single flush. While the disk works, the desk is free.
 
 use super::Shared;
+use super::gate::{Door, Gate, Place};
 use crate::admission::{Admitted, Rejection};
 use crate::buffer::Unflushed;
-use echo_protocol::codec;
+use crate::desk::Reply;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
-use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame, write_frame};
+use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame_within, write_frame};
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES};
+use echo_protocol::{clock, codec};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -27,29 +30,39 @@ const JUDGES_PER_CORE: usize = 2;
 const UNANSWERED: usize = 32;
 /// Bytes of those that are not judged yet; a single group may be longer.
 const UNJUDGED_BYTES: u32 = 1 << 20;
+/// A frame whose first byte is here has this time to be whole, and as long as [`SLOWEST_UPLINK`] needs for the longest one.
+const FRAME_WITHIN: Duration = Duration::from_secs(30);
+/// In bytes a second.
+const SLOWEST_UPLINK: u64 = 16 << 10;
 
 type Pending = (Admitted, oneshot::Sender<Answer>);
 
 /// What becomes of a group: decided by its judge, or by the writer.
 type Judging = JoinHandle<Result<oneshot::Receiver<Answer>, Answer>>;
 
-/// Accepts streams until the host stops. A node has one stream; a new one replaces the old.
-pub(super) async fn accept(shared: Arc<Shared>, mut incoming: IncomingStreams) {
+/// Accepts streams until the host stops, those of older nodes too. A node has one stream; a new one replaces the old.
+pub(super) async fn accept(
+    shared: Arc<Shared>,
+    mut incoming: IncomingStreams,
+    mut of_older: IncomingStreams,
+) {
     let (writer, queue) = mpsc::channel(WRITER_QUEUE);
     let writing = shared.clone();
     std::thread::spawn(move || write(&writing, queue));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let judges = Arc::new(Semaphore::new(JUDGES_PER_CORE * cores));
+    let gate = Gate::new(JUDGES_PER_CORE * cores);
     let mut streams: BTreeMap<PublicKey, AbortHandle> = BTreeMap::new();
     loop {
         let next = tokio::select! {
-            next = incoming.next() => next,
+            next = incoming.next() => next.map(|next| (next, false)),
+            next = of_older.next() => next.map(|next| (next, true)),
             () = writer.closed() => None,
         };
-        let Some((peer, stream)) = next else { return };
+        let Some(((peer, stream), older)) = next else { return };
         let Some(node) = key_of_peer(&peer) else { continue };
+        let Some(door) = gate.door(node) else { continue };
         streams.retain(|_, task| !task.is_finished());
-        let intake = Intake { shared: shared.clone(), node, writer: writer.clone(), judges: judges.clone() };
+        let intake = Intake { shared: shared.clone(), node, older, writer: writer.clone(), door };
         let task = tokio::spawn(async move {
             if let Err(error) = intake.converse(stream).await {
                 tracing::debug!(node = %node.short(), error, "a node's stream ended");
@@ -65,8 +78,10 @@ pub(super) async fn accept(shared: Arc<Shared>, mut incoming: IncomingStreams) {
 struct Intake {
     shared: Arc<Shared>,
     node: PublicKey,
+    /// Whether the node speaks version 1.
+    older: bool,
     writer: mpsc::Sender<Pending>,
-    judges: Arc<Semaphore>,
+    door: Arc<Door>,
 }
 
 impl Intake {
@@ -75,7 +90,7 @@ impl Intake {
     async fn converse(&self, stream: Stream) -> Result<(), String> {
         let (reader, writer) = stream.split();
         let (queue, answers) = mpsc::channel(UNANSWERED);
-        let (read, answered) = futures::join!(self.read(reader, queue), answer(writer, answers));
+        let (read, answered) = futures::join!(self.read(reader, queue), answer(writer, answers, self.older));
         read.and(answered)
     }
 
@@ -85,13 +100,15 @@ impl Intake {
         queue: mpsc::Sender<Judging>,
     ) -> Result<(), String> {
         let bytes = Arc::new(Semaphore::new(UNJUDGED_BYTES as usize));
+        let longest = self.shared.admission.longest_frame();
+        let within = FRAME_WITHIN + Duration::from_secs(longest as u64 / SLOWEST_UPLINK);
         loop {
-            match read_frame(&mut stream, self.shared.admission.longest_frame()).await {
+            match read_frame_within(&mut stream, longest, within).await {
                 Ok(Some(frame)) => {
                     // Both are held until the writer has the group: what a node sends faster stays on its own machine.
                     let size = u32::try_from(frame.len()).unwrap_or(u32::MAX).min(UNJUDGED_BYTES);
                     let room = bytes.clone().acquire_many_owned(size).await.map_err(|e| e.to_string())?;
-                    let place = self.judges.clone().acquire_owned().await.map_err(|e| e.to_string())?;
+                    let place = self.door.enter(frame.len()).await.ok_or("the service has ended")?;
                     let judging = self.judge(frame, (room, place));
                     // The other half ends only with the stream.
                     queue.send(judging).await.map_err(|e| e.to_string())?;
@@ -100,7 +117,7 @@ impl Intake {
                 Err(FrameError::TooLarge { len, .. }) => {
                     // What follows cannot be found again: say why, and close.
                     if let Err(refusal) = self.shared.admission.check_frame(len) {
-                        let answer = self.shared.desk().refuse(&self.node, refusal);
+                        let answer = self.shared.desk().refuse(clock::now(), &self.node, refusal).answer;
                         let refused = tokio::spawn(async { Err(answer) });
                         queue.send(refused).await.map_err(|e| e.to_string())?;
                     }
@@ -112,7 +129,7 @@ impl Intake {
     }
 
     /// All stages of a group, on a thread that may block.
-    fn judge(&self, frame: Vec<u8>, places: (OwnedSemaphorePermit, OwnedSemaphorePermit)) -> Judging {
+    fn judge(&self, frame: Vec<u8>, places: (OwnedSemaphorePermit, Place)) -> Judging {
         let (shared, node, writer) = (self.shared.clone(), self.node, self.writer.clone());
         tokio::task::spawn_blocking(move || {
             let admitted = judge(&shared, &node, &frame)?;
@@ -129,12 +146,14 @@ impl Intake {
 async fn answer(
     mut stream: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<Judging>,
+    older: bool,
 ) -> Result<(), String> {
     while let Some(judging) = queue.recv().await {
         let answer = match judging.await.map_err(|e| e.to_string())? {
             Ok(answer) => answer.await.map_err(|e| e.to_string())?,
             Err(answer) => answer,
         };
+        let answer = if older { answer.in_version_1() } else { answer };
         let bytes = codec::encode(&answer, MAX_ANSWER_BYTES).map_err(|e| e.to_string())?;
         write_frame(&mut stream, &bytes, MAX_ANSWER_BYTES).await.map_err(|e| e.to_string())?;
     }
@@ -144,9 +163,13 @@ async fn answer(
 /// All stages but the last; an `Err` is the answer to the node.
 fn judge(shared: &Shared, node: &PublicKey, bytes: &[u8]) -> Result<Admitted, Answer> {
     let admission = &shared.admission;
-    let checked = admission.precheck(bytes, node).map_err(|refusal| shared.desk().refuse(node, refusal))?;
+    let refuse = |refusal| {
+        let reply = shared.desk().refuse(clock::now(), node, refusal);
+        reply.sign(&shared.key)
+    };
+    let checked = admission.precheck(bytes, node).map_err(refuse)?;
     let counter = checked.group().counter;
-    let screened = shared.desk().screen(admission, checked.group());
+    let screened = shared.desk().screen(clock::now(), admission, checked.group());
     let judged = screened.and_then(|()| admission.judge(checked));
     // Last, as it costs most: only what could be accepted otherwise is worth it.
     let audited = judged.and_then(|admitted| match &shared.audit {
@@ -156,7 +179,7 @@ fn judge(shared: &Shared, node: &PublicKey, bytes: &[u8]) -> Result<Admitted, An
     audited.map_err(|rejection| match rejection {
         Rejection::Refused(refusal) => {
             tracing::info!(node = %node.short(), order = %counter, %refusal, "refused a group");
-            shared.desk().refuse(node, refusal)
+            refuse(refusal)
         }
         retry @ Rejection::Retry(_) => {
             tracing::debug!(node = %node.short(), order = %counter, %retry, "put a group off");
@@ -175,13 +198,13 @@ fn write(shared: &Shared, mut queue: mpsc::Receiver<Pending>) {
             waiting.push(next);
         }
         let (groups, replies): (Vec<_>, Vec<_>) = waiting.into_iter().unzip();
-        let (answers, written) = shared.desk().admit(&shared.admission, groups);
+        let (decided, written) = shared.desk().admit(clock::now(), &shared.admission, groups);
         let flushed = written.and_then(Unflushed::flush);
-        let answers = shared.desk().acknowledge(answers, flushed);
+        let decided: Vec<Reply> = shared.desk().acknowledge(decided, flushed);
         shared.groups_arrived();
-        for (reply, answer) in replies.into_iter().zip(answers) {
-            // A node that has gone sends its group again, and is told that it is a duplicate.
-            let _ = reply.send(answer);
+        for (reply, decided) in replies.into_iter().zip(decided) {
+            // A node that has gone sends its group again, is told that it is a duplicate, and gets its receipt then.
+            let _ = reply.send(decided.sign(&shared.key));
         }
     }
 }

@@ -163,8 +163,7 @@ async fn take(books: &Mutex<Books>, mut stream: Stream) {
             None => Outcome::Accepted,
             Some(_) => Outcome::Refused { reason: RefuseReason::Duplicate, detail: String::new() },
         };
-        let bytes =
-            codec::encode(&Answer { counter: Some(group.counter), outcome }, MAX_ANSWER_BYTES).unwrap();
+        let bytes = codec::encode(&Answer::new(Some(group.counter), outcome), MAX_ANSWER_BYTES).unwrap();
         if write_frame(&mut stream, &bytes, MAX_ANSWER_BYTES).await.is_err() {
             return;
         }

@@ -1,6 +1,6 @@
 //! All parts of a node at work for one run.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use echo_protocol::charter::Charter;
@@ -22,6 +22,7 @@ use crate::discovery::Discovery;
 use crate::downloads::Downloads;
 use crate::gossip;
 use crate::learner::Learner;
+use crate::ledger::Ledger;
 use crate::manifests::Manifests;
 use crate::neighbours::Neighbours;
 use crate::orders::order_queue;
@@ -62,6 +63,7 @@ impl Works {
         board: &Arc<Board>,
         charter: &Signed<Charter>,
     ) -> Result<Self, NodeError> {
+        let ledger = Ledger::open(&ready.data.receipts(), charter, ready.identity.public())?;
         let (run, charter) = Charter::open(charter)?;
         let workload = Arc::new(Workload::new(run, &charter)?);
         // Blocks, and nothing else of the run has begun.
@@ -152,6 +154,7 @@ impl Works {
             outbox: outbox.clone(),
             linked: is_linked,
             policy: generated_with,
+            refused: None,
         };
         if settings.generates() {
             services.spawn(async move {
@@ -164,6 +167,7 @@ impl Works {
             learner: ready.learner,
             outbox: outbox.clone(),
             board: board.clone(),
+            ledger: Mutex::new(ledger),
         };
         services.spawn(async move { match uplink.run().await? {} });
         let reporter = Reporter {

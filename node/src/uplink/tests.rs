@@ -1,9 +1,11 @@
 use super::*;
 use crate::testing;
+use echo_protocol::content::ContentId;
+use echo_protocol::identity::NodeKey;
 use echo_protocol::net::{HostEvents, IncomingStreams};
-use echo_protocol::order::OrderCounter;
 use echo_protocol::submission::RefuseReason;
 use echo_protocol::time::UnixMillis;
+use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeMap;
 
 struct Lab {
@@ -24,7 +26,7 @@ async fn lab(secret: u8, groups: u64) -> Lab {
     let (node, node_events) = testing::host(secret + 1, Vec::new()).await;
     node.dial(learner.peer_id(), learner.listen_addrs()).await.unwrap();
     let incoming = learner.accept(names::TRAJECTORIES).unwrap();
-    let outbox = Outbox::open(dir.path(), &testing::run_id()).unwrap();
+    let outbox = Outbox::open(&dir.path().join("outbox"), &testing::run_id()).unwrap();
     let work: Vec<_> = (0..groups).map(|n| (OrderCounter(n), n.to_be_bytes().to_vec())).collect();
     outbox.push(&work).unwrap();
     let board = Arc::new(Board::default());
@@ -33,9 +35,15 @@ async fn lab(secret: u8, groups: u64) -> Lab {
         learner: learner.peer_id(),
         outbox: outbox.clone(),
         board: board.clone(),
+        ledger: Mutex::new(ledger(dir.path(), secret + 1)),
     };
     let uplink = tokio::spawn(uplink.run());
     Lab { _dir: dir, _events: (learner_events, node_events), node, learner, incoming, outbox, board, uplink }
+}
+
+fn ledger(dir: &std::path::Path, secret: u8) -> Ledger {
+    let me = NodeKey::from_secret([secret; 32]).public();
+    Ledger::open(&dir.join("receipts"), &testing::charter(), me).unwrap()
 }
 
 impl Lab {
@@ -63,7 +71,11 @@ async fn receive(stream: &mut Stream) -> OrderCounter {
 }
 
 async fn answer(stream: &mut Stream, counter: Option<OrderCounter>, outcome: Outcome) {
-    let bytes = codec::encode(&Answer { counter, outcome }, MAX_ANSWER_BYTES).unwrap();
+    say(stream, Answer::new(counter, outcome)).await;
+}
+
+async fn say(stream: &mut Stream, answer: Answer) {
+    let bytes = codec::encode(&answer, MAX_ANSWER_BYTES).unwrap();
     write_frame(stream, &bytes, MAX_ANSWER_BYTES).await.unwrap();
 }
 
@@ -167,5 +179,35 @@ async fn an_answer_longer_than_any_answer_ends_the_stream_and_loses_nothing() {
     let counter = receive(&mut stream).await;
     answer(&mut stream, Some(counter), Outcome::Accepted).await;
     lab.until_empty().await;
+    lab.end().await;
+}
+
+#[tokio::test]
+async fn receipts_are_kept_with_the_answer_and_with_the_answer_to_a_copy() {
+    let mut lab = lab(60, 3).await;
+    let mut stream = lab.stream().await;
+    let me = NodeKey::from_secret([61; 32]).public();
+    for sequence in 0..3 {
+        let counter = receive(&mut stream).await;
+        let receipt = Receipt {
+            run: testing::run_id(),
+            node: me,
+            sequence,
+            counter,
+            group: ContentId::of(b"the groups of this lab are none"),
+            oldest: PolicyVersion(0),
+            newest: PolicyVersion(0),
+            trajectories: 4,
+            rewards: 1.0,
+            at: UnixMillis(1),
+        };
+        let receipt = Some(Signed::sign(&receipt, &testing::learner_key()).unwrap());
+        let outcome = if sequence == 1 { refused(RefuseReason::Duplicate) } else { Outcome::Accepted };
+        say(&mut stream, Answer { receipt, ..Answer::new(Some(counter), outcome) }).await;
+    }
+    lab.until_empty().await;
+    let shown = crate::ledger::show::all(&lab._dir.path().join("receipts"), me).unwrap();
+    assert_eq!((shown[0].proof.account.groups(), shown[0].proof.account.wrong), (3, 0));
+    assert_eq!(shown[0].refused["duplicate"].groups, 1);
     lab.end().await;
 }

@@ -65,6 +65,14 @@ pub(super) fn is_local(address: &Multiaddr) -> bool {
     })
 }
 
+/// The IP from which a peer is connected, if it says something about whose computer that is: `None` within one computer or one network,
+/// through a relay, and for names.
+#[must_use]
+pub fn outer_ip(address: &Multiaddr) -> Option<IpAddr> {
+    let ip = first_ip(address)?;
+    (!is_relayed(address) && !is_local(address)).then_some(ip)
+}
+
 /// The network of which an address is a part, as far as that can be seen from afar: an IPv4 address is one, and of IPv6 64 bits are. `None` for
 /// a name.
 pub(super) fn network_of(address: &Multiaddr) -> Option<IpAddr> {
@@ -178,6 +186,11 @@ mod tests {
         }
         for global in ["/ip4/100.128.0.1", "/ip4/8.8.8.8", "/ip6/2001:db8::1", "/dns4/example.org"] {
             assert!(!is_local(&addr(global)), "{global}");
+        }
+        assert_eq!(outer_ip(&addr("/ip4/8.8.8.8/tcp/1")), Some("8.8.8.8".parse().unwrap()));
+        let through_a_relay = relay.replace("10.0.0.1", "8.8.8.8") + "/p2p-circuit";
+        for nobody in [&*through_a_relay, "/ip4/192.168.1.4/tcp/1", "/dns4/example.org/tcp/1"] {
+            assert_eq!(outer_ip(&addr(nobody)), None, "{nobody}");
         }
     }
 

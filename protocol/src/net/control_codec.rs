@@ -67,6 +67,7 @@ where
 fn into_io(error: FrameError) -> io::Error {
     match error {
         FrameError::Io(error) => error,
+        error @ FrameError::Slow { .. } => io::Error::new(io::ErrorKind::TimedOut, error),
         error @ FrameError::TooLarge { .. } => io::Error::new(io::ErrorKind::InvalidData, error),
         error @ FrameError::Truncated { .. } => io::Error::new(io::ErrorKind::UnexpectedEof, error),
     }

@@ -4,6 +4,7 @@
 //! body that it takes; a longer one is refused when its four bytes of length have been read.
 
 use std::io;
+use std::time::Duration;
 
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -31,6 +32,12 @@ pub enum FrameError {
         got: usize,
         /// Bytes that this part has.
         want: usize,
+    },
+    /// A frame has begun and does not end.
+    #[error("a frame was not whole {} s after its first byte; the sender is too slow for this stream", .within.as_secs())]
+    Slow {
+        /// How long it was waited for.
+        within: Duration,
     },
     /// The stream failed.
     #[error("the stream failed within a frame: {0}")]
@@ -73,6 +80,28 @@ where
         }
     }
     Ok(Some(body))
+}
+
+/// [`read_frame`], for a frame that has to be whole `within` this time after its first byte. That one may take as long as it likes.
+///
+/// # Errors
+/// [`FrameError::Slow`], and those of [`read_frame`].
+pub async fn read_frame_within<S>(
+    stream: &mut S,
+    cap: usize,
+    within: Duration,
+) -> Result<Option<Vec<u8>>, FrameError>
+where
+    S: AsyncRead + Unpin,
+{
+    let mut first = [0u8; 1];
+    if stream.read(&mut first).await? == 0 {
+        return Ok(None);
+    }
+    let mut whole = futures::io::Cursor::new(first).chain(stream);
+    tokio::time::timeout(within, read_frame(&mut whole, cap))
+        .await
+        .unwrap_or(Err(FrameError::Slow { within }))
 }
 
 /// Writes `body` as one frame and flushes it.
@@ -190,5 +219,25 @@ mod tests {
                 prop_assert!(body.len() <= cap);
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frame_that_trickles_is_given_up_and_silence_between_frames_is_not() {
+        let (mut near, far) = tokio::io::duplex(64);
+        let mut far = tokio_util::compat::TokioAsyncReadCompatExt::compat(far);
+        let within = Duration::from_secs(10);
+        let (read, ()) = futures::join!(read_frame_within(&mut far, 100, within), async {
+            tokio::time::sleep(Duration::from_secs(3_600)).await;
+            tokio::io::AsyncWriteExt::write_all(&mut near, &[0, 0, 0, 2, 7, 8]).await.unwrap();
+        });
+        assert_eq!(read.unwrap(), Some(vec![7, 8]));
+        let (slow, ()) = futures::join!(read_frame_within(&mut far, 100, within), async {
+            for byte in [0, 0, 0, 50, 1, 1] {
+                tokio::io::AsyncWriteExt::write_all(&mut near, &[byte]).await.unwrap();
+                tokio::time::sleep(Duration::from_secs(3)).await;
+            }
+        });
+        assert!(matches!(slow, Err(FrameError::Slow { .. })), "{slow:?}");
+        drop(near);
     }
 }

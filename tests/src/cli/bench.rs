@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use echo_lab::bench::ingest::{self, IngestBench};
+use echo_lab::bench::sandbox::{self, SandboxBench};
 use echo_lab::bench::share::{self, ShareBench};
 use echo_lab::bench::train::{self, TrainBench};
 use echo_lab::bench::{echo_clip, growth, micro_batches};
@@ -33,6 +34,8 @@ pub(super) enum Bench {
     Memory,
     /// Groups that a learner takes in, verifies, makes durable and acknowledges, against bare verification of their signatures.
     Ingest(IngestBench),
+    /// Isolated runs against bubblewrap's, judgings of small programs, and instances of WebAssembly verifiers.
+    Sandbox(SandboxBench),
     /// What the rest of a learner costs beside its updates, while 1,000 trajectories a second come in.
     Share(ShareBench),
 }
@@ -95,6 +98,7 @@ impl Bench {
             Self::EchoClip { updates } => echo_clip::run(updates, console),
             Self::Memory => growth::run(console),
             Self::Ingest(bench) => interruptible(ingest::run(bench, console)),
+            Self::Sandbox(bench) => sandbox::run(bench, console),
             Self::Share(bench) => interruptible(share::run(bench, console)),
         }
     }

@@ -4,7 +4,7 @@ use super::{Liar, PATIENCE, PAUSE};
 use anyhow::{Context as _, ensure};
 use echo_learner::admission::MAX_FRAME_BYTES;
 use echo_protocol::codec;
-use echo_protocol::lease::LeaseId;
+use echo_protocol::lease::{Lease, LeaseId};
 use echo_protocol::net::{Stream, names, read_frame, write_frame};
 use echo_protocol::order::{OrderCounter, Purpose};
 use echo_protocol::signed::Signed;
@@ -78,8 +78,16 @@ impl Liar {
     /// # Errors
     /// When the learner does not answer.
     pub async fn lease(&self, orders: u32) -> anyhow::Result<Vec<Order>> {
+        self.orders_of(self.learner.leases(orders).await?)
+    }
+
+    /// The orders of leases.
+    ///
+    /// # Errors
+    /// When one is not signed by the learner.
+    pub fn orders_of(&self, leases: Vec<Signed<Lease>>) -> anyhow::Result<Vec<Order>> {
         let mut leased = Vec::new();
-        for signed in self.learner.leases(orders).await? {
+        for signed in leases {
             let lease = signed.open_from(&self.learner_key())?;
             leased.extend(lease.orders().map(|counter| Order { lease: lease.id, counter }));
         }
@@ -195,6 +203,11 @@ impl Liar {
         ensure!(!matches!(end, Ok(Some(_))), "a second answer to one frame");
         self.stream = None;
         Ok(answer)
+    }
+
+    /// Gives the stream up that groups go out on: who was not answered cannot tell the next answer from the one that is missing.
+    pub fn hang_up(&mut self) {
+        self.stream = None;
     }
 
     pub(super) async fn stream(&mut self) -> anyhow::Result<&mut Stream> {

@@ -13,6 +13,7 @@ use echo_learner::schedule::Schedule;
 use echo_learner::trainer::UpdateReport;
 use echo_policy::engine::Policy;
 use echo_policy::weights::{DType, Weights};
+use echo_protocol::content::ContentId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -184,11 +185,12 @@ fn draw(
 /// The group, if the filter lets it pass.
 fn passed(filter: &Filter, stored: StoredGroup) -> Option<StoredGroup> {
     let StoredGroup { arrival, group, correct } = stored;
-    let admitted = Admitted { group, correct };
+    // Nobody has signed it.
+    let admitted = Admitted { id: ContentId::of(b""), group, correct };
     if filter.reason(&admitted).is_some() {
         return None;
     }
-    let Admitted { group, correct } = admitted;
+    let Admitted { group, correct, .. } = admitted;
     Some(StoredGroup { arrival, group, correct })
 }
 

@@ -4,10 +4,36 @@ use super::some_cases;
 use crate::console::{Console, Report};
 use echo_policy::vectors::VectorReport;
 use echo_sandbox::checkers;
-use echo_sandbox::tasks::holdem;
-use echo_sandbox::vectors::Agreement;
+use echo_sandbox::tasks::{holdem, math};
+use echo_sandbox::vectors::{Agreement, check_lines};
 use serde_json::json;
 use std::path::Path;
+use std::time::Instant;
+
+/// The least share of mathematical answers to be judged as the reference judges them.
+const MIN_MATH_AGREEMENT: f64 = 0.95;
+
+/// Judges the answers of `file`: whether the prediction equals the gold, which at least [`MIN_MATH_AGREEMENT`] have to say as the reference
+/// does, and how long a case takes.
+///
+/// # Errors
+/// When the file cannot be read, or holds no case.
+pub fn math(file: &Path, console: &Console) -> anyhow::Result<Report> {
+    let mut times = Vec::new();
+    let found = check_lines(file, |line| {
+        let since = Instant::now();
+        let case = math::vectors::check(line);
+        times.push(since.elapsed().as_secs_f64() * 1e3);
+        case
+    })?;
+    let mut report = tell(found, file, MIN_MATH_AGREEMENT, console)?;
+    let worst = times.iter().copied().fold(0.0, f64::max);
+    let median = crate::bench::median(times);
+    console.say(format!("a case takes {median:.3} ms in the median, {worst:.1} ms at worst"));
+    report.json["median_ms"] = json!(median);
+    report.json["worst_ms"] = json!(worst);
+    Ok(report)
+}
 
 /// Judges every line of `file` with the checker that it names; verdict and exit code have to be testlib's.
 ///
@@ -49,8 +75,7 @@ pub(super) fn tell(
 ) -> anyhow::Result<Report> {
     let Agreement { cases, agreed, skipped, disagreements } = agreement;
     let failed = cases - agreed - skipped;
-    let report =
-        VectorReport { cases, passed: agreed, failed, skipped, worst: 0.0, failures: disagreements };
+    let report = VectorReport { cases, passed: agreed, failed, skipped, worst: 0.0, failures: disagreements };
     let report = some_cases(report, file)?;
     let share = agreed as f64 / (cases - skipped).max(1) as f64;
     let mut told = super::tell(console, &report);
@@ -67,7 +92,8 @@ mod tests {
     #[test]
     fn enough_agreement_passes_and_less_does_not() {
         let agreement = |agreed| Agreement { cases: 20, agreed, skipped: 0, disagreements: vec!["x".into()] };
-        let told = |agreed, wanted| tell(agreement(agreed), Path::new("f"), wanted, &Console::new(true)).unwrap();
+        let told =
+            |agreed, wanted| tell(agreement(agreed), Path::new("f"), wanted, &Console::new(true)).unwrap();
         assert!(told(19, 0.95).passed && !told(18, 0.95).passed && !told(19, 1.0).passed);
         assert_eq!(told(19, 0.95).json["agreement"], 0.95);
         assert!(tell(Agreement::default(), Path::new("f"), 1.0, &Console::new(true)).is_err());

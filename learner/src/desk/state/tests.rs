@@ -4,7 +4,10 @@ use crate::buffer::{BufferLimits, OrderStatus};
 use crate::desk::DeskConfig;
 use crate::filter::Filter;
 use crate::leases::LeaseConfig;
+use crate::record::RecordConfig;
 use crate::store::MemoryStore;
+use echo_protocol::charter::RunId;
+use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::Lease;
 use echo_protocol::staleness::Staleness;
@@ -28,6 +31,7 @@ fn open(store: &Arc<MemoryStore>, version: u64, checkpoint: Option<&DeskState>) 
         filter: Filter::default(),
         staleness: Staleness::new(3, None).unwrap(),
         groups_per_update: GROUPS,
+        record: RecordConfig::default(),
     };
     Desk::open(store.clone(), config, PolicyVersion(version), Tally::default(), checkpoint)
 }
@@ -58,7 +62,7 @@ fn deliver(desk: &mut Desk, counter: u64) {
         node: node(),
         trajectories: vec![trajectory],
     };
-    desk.buffer.stage(Admitted { group, correct: vec![true] }).unwrap();
+    desk.buffer.stage(Admitted { id: ContentId::of(b""), group, correct: vec![true] }).unwrap();
     desk.buffer.flush().unwrap();
     desk.book.delivered(OrderCounter(counter));
 }

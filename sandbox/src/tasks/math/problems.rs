@@ -7,16 +7,13 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::{Options, judge};
+use super::{Options, Parsed, extract, gsm8k, latex, verify};
 use crate::data_set::{self, Rows};
 use crate::spec::{self, SpecError};
 use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
 /// The task's name in run configurations.
 pub const NAME: &str = "math";
-
-/// What stands before the answer of a worked solution.
-const ANSWER_MARK: &str = "####";
 
 /// The parameters of [`MathProblems`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -46,7 +43,7 @@ struct Line {
 struct Row {
     question: String,
     /// What the response has to come to.
-    gold: String,
+    gold: Parsed,
     /// A right response.
     worked: String,
 }
@@ -80,18 +77,16 @@ impl MathProblems {
 
 impl Row {
     fn of(line: Line) -> Result<Self, String> {
-        let (worked, gold) = match (line.answer.rsplit_once(ANSWER_MARK), line.solution) {
-            (Some((_, gold)), _) => (without_annotations(&line.answer), gold.trim().to_owned()),
-            (None, Some(solution)) => (solution, line.answer),
-            (None, None) => (line.answer.clone(), line.answer),
+        let (worked, gold) = match (gsm8k(&line.answer), line.solution) {
+            (Some(gold), _) => (without_annotations(&line.answer), gold),
+            (None, Some(solution)) => (solution, latex(&line.answer)),
+            (None, None) => (line.answer.clone(), latex(&line.answer)),
         };
         if line.question.trim().is_empty() {
             return Err("the question is empty".into());
         }
-        if !judge(&gold, &gold, &Options::default()).equal {
-            return Err(format!(
-                "the answer {gold:?} is not even equal to itself: nothing could earn a reward"
-            ));
+        if gold.is_empty() {
+            return Err(format!("no answer is found in {:?}: nothing could earn a reward", line.answer));
         }
         Ok(Self { question: line.question.trim().to_owned(), gold, worked })
     }
@@ -115,11 +110,14 @@ impl Task for MathProblems {
 
     fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError> {
         let Some(answer) = response.answer() else { return Ok(Verdict::wrong(Miss::Cut)) };
-        let judged = judge(&self.rows.pick(seed).gold, answer, &Options::default());
-        Ok(match (judged.equal, judged.extracted.is_empty()) {
-            (true, _) => Verdict::right(),
-            (false, true) => Verdict::wrong(Miss::Malformed),
-            (false, false) => Verdict::wrong(Miss::WrongAnswer),
+        let options = Options::default();
+        let said = extract(answer, &options);
+        Ok(if verify(&self.rows.pick(seed).gold, &said, &options) {
+            Verdict::right()
+        } else if said.is_empty() {
+            Verdict::wrong(Miss::Malformed)
+        } else {
+            Verdict::wrong(Miss::WrongAnswer)
         })
     }
 

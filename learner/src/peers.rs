@@ -1,0 +1,82 @@
+//! The operator's say about peers: who is listed, banned and pardoned, while the learner runs and while it does not.
+//!
+//! Decisions are lines of a file in the run directory, the operator's journal, to which `echo-learner peers` only ever appends. The learner reads
+//! what is new there every second, and remembers in its database how far it has come; so a decision is followed once, also by a learner that
+//! was not running when it was made, and all of them again by one that has lost its database. The other way, the learner writes what it
+//! knows of peers to a second file, which `peers list` and `peers show` read.
+
+pub mod command;
+mod journal;
+mod listing;
+
+use crate::run_dir::RunDir;
+use crate::service::Shared;
+use echo_protocol::clock;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use command::Command;
+pub use journal::{Entry, JournalError, MAX_LINE_BYTES, append};
+pub use listing::{ListedNetwork, ListedPeer, Listing, MAX_LISTED};
+
+/// How often the operator's journal is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the list of peers is written, in looks.
+const LIST_EVERY: u32 = 5;
+
+/// Follows the operator and writes the list of peers, until aborted.
+pub async fn keep(shared: Arc<Shared>, dir: RunDir) {
+    let mut listed = None;
+    for look in 0u32.. {
+        let (shared, dir) = (shared.clone(), dir.clone());
+        let turn = tokio::task::spawn_blocking(move || {
+            follow(&shared, &dir.peers_journal());
+            if look.is_multiple_of(LIST_EVERY) { list(&shared, &dir.peers(), listed) } else { listed }
+        });
+        // Only a panic ends it otherwise, and then the next look begins anew.
+        listed = turn.await.unwrap_or_default();
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Follows what is new in the operator's journal.
+pub fn follow(shared: &Shared, path: &Path) {
+    let from = shared.desk().record().decided();
+    let lines = match journal::read(path, from) {
+        Ok(lines) => lines,
+        Err(error) => return tracing::warn!(%error, "the operator's decisions cannot be read"),
+    };
+    for line in lines {
+        let mut desk = shared.desk();
+        match line.entry {
+            Ok(Entry { subject, decision, .. }) => {
+                tracing::info!(?subject, ?decision, "the operator has decided");
+                desk.decide(clock::now(), subject, &decision, line.end);
+            }
+            Err(cause) => {
+                tracing::warn!(cause, "a line of {} says nothing", path.display());
+                desk.followed(line.end);
+            }
+        }
+    }
+}
+
+/// Writes the list of peers, unless nothing has changed since revision `listed`; the revision that is in the file now.
+pub fn list(shared: &Shared, path: &Path, listed: Option<u64>) -> Option<u64> {
+    let (revision, listing) = {
+        let desk = shared.desk();
+        let revision = desk.record().revision();
+        if listed == Some(revision) {
+            return listed;
+        }
+        (revision, Listing::of(clock::now(), desk.record()))
+    };
+    match listing.write(path) {
+        Ok(()) => Some(revision),
+        Err(error) => {
+            tracing::warn!(%error, "{} is not up to date", path.display());
+            listed
+        }
+    }
+}

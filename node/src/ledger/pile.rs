@@ -1,0 +1,189 @@
+//! A file of receipts: frames of a length (4 bytes, big-endian) and as many bytes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use echo_protocol::charter::{Charter, MAX_CHARTER_BYTES};
+use echo_protocol::receipt::Receipt;
+use echo_protocol::signed::{ENVELOPE_BYTES, Signable, Signed};
+use tokio::time::Instant;
+
+use super::LedgerError;
+
+/// Longest file of receipts, in bytes: some 150,000 of them. Two are kept of each run.
+pub const MAX_PILE_BYTES: u64 = 64 << 20;
+/// Receipts are on the disk within this time. A power loss may take those of the last moment: the learner sends them again with the answer to
+/// whatever comes out of the outbox a second time.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// Longest frames: a signed charter, and a signed receipt.
+const MAX_HEAD_BYTES: usize = MAX_CHARTER_BYTES + ENVELOPE_BYTES;
+const MAX_RECEIPT_BYTES: usize = Receipt::MAX_BYTES + ENVELOPE_BYTES;
+
+/// An open file of receipts.
+#[derive(Debug)]
+pub(super) struct Pile {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    head: Vec<u8>,
+    synced: Instant,
+}
+
+impl Pile {
+    /// Opens the file at `path`, which begins with `charter`. A torn end is cut off.
+    pub(super) fn open(path: &Path, charter: &Signed<Charter>) -> Result<Self, LedgerError> {
+        let head = charter.to_bytes();
+        let failed = |source| LedgerError::Io { path: path.to_owned(), source };
+        let bytes = match File::open(path) {
+            Ok(file) => Frames::new(path, file).whole()?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(failed(error)),
+        };
+        let mut file =
+            OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(failed)?;
+        file.set_len(bytes).and_then(|()| file.seek(SeekFrom::Start(bytes))).map_err(failed)?;
+        let mut pile = Self { path: path.to_owned(), file, bytes, head, synced: Instant::now() };
+        if bytes == 0 {
+            pile.write_head()?;
+        }
+        Ok(pile)
+    }
+
+    /// Appends a receipt.
+    pub(super) fn add(&mut self, receipt: &Signed<Receipt>) -> Result<(), LedgerError> {
+        if self.bytes >= MAX_PILE_BYTES {
+            self.rotate()?;
+        }
+        self.write(&receipt.to_bytes())?;
+        if self.synced.elapsed() >= SYNC_EVERY {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Begins a new file, and keeps this one beside it.
+    fn rotate(&mut self) -> Result<(), LedgerError> {
+        self.sync()?;
+        let failed = |source| LedgerError::Io { path: self.path.clone(), source };
+        fs::rename(&self.path, older(&self.path)).map_err(failed)?;
+        self.file = File::create(&self.path).map_err(failed)?;
+        self.bytes = 0;
+        self.write_head()
+    }
+
+    fn write_head(&mut self) -> Result<(), LedgerError> {
+        let head = self.head.clone();
+        self.write(&head)?;
+        self.sync()
+    }
+
+    fn write(&mut self, body: &[u8]) -> Result<(), LedgerError> {
+        let length = u32::try_from(body.len()).expect("a charter or a receipt is shorter than 4 GiB");
+        let frame = [&length.to_be_bytes(), body].concat();
+        let written = self.file.write_all(&frame);
+        if written.is_err() {
+            // The next one must not follow half a frame. If this fails as well, the next start cuts it off.
+            let _ = self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
+        }
+        written.map_err(|source| LedgerError::Io { path: self.path.clone(), source })?;
+        self.bytes += frame.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), LedgerError> {
+        self.synced = Instant::now();
+        self.file.sync_data().map_err(|source| LedgerError::Io { path: self.path.clone(), source })
+    }
+}
+
+impl Drop for Pile {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ = self.sync();
+    }
+}
+
+/// Where the file before the one at `path` lies.
+pub(super) fn older(path: &Path) -> PathBuf {
+    path.with_extension("older")
+}
+
+/// Reads a file of receipts.
+pub(super) struct Frames {
+    path: PathBuf,
+    file: BufReader<File>,
+    /// Bytes of whole frames that were read.
+    read: u64,
+}
+
+impl Frames {
+    pub(super) fn new(path: &Path, file: File) -> Self {
+        Self { path: path.to_owned(), file: BufReader::new(file), read: 0 }
+    }
+
+    /// The charter with which the file begins.
+    pub(super) fn head(&mut self) -> Result<Signed<Charter>, LedgerError> {
+        let frame = self.next_frame()?.ok_or_else(|| self.damaged("it does not begin with a charter"))?;
+        Signed::from_bytes(&frame).map_err(|error| self.damaged(&error.to_string()))
+    }
+
+    /// The next receipt; `None` at the end of the file, and where it was torn.
+    pub(super) fn receipt(&mut self) -> Result<Option<Signed<Receipt>>, LedgerError> {
+        let Some(frame) = self.next_frame()? else { return Ok(None) };
+        Signed::from_bytes(&frame).map(Some).map_err(|error| self.damaged(&error.to_string()))
+    }
+
+    /// Bytes up to where the file is torn or makes no sense any more.
+    fn whole(mut self) -> Result<u64, LedgerError> {
+        loop {
+            match self.next_frame() {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(self.read),
+                Err(error @ LedgerError::Damaged { .. }) => {
+                    tracing::warn!(%error, "the rest of it is cut off");
+                    return Ok(self.read);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// `None` at the end, where the file was torn, and where only zeros follow, as a power loss leaves them.
+    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, LedgerError> {
+        let mut length = [0; 4];
+        if !self.fill(&mut length)? {
+            return Ok(None);
+        }
+        let length = u32::from_be_bytes(length) as usize;
+        if length == 0 {
+            return Ok(None);
+        }
+        let longest = if self.read == 0 { MAX_HEAD_BYTES } else { MAX_RECEIPT_BYTES };
+        if length > longest {
+            return Err(
+                self.damaged(&format!("a frame of {length} bytes, where at most {longest} are right"))
+            );
+        }
+        let mut body = vec![0; length];
+        if !self.fill(&mut body)? {
+            return Ok(None);
+        }
+        self.read += 4 + length as u64;
+        Ok(Some(body))
+    }
+
+    /// Fills `bytes`; false at the end of the file.
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<bool, LedgerError> {
+        match self.file.read_exact(bytes) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(source) => Err(LedgerError::Io { path: self.path.clone(), source }),
+        }
+    }
+
+    fn damaged(&self, what: &str) -> LedgerError {
+        LedgerError::Damaged { path: self.path.clone(), what: what.to_owned() }
+    }
+}

@@ -1,0 +1,62 @@
+//! Counts of refused groups, from start to start.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use echo_protocol::order::OrderCounter;
+use echo_protocol::submission::RefuseReason;
+use echo_protocol::time::UnixMillis;
+use serde::{Deserialize, Serialize};
+
+use crate::json_file::{self, StateError};
+
+/// Longest detail that is kept, in characters.
+const MAX_DETAIL: usize = 300;
+
+/// Groups that were refused for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedGroups {
+    /// How many.
+    pub groups: u64,
+    /// When the last one was.
+    pub last_at: UnixMillis,
+    /// Its order.
+    pub last_order: OrderCounter,
+    /// What the learner said of it.
+    pub detail: String,
+}
+
+/// All reasons.
+#[derive(Debug)]
+pub(super) struct Refused {
+    path: PathBuf,
+    counts: BTreeMap<String, RefusedGroups>,
+}
+
+impl Refused {
+    pub(super) fn open(path: PathBuf) -> Result<Self, StateError> {
+        let counts = match json_file::read(&path) {
+            Ok(counts) => counts.unwrap_or_default(),
+            Err(error @ StateError::Damaged { .. }) => {
+                tracing::warn!(%error, "refused groups are counted anew");
+                BTreeMap::new()
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { path, counts })
+    }
+
+    pub(super) fn add(
+        &mut self,
+        now: UnixMillis,
+        counter: OrderCounter,
+        reason: RefuseReason,
+        detail: &str,
+    ) -> Result<(), StateError> {
+        let before = self.counts.get(reason.name()).map_or(0, |refused| refused.groups);
+        let detail = detail.chars().take(MAX_DETAIL).collect();
+        let refused = RefusedGroups { groups: before + 1, last_at: now, last_order: counter, detail };
+        self.counts.insert(reason.name().to_owned(), refused);
+        json_file::write(&self.path, &self.counts, false)
+    }
+}

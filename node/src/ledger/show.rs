@@ -1,0 +1,109 @@
+//! What `echo-node receipts` says.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use echo_protocol::identity::PublicKey;
+use echo_protocol::receipt::Finding;
+use serde_json::{Value, json};
+
+use super::verify::{Proof, verify};
+use super::{LedgerError, RefusedGroups};
+use crate::json_file;
+
+/// Most findings that are shown of one file.
+const SHOWN_FINDINGS: usize = 20;
+
+/// One run's receipts and refusals.
+#[derive(Debug)]
+pub struct Shown {
+    /// The file of receipts.
+    pub path: PathBuf,
+    /// What it proves.
+    pub proof: Proof,
+    /// Refused groups by reason.
+    pub refused: BTreeMap<String, RefusedGroups>,
+}
+
+/// All runs in the ledger's directory. None where there is no directory.
+///
+/// # Errors
+/// [`LedgerError`]
+pub fn all(dir: &Path, node: PublicKey) -> Result<Vec<Shown>, LedgerError> {
+    let Ok(entries) = fs::read_dir(dir) else { return Ok(Vec::new()) };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|kind| kind == "receipts")).collect();
+    paths.sort();
+    paths.into_iter().map(|path| one(path, Some(node))).collect()
+}
+
+/// The receipts in one file, and the refusals beside it. They are `node`'s, or whoever's they are.
+///
+/// # Errors
+/// [`LedgerError`]
+pub fn one(path: PathBuf, node: Option<PublicKey>) -> Result<Shown, LedgerError> {
+    let proof = verify(&path, node)?;
+    let refused = json_file::read(&path.with_extension("refused.json"))?.unwrap_or_default();
+    Ok(Shown { path, proof, refused })
+}
+
+impl Shown {
+    /// For people.
+    pub fn text(&self) -> String {
+        let Proof { run, name, learner, node, account, from, .. } = &self.proof;
+        let node = node.map_or_else(|| "nobody".to_owned(), |node| node.to_string());
+        let mut lines = vec![
+            format!("run {name} ({run})"),
+            format!("  signed by learner  {learner}"),
+            format!("  for node           {node}"),
+            format!(
+                "  accepted           {} groups, {} trajectories, rewards of {:.3} in all",
+                account.groups(),
+                account.trajectories,
+                account.rewards
+            ),
+        ];
+        if *from > 0 {
+            lines.push(format!("  receipts before number {from} were kept no longer"));
+        }
+        for (reason, refused) in &self.refused {
+            lines.push(format!(
+                "  refused            {} {reason}; the last, order {}: {}",
+                refused.groups, refused.last_order, refused.detail
+            ));
+        }
+        lines.extend(self.findings().map(|finding| format!("  ! {finding}")));
+        let unsaid = account.wrong.saturating_sub(SHOWN_FINDINGS as u64);
+        if unsaid > 0 {
+            lines.push(format!("  ! and {unsaid} more"));
+        }
+        lines.join("\n")
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let Proof { run, name, learner, node, account, from, last_at } = &self.proof;
+        json!({
+            "file": self.path.display().to_string(),
+            "run": run.to_string(),
+            "name": name,
+            "learner": learner.to_string(),
+            "node": node.map(|node| node.to_string()),
+            "groups": account.groups(),
+            "trajectories": account.trajectories,
+            "rewards": account.rewards,
+            "from": from,
+            "last_at": last_at,
+            "copies": account.copies,
+            "wrong": account.wrong,
+            "findings": self.findings().map(Finding::to_string).collect::<Vec<_>>(),
+            "refused": self.refused,
+        })
+    }
+
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.proof.account.findings.iter().take(SHOWN_FINDINGS)
+    }
+}

@@ -1,0 +1,115 @@
+use super::show;
+use super::verify::verify;
+use super::*;
+use crate::testing;
+use echo_protocol::content::ContentId;
+use echo_protocol::identity::NodeKey;
+use echo_protocol::receipt::Finding;
+use echo_protocol::version::PolicyVersion;
+use std::io::Write as _;
+
+fn me() -> PublicKey {
+    NodeKey::from_secret([2; 32]).public()
+}
+
+fn receipt(sequence: u64) -> Receipt {
+    Receipt {
+        run: testing::run_id(),
+        node: me(),
+        sequence,
+        counter: OrderCounter(100 + sequence),
+        group: ContentId::of(&sequence.to_le_bytes()),
+        oldest: PolicyVersion(1),
+        newest: PolicyVersion(1),
+        trajectories: testing::GROUP,
+        rewards: 2.0,
+        at: UnixMillis(sequence),
+    }
+}
+
+fn signed(receipt: &Receipt) -> Signed<Receipt> {
+    Signed::sign(receipt, &testing::learner_key()).unwrap()
+}
+
+fn ledger(dir: &Path) -> Ledger {
+    Ledger::open(dir, &testing::charter(), me()).unwrap()
+}
+
+fn keep(ledger: &mut Ledger, sequence: u64) {
+    let receipt = receipt(sequence);
+    ledger.accepted(receipt.counter, None, &signed(&receipt)).unwrap().unwrap();
+}
+
+#[test]
+fn receipts_survive_restarts_and_a_torn_end_and_prove_what_was_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    (0..3).for_each(|sequence| keep(&mut ledger(dir.path()), sequence));
+    let path = dir.path().join(format!("{}.receipts", testing::run_id()));
+    fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(&[0, 0, 1, 0, 7]).unwrap();
+    keep(&mut ledger(dir.path()), 3);
+    let proof = verify(&path, Some(me())).unwrap();
+    assert_eq!((proof.account.groups(), proof.account.wrong, proof.account.rewards), (4, 0, 8.0));
+    assert_eq!(proof.account.trajectories, 4 * u64::from(testing::GROUP));
+    assert_eq!((proof.learner, proof.last_at), (testing::learner_key().public(), Some(UnixMillis(3))));
+    assert_eq!(verify(&path, None).unwrap().node, Some(me()), "the receipts say whose they are");
+}
+
+#[test]
+fn a_lost_receipt_and_a_foreign_pile_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = ledger(dir.path());
+    [0, 2].into_iter().for_each(|sequence| keep(&mut ledger, sequence));
+    drop(ledger);
+    let shown = show::all(dir.path(), me()).unwrap();
+    assert!(matches!(&shown[0].proof.account.findings[..], [Finding::Missing(gap)] if *gap == (1..2)));
+    assert!(shown[0].text().contains("! receipts 1 to 1 are missing"), "{}", shown[0].text());
+    assert_eq!(shown[0].json()["wrong"], 1);
+    let stranger = NodeKey::from_secret([9; 32]).public();
+    assert_eq!(verify(&shown[0].path, Some(stranger)).unwrap().account.groups(), 0);
+    fs::write(&shown[0].path, b"\0\0\0\x02no").unwrap();
+    assert!(matches!(verify(&shown[0].path, None), Err(LedgerError::Damaged { .. })));
+    fs::write(&shown[0].path, [0xff; 100]).unwrap();
+    assert!(matches!(verify(&shown[0].path, None), Err(LedgerError::Damaged { .. })));
+}
+
+#[test]
+fn only_receipts_for_what_was_sent_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = ledger(dir.path());
+    let honest = receipt(0);
+    let forged = Signed::sign(&honest, &NodeKey::from_secret([5; 32])).unwrap();
+    let others = Receipt { node: NodeKey::from_secret([3; 32]).public(), ..honest.clone() };
+    let mut refused = |counter, group: Option<&[u8]>, receipt: &Signed<Receipt>| {
+        ledger.accepted(counter, group, receipt).unwrap().is_err()
+    };
+    assert!(refused(honest.counter, None, &forged));
+    assert!(refused(honest.counter, None, &signed(&others)));
+    assert!(refused(OrderCounter(7), None, &signed(&honest)));
+    let key = NodeKey::from_secret([2; 32]);
+    let group = TrajectoryGroup {
+        run: testing::run_id(),
+        lease: echo_protocol::lease::LeaseId(1),
+        counter: honest.counter,
+        node: me(),
+        trajectories: Vec::new(),
+    };
+    let sent = Signed::sign(&group, &key).unwrap();
+    assert!(refused(honest.counter, Some(&sent.to_bytes()), &signed(&honest)), "of another group");
+    let right = Receipt { group: sent.body_id(), ..honest.clone() };
+    assert!(!refused(honest.counter, Some(&sent.to_bytes()), &signed(&right)));
+}
+
+#[test]
+fn refusals_are_counted_from_start_to_start() {
+    let dir = tempfile::tempdir().unwrap();
+    for at in 1..=3 {
+        let mut ledger = ledger(dir.path());
+        ledger.refused(UnixMillis(at), OrderCounter(at), RefuseReason::Stale, "v1 at v9").unwrap();
+    }
+    let shown = show::all(dir.path(), me()).unwrap();
+    let stale = &shown[0].refused["stale"];
+    assert_eq!((stale.groups, stale.last_order, &*stale.detail), (3, OrderCounter(3), "v1 at v9"));
+    assert_eq!(shown[0].json()["refused"]["stale"]["groups"], 3);
+    assert_eq!(shown[0].proof.account.groups(), 0);
+    assert!(show::all(&dir.path().join("none"), me()).unwrap().is_empty());
+}

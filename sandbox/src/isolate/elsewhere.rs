@@ -1,0 +1,21 @@
+//! Systems on which programs are not isolated.
+
+use super::{IsolateError, Job, Lack, Outcome, Report, Requirements, Unfit};
+
+/// Nothing can be run, so there is none.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) report: Report,
+    never: std::convert::Infallible,
+}
+
+impl Host {
+    pub(super) fn open(_: &Requirements) -> Result<Self, Unfit> {
+        let what = format!("{} has none of the means that isolation is built on", std::env::consts::OS);
+        Err(Unfit { lacks: vec![Lack { what, mend: "run code tasks on Linux".into() }] })
+    }
+
+    pub(super) fn run(&self, _: &Job<'_>) -> Result<Outcome, IsolateError> {
+        match self.never {}
+    }
+}

@@ -1,0 +1,71 @@
+//! How it is done on Linux.
+//!
+//! [`Host`] has a pool of [`slot::Slot`]s. Each speaks with a [`keeper`], a small process that forks one run at a time;
+//! [`watch`] follows the run from the host's side, with the counters of a control group ([`groups`]) or, without any, of
+//! the process tree ([`tree`]). [`collect`] reads what was left behind.
+
+mod bytes;
+mod channel;
+mod check;
+mod collect;
+mod groups;
+mod keeper;
+mod message;
+mod pool;
+mod probe;
+mod slot;
+mod stage;
+mod tree;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use self::pool::Pool;
+use self::slot::{Plan, Slot};
+use super::{IsolateError, Job, Outcome, Report, Requirements, Unfit};
+
+/// The most runs at one time. More callers wait.
+pub(super) const MAX_SLOTS: usize = 64;
+
+/// Where control groups of runs are made, of whatever version.
+pub(super) fn group_places() -> Vec<std::path::PathBuf> {
+    groups::Hierarchies::find().places()
+}
+
+/// Whether programs that this process started as root may run as this user.
+pub(super) fn is_user_of_programs(user: u32) -> bool {
+    slot::users().contains(&user)
+}
+
+/// What runs programs.
+#[derive(Debug)]
+pub(super) struct Host {
+    plan: Plan,
+    pool: Pool<Slot>,
+    processors: u32,
+    pub(super) report: Report,
+}
+
+impl Host {
+    pub(super) fn open(requirements: &Requirements) -> Result<Self, Unfit> {
+        let (plan, slots, report) = probe::open(requirements)?;
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        Ok(Self { plan, pool: Pool::new(slots, MAX_SLOTS), processors, report })
+    }
+
+    pub(super) fn run(&self, job: &Job<'_>) -> Result<Outcome, IsolateError> {
+        let task = check::task(job, &self.plan.system)?;
+        let start = || Slot::start(&self.plan);
+        let taken = self.pool.take(start, |slot| slot.rest().is_ok());
+        let mut slot = taken.map_err(|failure| IsolateError::System {
+            stage: failure.stage.text(),
+            source: failure.error(),
+        })?;
+        let outcome = watch::run(&mut slot, &task, job.stdin, job.collect, self.processors);
+        if outcome.is_ok() || matches!(outcome, Err(IsolateError::Program { .. })) {
+            slot.give_back();
+        }
+        outcome
+    }
+}

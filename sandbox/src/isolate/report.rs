@@ -1,0 +1,90 @@
+//! What the sandbox asks of the system, what the system gives, and what is missing.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What the sandbox asks of the system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requirements {
+    /// Directories and files of the host that every job sees read-only at the same place. Those that do not exist are
+    /// left out; symbolic links stay links.
+    pub system: Vec<PathBuf>,
+    /// Whether resource limits of each process suffice where no control group can be used. They do not bound a
+    /// tree of processes together: the wall clock and [`super::Limits::processes`] times the limit of one process do.
+    pub rlimits_suffice: bool,
+}
+
+impl Default for Requirements {
+    /// What the languages need, and control groups.
+    fn default() -> Self {
+        let system = [
+            "/bin",
+            "/lib",
+            "/lib32",
+            "/lib64",
+            "/usr/bin",
+            "/usr/include",
+            "/usr/lib",
+            "/usr/lib32",
+            "/usr/lib64",
+            "/usr/libexec",
+            "/usr/share",
+            "/etc/alternatives",
+            "/etc/ld.so.cache",
+        ];
+        Self { system: system.map(PathBuf::from).into(), rlimits_suffice: false }
+    }
+}
+
+/// What enforces the limits of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Whether runs have a user namespace, which an ordinary user needs and root does without.
+    pub user_namespace: bool,
+    /// The version of Landlock's interface.
+    pub landlock_abi: u32,
+    /// What bounds memory.
+    pub memory: Bound,
+    /// What bounds the number of processes.
+    pub processes: Bound,
+    /// What sums processor time over the process tree.
+    pub cpu: Bound,
+    /// Whether swap counts as memory, or there is none.
+    pub swap_counted: bool,
+    /// Whether programs have a `/proc`, which shows their own processes alone. Some systems forbid it to ordinary users.
+    pub proc: bool,
+}
+
+/// What enforces a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// A control group of version 2.
+    CgroupV2,
+    /// A control group of version 1.
+    CgroupV1,
+    /// Resource limits of each process.
+    Rlimits,
+}
+
+/// A system on which nothing may be run: all that is missing at once.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Unfit {
+    /// What is missing; never empty.
+    pub lacks: Vec<Lack>,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "programs cannot be isolated here:")?;
+        self.lacks.iter().try_for_each(|lack| write!(f, "\n- {}: {}", lack.what, lack.mend))
+    }
+}
+
+/// Something that is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lack {
+    /// What, and what the system says about it.
+    pub what: String,
+    /// What to do about it.
+    pub mend: String,
+}

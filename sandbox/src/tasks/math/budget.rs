@@ -1,0 +1,24 @@
+//! Steps instead of time: what one judgement may spend.
+
+use std::cell::Cell;
+
+/// Steps that parsing and comparing one pair of texts may take: about 30 ms of work where every step costs the most.
+pub const MAX_STEPS: u32 = 200_000;
+
+/// The steps that are left.
+#[derive(Debug)]
+pub(crate) struct Budget(Cell<u32>);
+
+impl Budget {
+    /// `steps` for one piece of work.
+    pub(crate) fn new(steps: u32) -> Self {
+        Self(Cell::new(steps))
+    }
+
+    /// Takes `steps`; `None` when fewer are left, and then nothing is left for anybody.
+    pub(crate) fn charge(&self, steps: u32) -> Option<()> {
+        let left = self.0.get().checked_sub(steps);
+        self.0.set(left.unwrap_or(0));
+        left.map(|_| ())
+    }
+}

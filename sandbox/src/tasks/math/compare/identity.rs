@@ -1,0 +1,86 @@
+//! Whether two terms are the same function of their variables: they are worked out at seeded points, exactly where
+//! that is possible.
+
+use super::super::budget::Budget;
+use super::super::evaluate::{Assignment, Value, evaluate};
+use super::super::expr::{Expr, Symbol};
+use super::super::number::Rational;
+use super::super::scalar::Scalar;
+use super::super::seed::seed;
+
+/// How many points are tried.
+const POINTS: u64 = 10;
+
+/// At how many of them both terms must have a value.
+const MIN_POINTS: u32 = 4;
+
+/// Numerators and denominators of the points.
+const NUMERATORS: u64 = 89;
+const DENOMINATORS: u64 = 23;
+
+/// Whether the terms have the same values wherever they have any.
+pub(super) fn same(gold: &Expr, prediction: &Expr, budget: &Budget) -> bool {
+    let mut symbols = gold.symbols();
+    symbols.extend(prediction.symbols());
+    symbols.sort();
+    symbols.dedup();
+    agree(&symbols, |point| {
+        let (gold, prediction) = (evaluate(gold, point, budget)?, evaluate(prediction, point, budget)?);
+        same_values(&gold, &prediction)
+    })
+}
+
+/// Whether `same` holds at enough points and fails at none; `None` means that it says nothing. Where it says nothing at
+/// fractions, as of factorials, natural numbers are tried.
+pub(super) fn agree(symbols: &[Symbol], same: impl Fn(&Assignment) -> Option<bool>) -> bool {
+    if symbols.is_empty() {
+        return same(&Assignment::new()) == Some(true);
+    }
+    for natural in [false, true] {
+        let mut agreed = 0;
+        for point in 0..POINTS {
+            match same(&assignment(symbols, point, natural)) {
+                Some(true) => agreed += 1,
+                Some(false) => return false,
+                None => {}
+            }
+        }
+        if agreed >= MIN_POINTS {
+            return true;
+        }
+    }
+    false
+}
+
+fn same_values(gold: &Value, prediction: &Value) -> Option<bool> {
+    match (gold, prediction) {
+        (Value::Scalar(gold), Value::Scalar(prediction)) => gold.same(prediction),
+        (Value::Grid(gold), Value::Grid(prediction)) => {
+            if gold.columns != prediction.columns || gold.entries.len() != prediction.entries.len() {
+                return Some(false);
+            }
+            gold.entries
+                .iter()
+                .zip(&prediction.entries)
+                .try_fold(true, |all, (gold, prediction)| Some(all && gold.same(prediction)?))
+        }
+        _ => Some(false),
+    }
+}
+
+/// Small fractions that depend on the name and the point's number alone, positive at even points, of either sign at odd
+/// ones; or their numerators.
+fn assignment(symbols: &[Symbol], point: u64, natural: bool) -> Assignment {
+    let values = symbols.iter().map(|symbol| {
+        let seed = seed(&format!("{point} {}", symbol.name));
+        let size = (seed % NUMERATORS + 2) as i64;
+        if natural {
+            return (symbol.clone(), Scalar::integer(size));
+        }
+        let negative = point % 2 == 1 && seed >> 63 == 1;
+        let denominator = (seed >> 32) % DENOMINATORS + 11;
+        let value = Rational::new(if negative { -size } else { size }.into(), denominator.into());
+        (symbol.clone(), Scalar::Exact(value))
+    });
+    values.collect()
+}

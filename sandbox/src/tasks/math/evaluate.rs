@@ -1,0 +1,177 @@
+//! The values of expressions where every variable has one.
+
+mod function;
+mod matrix;
+
+use std::collections::BTreeMap;
+
+use num_complex::Complex64;
+
+use self::matrix::Grid;
+use super::budget::Budget;
+use super::expr::{Constant, Expr, Fold, Node, Symbol};
+use super::number;
+use super::scalar::Scalar;
+use super::seed::seed;
+
+/// The most terms of a sum or product that are worked out.
+pub(crate) const MAX_FOLD_TERMS: i64 = 1_000;
+
+/// What the variables stand for.
+pub(crate) type Assignment = BTreeMap<Symbol, Scalar>;
+
+/// A number or a matrix of numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    Scalar(Scalar),
+    Grid(Grid),
+}
+
+/// Works out `expression`. `None` where it has no value (a division by zero, a variable without one, a set), where a
+/// value would be too large, or where the budget ends.
+pub(crate) fn evaluate(expression: &Expr, variables: &Assignment, budget: &Budget) -> Option<Value> {
+    budget.charge(1)?;
+    let value = |node: &Node| evaluate(node, variables, budget);
+    let scalar = |node: &Node| scalar(node, variables, budget);
+    match expression {
+        Expr::Number(number) => {
+            budget.charge((number.value.numer().bits() / 64) as u32)?;
+            Some(Value::Scalar(Scalar::Exact(number.value.clone())))
+        }
+        Expr::Symbol(symbol) => variables.get(symbol).cloned().map(Value::Scalar),
+        Expr::Constant(constant) => constant_value(*constant).map(Value::Scalar),
+        Expr::Add(terms) => combine(terms, value, |left, right| left.add(right, budget)),
+        Expr::Multiply(factors) => combine(factors, value, |left, right| left.multiply(right, budget)),
+        Expr::Power(base, exponent) => value(base)?.power(&scalar(exponent)?, budget),
+        Expr::Percent(inner) => {
+            let hundredth = Scalar::Exact(number::power(&number::integer(100), -1)?);
+            scalar(inner)?.multiply(&hundredth).map(Value::Scalar)
+        }
+        Expr::Apply(function, arguments) => {
+            let arguments = arguments.iter().map(value).collect::<Option<Vec<_>>>()?;
+            function::apply(*function, &arguments, budget)
+        }
+        Expr::Call(name, arguments) => {
+            let arguments = arguments.iter().map(scalar).collect::<Option<Vec<_>>>()?;
+            Some(Value::Scalar(unknown(name, &arguments)))
+        }
+        Expr::Fold(fold) => fold_value(fold, variables, budget).map(Value::Scalar),
+        Expr::Matrix(matrix) => {
+            let entries = matrix.entries.iter().map(scalar).collect::<Option<Vec<_>>>()?;
+            Some(Value::Grid(Grid { columns: matrix.columns, entries }))
+        }
+        _ => None,
+    }
+}
+
+/// As [`evaluate`], for what must be a number.
+pub(crate) fn scalar(expression: &Expr, variables: &Assignment, budget: &Budget) -> Option<Scalar> {
+    match evaluate(expression, variables, budget)? {
+        Value::Scalar(scalar) => Some(scalar),
+        Value::Grid(_) => None,
+    }
+}
+
+/// The value of an expression without variables.
+pub(crate) fn constant(expression: &Expr, budget: &Budget) -> Option<Scalar> {
+    scalar(expression, &Assignment::new(), budget)
+}
+
+fn combine(
+    nodes: &[Node],
+    value: impl Fn(&Node) -> Option<Value>,
+    join: impl Fn(&Value, &Value) -> Option<Value>,
+) -> Option<Value> {
+    let (first, rest) = nodes.split_first()?;
+    rest.iter().try_fold(value(first)?, |sum, node| join(&sum, &value(node)?))
+}
+
+fn constant_value(constant: Constant) -> Option<Scalar> {
+    match constant {
+        Constant::Pi => Scalar::float(std::f64::consts::PI),
+        Constant::E => Scalar::float(std::f64::consts::E),
+        Constant::ImaginaryUnit => Scalar::complex(Complex64::I),
+        Constant::Infinity => Some(Scalar::Infinite { negative: false }),
+    }
+}
+
+impl Value {
+    fn add(&self, other: &Self, budget: &Budget) -> Option<Self> {
+        match (self, other) {
+            (Self::Scalar(left), Self::Scalar(right)) => {
+                charge_for(left, right, budget)?;
+                left.add(right).map(Self::Scalar)
+            }
+            (Self::Grid(left), Self::Grid(right)) => left.add(right, budget).map(Self::Grid),
+            _ => None,
+        }
+    }
+
+    fn multiply(&self, other: &Self, budget: &Budget) -> Option<Self> {
+        match (self, other) {
+            (Self::Scalar(left), Self::Scalar(right)) => {
+                charge_for(left, right, budget)?;
+                left.multiply(right).map(Self::Scalar)
+            }
+            (Self::Grid(grid), Self::Scalar(factor)) | (Self::Scalar(factor), Self::Grid(grid)) => {
+                grid.scale(factor, budget).map(Self::Grid)
+            }
+            (Self::Grid(left), Self::Grid(right)) => left.multiply(right, budget).map(Self::Grid),
+        }
+    }
+
+    fn power(&self, exponent: &Scalar, budget: &Budget) -> Option<Self> {
+        match self {
+            Self::Scalar(base) => {
+                charge_for(base, exponent, budget)?;
+                base.power(exponent).map(Self::Scalar)
+            }
+            Self::Grid(grid) => grid.power(number::small_integer(exponent.exact()?)?, budget).map(Self::Grid),
+        }
+    }
+}
+
+/// Long numbers cost more: reducing a fraction takes time in the square of its length.
+pub(super) fn charge_for(left: &Scalar, right: &Scalar, budget: &Budget) -> Option<()> {
+    let words = |scalar: &Scalar| match scalar {
+        Scalar::Exact(exact) => (exact.numer().bits() + exact.denom().bits()) as u32 / 64,
+        _ => 0,
+    };
+    let words = words(left) + words(right);
+    budget.charge(1 + words * words / 4)
+}
+
+/// A value for a function that nobody defined: always the same for the same name and arguments, and any other for
+/// others.
+fn unknown(name: &str, arguments: &[Scalar]) -> Scalar {
+    /// A prime: values beyond a million rarely meet.
+    const VALUES: u64 = 1_000_003;
+    let mut call = name.to_owned();
+    for argument in arguments {
+        call += &match argument {
+            Scalar::Exact(exact) => format!(",{exact}"),
+            Scalar::Infinite { negative } => format!(",{negative}"),
+            // Nine digits: what was computed on two ways differs in the last ones. Adding 0 makes -0 and 0 the same.
+            Scalar::Approx(approx) => format!(",{:.9e},{:.9e}", approx.value.re + 0.0, approx.value.im + 0.0),
+        };
+    }
+    Scalar::integer((seed(&call) % VALUES) as i64 + 2)
+}
+
+fn fold_value(fold: &Fold, variables: &Assignment, budget: &Budget) -> Option<Scalar> {
+    let Expr::Symbol(index) = &*fold.variable else { return None };
+    let bound = |node: &Node| number::small_integer(scalar(node, variables, budget)?.exact()?);
+    let (from, to) = (bound(&fold.from)?, bound(&fold.to)?);
+    if to.checked_sub(from)? >= MAX_FOLD_TERMS {
+        return None;
+    }
+    let mut variables = variables.clone();
+    let mut value = Scalar::integer(fold.product.into());
+    for step in from..=to {
+        variables.insert(index.clone(), Scalar::integer(step));
+        let term = scalar(&fold.body, &variables, budget)?;
+        charge_for(&value, &term, budget)?;
+        value = if fold.product { value.multiply(&term)? } else { value.add(&term)? };
+    }
+    Some(value)
+}

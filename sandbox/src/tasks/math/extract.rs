@@ -1,0 +1,285 @@
+//! Where in a text the answer stands: ways to announce an answer, from the most to the least certain.
+//!
+//! Of the ways with the same certainty the match that ends last is tried first, and the first that can be read is the
+//! answer. What was found first is kept as text too: two texts that are the same are the same answer, read or not.
+
+mod choice;
+mod environment;
+mod number;
+
+use std::sync::Arc;
+
+use super::budget::Budget;
+use super::expr::{Expr, Node};
+use super::normalize::boxed::{self, Frames};
+use super::{MatchType, Options, Parsed, normalize, parse};
+
+/// Only so much of the end of a text is looked at, in bytes.
+pub const MAX_TEXT_BYTES: usize = 64 * 1024;
+
+/// So many matches of one text are read at most.
+pub const MAX_MATCHES: usize = 128;
+
+/// What normalizing and splitting a formula costs, in steps a byte.
+const STEPS_PER_BYTE: u32 = 4;
+
+/// How far after "answer" the answer may begin, in characters.
+const AFTER_ANSWER: usize = 50;
+
+/// How far after "final answer" its "is" may stand, and after "answer" the equals sign before a number, in characters.
+const AFTER_FINAL_ANSWER: usize = 100;
+
+/// The certainties, from high to low; smaller numbers count first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anchor {
+    /// "final answer is ... I hope"
+    Hoped,
+    /// "final answer ... is"
+    Final,
+    /// "answer:"
+    Colon,
+    /// "answer"
+    Answer,
+    /// Nothing; a line's beginning for choices.
+    Start,
+    /// Nothing.
+    Anywhere,
+}
+
+const ANCHORS: [(Anchor, i32); 6] = [
+    (Anchor::Hoped, 0),
+    (Anchor::Final, 50),
+    (Anchor::Colon, 100),
+    (Anchor::Answer, 200),
+    (Anchor::Start, 250),
+    (Anchor::Anywhere, 300),
+];
+
+/// A piece of a text that may be the answer.
+#[derive(Debug, Clone)]
+struct Match<'a> {
+    start: usize,
+    end: usize,
+    found: Found<'a>,
+}
+
+#[derive(Debug, Clone)]
+enum Found<'a> {
+    /// Formulas between their delimiters.
+    Formulas(Vec<Formula<'a>>),
+    /// From a `\boxed` to the last brace of the text.
+    Boxed(&'a str),
+    Number {
+        integer: &'a str,
+        decimals: &'a str,
+        percent: bool,
+    },
+    /// Digits and signs.
+    Arithmetic(&'a str),
+    Choice(char),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Formula<'a> {
+    content: &'a str,
+    percent: bool,
+}
+
+/// Finds and reads the answer of a text.
+pub(super) fn extract(text: &str, options: &Options, budget: &Budget) -> Parsed {
+    let text = tail(text);
+    let mut parsed = Parsed::default();
+    let mut tried = 0;
+    let mut priorities: Vec<i32> = ANCHORS.iter().map(|(_, priority)| *priority).collect();
+    priorities.extend(options.boxed_match_priority);
+    priorities.sort_unstable();
+    priorities.dedup();
+    for priority in priorities {
+        let mut matches = matches(text, priority, options);
+        // Those that end last first, of these the longest.
+        matches.sort_by(|a, b| b.end.cmp(&a.end).then(a.start.cmp(&b.start)));
+        for found in matches {
+            tried += 1;
+            if tried > MAX_MATCHES {
+                return parsed;
+            }
+            let (value, text) = read(&found.found, budget);
+            if parsed.text.is_none() && !text.is_empty() {
+                parsed.text = Some(text);
+            }
+            if value.is_some() {
+                parsed.value = value;
+                return parsed;
+            }
+        }
+    }
+    parsed
+}
+
+fn tail(text: &str) -> &str {
+    let mut start = text.len().saturating_sub(MAX_TEXT_BYTES);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}
+
+fn matches<'a>(text: &'a str, priority: i32, options: &Options) -> Vec<Match<'a>> {
+    let mut all = Vec::new();
+    for kind in &options.match_types {
+        for (anchor, _) in ANCHORS.iter().filter(|(_, of)| *of == priority) {
+            match kind {
+                MatchType::Latex => environment::matches(text, *anchor, &mut all),
+                MatchType::Expr => number::matches(text, *anchor, &mut all),
+                MatchType::String => choice::matches(text, *anchor, &mut all),
+            }
+        }
+        if *kind == MatchType::Latex && options.boxed_match_priority == Some(priority) {
+            environment::boxed(text, &mut all);
+        }
+    }
+    all
+}
+
+/// Reads a match, and says what it was as text.
+fn read(found: &Found<'_>, budget: &Budget) -> (Option<Node>, String) {
+    match found {
+        Found::Formulas(formulas) => read_formulas(formulas, budget),
+        Found::Boxed(text) => match normalized(text, Frames::Last, budget) {
+            Some(formula) => (parse::parse(&formula, budget), formula),
+            None => (None, String::new()),
+        },
+        Found::Number { integer, decimals, percent } => {
+            let integer: String = integer.chars().filter(|c| !matches!(c, ',' | ' ')).collect();
+            let integer = integer.trim_start_matches('0');
+            let integer = if integer.is_empty() { "0" } else { integer };
+            let text = format!("{integer}{}", decimals.replace(',', "."));
+            let number = super::number::parse(&text)
+                .map(|value| Expr::Number(super::expr::Number { value, decimal: !decimals.is_empty() }));
+            let value = number.map(|number| match percent {
+                true => Arc::new(Expr::Percent(Arc::new(number))),
+                false => Arc::new(number),
+            });
+            (value, text)
+        }
+        Found::Arithmetic(text) => (super::arithmetic::parse(text), (*text).to_owned()),
+        Found::Choice(letter) => {
+            let text = letter.to_string();
+            (None, text.to_lowercase())
+        }
+    }
+}
+
+fn normalized(formula: &str, frames: Frames, budget: &Budget) -> Option<String> {
+    let content = boxed::contents(formula, frames);
+    budget.charge(u32::try_from(content.len()).ok()?.checked_mul(STEPS_PER_BYTE)?)?;
+    normalize::normalize(&content)
+}
+
+/// One formula is the answer; several that can all be read are a set of answers.
+fn read_formulas(formulas: &[Formula<'_>], budget: &Budget) -> (Option<Node>, String) {
+    let mut values = Vec::new();
+    let mut texts = Vec::new();
+    for formula in formulas {
+        let Some(text) = normalized(formula.content, Frames::All, budget) else {
+            values.push(None);
+            texts.push(String::new());
+            continue;
+        };
+        let value = parse::parse(&text, budget).and_then(|value| match formula.percent {
+            true if value.is_collection() || !value.relations().is_empty() => None,
+            true => Some(Arc::new(Expr::Percent(value))),
+            false => Some(value),
+        });
+        values.push(value);
+        texts.push(text);
+    }
+    if values.len() > 1
+        && let Some(all) = values.iter().cloned().collect::<Option<Vec<_>>>()
+    {
+        let elements = all.iter().flat_map(|value| match &**value {
+            Expr::Set(elements) => elements.clone(),
+            _ => vec![value.clone()],
+        });
+        return (Some(Arc::new(Expr::Set(elements.collect()))), texts.join(" and "));
+    }
+    match (values.into_iter().next(), texts.into_iter().next()) {
+        (Some(value), Some(text)) => (value, text),
+        _ => (None, String::new()),
+    }
+}
+
+/// The text after `at` bytes begins with `word`, upper or lower case.
+fn starts_with_any_case(text: &str, at: usize, word: &str) -> bool {
+    text.as_bytes().get(at..at + word.len()).is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// Where `word` begins in `text`, upper or lower case, at `from` or later.
+fn find_any_case(text: &str, from: usize, word: &str) -> Option<usize> {
+    (from..=text.len().checked_sub(word.len())?).find(|&at| starts_with_any_case(text, at, word))
+}
+
+/// The place after the white space at `at`.
+fn skip_space(text: &str, at: usize) -> usize {
+    text.len() - text[at..].trim_start().len()
+}
+
+/// Tries `target` after every occurrence of an announcement, as a search that never goes back over what it found.
+/// `gap_ends` gives the places where the target may begin, in the order in which they are tried.
+fn announced<'a>(
+    text: &str,
+    announcement: &str,
+    gap_ends: impl Fn(usize) -> Vec<usize>,
+    target: impl Fn(usize) -> Option<(Found<'a>, usize)>,
+    all: &mut Vec<Match<'a>>,
+) {
+    let mut from = 0;
+    while let Some(start) = find_any_case(text, from, announcement) {
+        let found = gap_ends(start + announcement.len()).into_iter().find_map(&target);
+        from = start + 1;
+        if let Some((found, end)) = found {
+            from = end.max(from);
+            all.push(Match { start, end, found });
+        }
+    }
+}
+
+/// The places from `at` on, up to `most` characters later, in order; `lines` says whether line ends are passed.
+fn within(text: &str, at: usize, most: usize, lines: bool) -> Vec<usize> {
+    let mut places = vec![at];
+    for (offset, c) in text[at..].char_indices().take(most) {
+        if c == '\n' && !lines {
+            break;
+        }
+        places.push(at + offset + c.len_utf8());
+    }
+    places
+}
+
+/// The places after "final answer" where what it is may begin: after "is", a colon, and some of the white space.
+fn after_is(text: &str, at: usize, lines: bool) -> Vec<usize> {
+    let mut places = Vec::new();
+    for gap in within(text, at, AFTER_FINAL_ANSWER, lines) {
+        let is = skip_space(text, gap);
+        if is > gap && text[is..].starts_with("is") {
+            places.extend(after_colon(text, is + "is".len()));
+        }
+    }
+    places
+}
+
+/// The places after an optional colon and white space, the last first.
+fn after_colon(text: &str, at: usize) -> Vec<usize> {
+    let at = at + usize::from(text[at..].starts_with(':'));
+    let end = skip_space(text, at);
+    let before = text[..end].char_indices().next_back().map(|(place, _)| place).filter(|place| *place >= at);
+    let mut places = vec![end];
+    places.extend(before);
+    places
+}
+
+/// Whether "I hope" follows, after an optional full stop.
+fn hoped(text: &str, at: usize) -> bool {
+    let rest = text[at..].trim_start();
+    rest.strip_prefix('.').unwrap_or(rest).trim_start().starts_with("I hope")
+}

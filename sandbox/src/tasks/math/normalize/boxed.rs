@@ -1,0 +1,84 @@
+//! What is framed by `\boxed{}` or `\fbox{}`.
+
+use super::enclosed;
+
+/// Which frames count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frames {
+    /// All of them.
+    All,
+    /// The last, and those before it that belong to it.
+    Last,
+}
+
+/// Frames that are less than so many bytes apart belong together.
+const ADJACENT: usize = 10;
+
+/// As are those with a comma, `;`, "and" or "or" between them that are less than so many bytes apart.
+const LISTED: usize = 70;
+
+/// At most so many frames are joined.
+const MAX_FRAMES: usize = 64;
+
+/// The contents of the frames in `text`, joined by commas; all of `text` where there is none.
+pub(crate) fn contents(text: &str, frames: Frames) -> String {
+    let mut found: Vec<&str> = Vec::new();
+    let mut limit = text.len();
+    let mut following = None;
+    while found.len() < MAX_FRAMES {
+        let starts =
+            ["\\boxed", "\\fbox"].map(|command| Some((text[..limit].rfind(command)?, command.len())));
+        let Some((start, command)) = starts.into_iter().flatten().max() else { break };
+        let inner = text[start + command..limit].trim_start();
+        if inner.is_empty() {
+            break;
+        }
+        let Some((content, end)) = enclosed(inner, b'{', b'}').map(|content| {
+            let from = limit - inner.len();
+            (content.trim(), from + content.len() + 2)
+        }) else {
+            // A frame that nothing closes is the answer only when it is the last.
+            if found.is_empty() {
+                found.push(inner);
+            }
+            break;
+        };
+        if frames == Frames::Last
+            && let Some(next) = following
+            && !belongs(&text[end..next], found.last().is_some_and(|last| *last == content))
+        {
+            break;
+        }
+        found.push(content);
+        following = Some(start);
+        limit = start;
+    }
+    if found.is_empty() {
+        return text.to_owned();
+    }
+    found.reverse();
+    found.join(",")
+}
+
+fn belongs(between: &str, repeated: bool) -> bool {
+    let separated = ["and", "or", ",", ";"].iter().any(|separator| between.contains(separator));
+    between.len() < ADJACENT || (!repeated && between.len() < LISTED && separated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_joined_where_they_belong_together() {
+        assert_eq!(contents("\\boxed{1} and \\boxed{2}", Frames::Last), "1,2");
+        assert_eq!(contents("\\boxed{1} papers, later on \\boxed{2}", Frames::Last), "1,2");
+        assert_eq!(contents("\\boxed{2} papers, later on \\boxed{2}", Frames::Last), "2");
+        assert_eq!(contents("\\boxed{1}. The next one is \\boxed{2}", Frames::Last), "2");
+        assert_eq!(contents("\\boxed{1}. The next one is \\boxed{2}", Frames::All), "1,2");
+        assert_eq!(contents("\\boxed{\\frac{1}{2}", Frames::All), "{\\frac{1}{2}");
+        assert_eq!(contents("\\fbox 7", Frames::All), "7");
+        assert_eq!(contents("plain", Frames::All), "plain");
+        assert_eq!(contents("\\boxed", Frames::All), "\\boxed");
+    }
+}

@@ -1,0 +1,156 @@
+//! From LaTeX to [`Expr`], after the grammar of the reference checker.
+//!
+//! ```text
+//! answer    = names ("=" | "∈") list | list | set-relation
+//! list      = row { ";" row }        row = element { "," element }
+//! element   = [sum] "±" sum | set | sum { relation sum }
+//! sum       = product { ("+" | "-") product }
+//! product   = signed { ("·" | "/" | ":" | "mod") signed }
+//! signed    = ("+" | "-") signed | power { power }
+//! power     = unit { "^" (atom | "{" sum "}") } { "!" | transpose | degree }
+//! ```
+//!
+//! Alternatives are tried in order. Sums and elements are remembered by where they start, so that nesting costs no more
+//! than its length; the budget and [`MAX_DEPTH`] bound the rest.
+
+mod expression;
+mod function;
+mod set;
+mod symbol;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::budget::Budget;
+use super::expr::{Expr, Node};
+use super::number;
+use super::token::{self, Kind, Pair, Token};
+
+/// The deepest nesting of groups, signs and functions, and the longest row of powers.
+pub const MAX_DEPTH: u32 = 48;
+
+/// Reads a formula; where it is a chain of equations that cannot be read as a whole, its last part. `None` where it is
+/// no formula.
+pub(crate) fn parse(formula: &str, budget: &Budget) -> Option<Node> {
+    parse_whole(formula, budget).or_else(|| parse_whole(last_equation(formula)?, budget))
+}
+
+fn parse_whole(formula: &str, budget: &Budget) -> Option<Node> {
+    let tokens = token::tokens(formula)?;
+    budget.charge(tokens.len() as u32)?;
+    let mut parser =
+        Parser { tokens, at: 0, depth: 0, budget, sums: BTreeMap::new(), elements: BTreeMap::new() };
+    if let Some(answer) = parser.whole(Parser::assignment) {
+        return Some(answer);
+    }
+    if let Some(answer) = parser.whole(Parser::list) {
+        // 333,333 is a number and no set; with a space it is a set.
+        return thousands(formula).or(Some(answer));
+    }
+    parser.whole(Parser::set_relation)
+}
+
+/// The part after the last `=` of several, where no comma or semicolon says that there are several answers.
+fn last_equation(formula: &str) -> Option<&str> {
+    if formula.contains([',', ';']) {
+        return None;
+    }
+    let bytes = formula.as_bytes();
+    let splits = (0..bytes.len())
+        .filter(|&at| bytes[at] == b'=' && !(at > 0 && matches!(bytes[at - 1], b'\\' | b'<' | b'!' | b'>')));
+    let splits: Vec<_> = splits.collect();
+    (splits.len() >= 2).then(|| &formula[splits[splits.len() - 1] + 1..])
+}
+
+/// `7,425,000` or `-1,000.5`.
+fn thousands(formula: &str) -> Option<Node> {
+    let text = formula.trim();
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let (whole, fraction) = unsigned.split_once('.').map_or((unsigned, None), |(a, b)| (a, Some(b)));
+    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut groups = whole.split(',');
+    let grouped = groups.next().is_some_and(|first| all_digits(first) && first.len() <= 3)
+        && whole.contains(',')
+        && groups.all(|group| all_digits(group) && group.len() == 3)
+        && fraction.is_none_or(all_digits);
+    if !grouped {
+        return None;
+    }
+    // 0,111 is a decimal.
+    let decimal = text.starts_with('0') || fraction.is_some();
+    let plain = if text.starts_with('0') { text.replace(',', ".") } else { text.replace(',', "") };
+    let value = number::parse(&plain)?;
+    Some(Arc::new(Expr::Number(super::expr::Number { value, decimal })))
+}
+
+/// What was read at a place, and where it ended.
+type Memo<T> = BTreeMap<usize, Option<(T, usize)>>;
+
+struct Parser<'a> {
+    tokens: Vec<Token<'a>>,
+    at: usize,
+    depth: u32,
+    budget: &'a Budget,
+    sums: Memo<Node>,
+    elements: Memo<Vec<Node>>,
+}
+
+impl<'a> Parser<'a> {
+    fn whole(&mut self, rule: impl FnOnce(&mut Self) -> Option<Node>) -> Option<Node> {
+        self.at = 0;
+        rule(self).filter(|_| self.at == self.tokens.len())
+    }
+
+    fn peek(&self) -> Option<Kind> {
+        self.tokens.get(self.at).map(|token| token.kind)
+    }
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        self.budget.charge(1)?;
+        let token = self.tokens.get(self.at).copied()?;
+        self.at += 1;
+        Some(token)
+    }
+
+    /// Takes the next token if it is of this kind.
+    fn eat(&mut self, kind: Kind) -> Option<Token<'a>> {
+        if self.peek()? == kind { self.next() } else { None }
+    }
+
+    /// Runs a rule; where it fails, nothing was read.
+    fn attempt<T>(&mut self, rule: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let start = self.at;
+        let found = rule(self);
+        if found.is_none() {
+            self.at = start;
+        }
+        found
+    }
+
+    /// Runs a rule one level deeper.
+    fn deeper<T>(&mut self, rule: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        if self.depth == MAX_DEPTH {
+            return None;
+        }
+        self.budget.charge(1)?;
+        self.depth += 1;
+        let found = rule(self);
+        self.depth -= 1;
+        found
+    }
+
+    /// `{ sum }`
+    fn braced(&mut self) -> Option<Node> {
+        self.between(Kind::Open(Pair::Brace), Kind::Close(Pair::Brace))
+    }
+
+    fn between(&mut self, open: Kind, close: Kind) -> Option<Node> {
+        self.eat(open)?;
+        let inner = self.sum()?;
+        self.eat(close)?;
+        Some(inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

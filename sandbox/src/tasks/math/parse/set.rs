@@ -1,0 +1,285 @@
+//! Lists, tuples, sets, intervals, and what is said of them.
+
+use std::sync::Arc;
+
+use super::super::evaluate;
+use super::super::expr::{Domain, Expr, Interval, Node, Relation, RelationKind, SetOperation};
+use super::super::token::{Kind, Pair};
+use super::Parser;
+
+impl Parser<'_> {
+    /// `names = list`, without further relations in the list.
+    pub(super) fn assignment(&mut self) -> Option<Node> {
+        let left = self.names()?;
+        self.eat(Kind::In).or_else(|| self.eat(Kind::Assign))?;
+        let right = self.rows(false).map(elements_to_answer)?;
+        Some(equation(left, right))
+    }
+
+    pub(super) fn list(&mut self) -> Option<Node> {
+        self.rows(true).map(elements_to_answer)
+    }
+
+    /// Sets, what is an element of them, and what was made of them.
+    pub(super) fn set_relation(&mut self) -> Option<Node> {
+        let named = self.attempt(|parser| {
+            let names = parser.names()?;
+            let kind = parser.next()?.kind;
+            let set = parser.deeper(Self::set_relation)?;
+            match kind {
+                Kind::In | Kind::Assign => Some(equation(names, set)),
+                Kind::NotIn => Some(Arc::new(Expr::Not(equation(names, set)))),
+                _ => None,
+            }
+        });
+        named.or_else(|| self.set_difference())
+    }
+
+    /// `x`, or `(x, y)`.
+    fn names(&mut self) -> Option<Node> {
+        let tuple = self.attempt(|parser| {
+            parser.eat(Kind::Open(Pair::Paren))?;
+            let mut names = vec![parser.variable()?];
+            while parser.eat(Kind::Comma).is_some() {
+                names.push(parser.variable()?);
+            }
+            parser.eat(Kind::Close(Pair::Paren))?;
+            Some(names)
+        });
+        match tuple {
+            Some(mut names) if names.len() == 1 => names.pop(),
+            Some(names) => Some(Arc::new(Expr::Tuple(names))),
+            None => self.attempt(Self::variable),
+        }
+    }
+
+    fn set_difference(&mut self) -> Option<Node> {
+        self.set_chain(Kind::SetMinus, SetOperation::Difference, Self::set_union)
+    }
+
+    fn set_union(&mut self) -> Option<Node> {
+        self.set_chain(Kind::Union, SetOperation::Union, Self::set_intersection)
+    }
+
+    fn set_intersection(&mut self) -> Option<Node> {
+        self.set_chain(Kind::Intersection, SetOperation::Intersection, Self::set_group)
+    }
+
+    fn set_chain(
+        &mut self,
+        sign: Kind,
+        operation: SetOperation,
+        operand: fn(&mut Self) -> Option<Node>,
+    ) -> Option<Node> {
+        let mut left = operand(self)?;
+        let mut length = 0;
+        while self.eat(sign).is_some() {
+            length += 1;
+            let right = operand(self)?;
+            left = Arc::new(Expr::Combine(operation, as_set(left), as_set(right)));
+        }
+        // The nodes of a chain are nested to the left.
+        (length <= super::MAX_DEPTH).then_some(left)
+    }
+
+    fn set_group(&mut self) -> Option<Node> {
+        let grouped = self.attempt(|parser| {
+            parser.eat(Kind::Open(Pair::Paren))?;
+            let inner = parser.deeper(Self::set_difference)?;
+            parser.eat(Kind::Close(Pair::Paren))?;
+            Some(inner)
+        });
+        grouped.or_else(|| self.set_atom())
+    }
+
+    fn set_atom(&mut self) -> Option<Node> {
+        self.deeper(|parser| {
+            parser
+                .attempt(Self::interval)
+                .or_else(|| parser.attempt(Self::domain))
+                .or_else(|| parser.attempt(Self::tuple))
+                .or_else(|| parser.attempt(Self::finite_set))
+        })
+    }
+
+    /// `(a, b]` and the like; a pair where no interval can be meant.
+    fn interval(&mut self) -> Option<Node> {
+        use Pair::{Bracket, BracketCommand, Group, Paren, ParenVisual};
+        let Kind::Open(open @ (Paren | ParenVisual | Group | Bracket | BracketCommand)) = self.next()?.kind
+        else {
+            return None;
+        };
+        let from = self.sum()?;
+        self.eat(Kind::Comma)?;
+        let to = self.sum()?;
+        let Kind::Close(close @ (Paren | ParenVisual | Group | Bracket | BracketCommand)) = self.next()?.kind
+        else {
+            return None;
+        };
+        let (mut from_open, mut to_open) =
+            (!matches!(open, Bracket | BracketCommand), !matches!(close, Bracket | BracketCommand));
+        let ends = [&from, &to].map(|end| evaluate::constant(end, self.budget).and_then(|end| end.real()));
+        if let [Some(left), Some(right)] = ends {
+            let empty = right < left || (right == left && (from_open || to_open));
+            if empty && from_open == to_open {
+                return Some(Arc::new(Expr::Tuple(vec![from, to])));
+            }
+            if empty {
+                return Some(Arc::new(Expr::Domain(Domain::Empty)));
+            }
+            if left == right {
+                return Some(Arc::new(Expr::Set(vec![from])));
+            }
+            from_open |= left.is_infinite();
+            to_open |= right.is_infinite();
+        }
+        Some(Arc::new(Expr::Interval(Interval { from, to, from_open, to_open })))
+    }
+
+    fn domain(&mut self) -> Option<Node> {
+        match self.next()?.kind {
+            Kind::Domain(domain) => Some(Arc::new(Expr::Domain(domain))),
+            Kind::Open(Pair::Brace) => {
+                self.eat(Kind::Close(Pair::Brace))?;
+                Some(Arc::new(Expr::Domain(Domain::Empty)))
+            }
+            _ => None,
+        }
+    }
+
+    fn tuple(&mut self) -> Option<Node> {
+        let Kind::Open(pair @ (Pair::Paren | Pair::ParenVisual | Pair::Bracket)) = self.next()?.kind else {
+            return None;
+        };
+        let mut elements = self.rows(true)?.concat();
+        self.eat(Kind::Close(pair))?;
+        if elements.len() == 1 { elements.pop() } else { Some(Arc::new(Expr::Tuple(elements))) }
+    }
+
+    fn finite_set(&mut self) -> Option<Node> {
+        let boxed = self.eat(Kind::Boxed).is_some();
+        let Kind::Open(pair @ (Pair::Brace | Pair::BraceVisual)) = self.next()?.kind else { return None };
+        let rows = self.rows(true)?;
+        self.eat(Kind::Close(pair))?;
+        match (boxed, pair) {
+            (true, Pair::Brace) => Some(elements_to_answer(rows)),
+            (true, _) => None,
+            (false, _) => Some(Arc::new(Expr::Set(rows.concat()))),
+        }
+    }
+
+    fn rows(&mut self, relations: bool) -> Option<Vec<Vec<Node>>> {
+        let mut rows = vec![self.row(relations)?];
+        while self.eat(Kind::Semicolon).is_some() {
+            rows.push(self.row(relations)?);
+        }
+        Some(rows)
+    }
+
+    fn row(&mut self, relations: bool) -> Option<Vec<Node>> {
+        let mut row = self.element(relations)?;
+        while self.eat(Kind::Comma).is_some() {
+            row.extend(self.element(relations)?);
+        }
+        Some(row)
+    }
+
+    /// One element, or the two of a `±`.
+    fn element(&mut self, relations: bool) -> Option<Vec<Node>> {
+        if !relations {
+            return self
+                .attempt(Self::plus_minus)
+                .or_else(|| self.attempt(Self::lone_set))
+                .or_else(|| self.sum().map(|sum| vec![sum]));
+        }
+        let start = self.at;
+        if let Some(known) = self.elements.get(&start) {
+            let (element, end) = known.clone()?;
+            self.at = end;
+            return Some(element);
+        }
+        let element = self
+            .attempt(Self::plus_minus)
+            .or_else(|| self.attempt(Self::lone_set))
+            .or_else(|| self.relation().map(|relation| vec![relation]));
+        self.elements.insert(start, element.clone().map(|element| (element, self.at)));
+        element
+    }
+
+    /// A set that is not the beginning of something else.
+    fn lone_set(&mut self) -> Option<Vec<Node>> {
+        let set = self.set_atom()?;
+        matches!(self.peek(), None | Some(Kind::Comma | Kind::Semicolon | Kind::Close(_))).then(|| vec![set])
+    }
+
+    fn plus_minus(&mut self) -> Option<Vec<Node>> {
+        let middle = self.attempt(Self::sum);
+        self.eat(Kind::PlusMinus)?;
+        let spread = self.sum()?;
+        let minus: Node = Arc::new(Expr::negative(spread.clone()));
+        Some(match middle {
+            None => vec![minus, spread],
+            Some(middle) => {
+                vec![Arc::new(Expr::sum(middle.clone(), spread)), Arc::new(Expr::sum(middle, minus))]
+            }
+        })
+    }
+
+    /// `a < b = c`.
+    fn relation(&mut self) -> Option<Node> {
+        let mut left = self.sum()?;
+        loop {
+            let kind = match self.peek() {
+                Some(Kind::Assign | Kind::Equal) => RelationKind::Equal,
+                Some(Kind::Compare(kind)) => kind,
+                Some(Kind::Approximately) => {
+                    self.next()?;
+                    let right = self.sum()?;
+                    // Of a name we take what it is about, of anything else what is more exact.
+                    left = if left.only_symbols() { right } else { left };
+                    continue;
+                }
+                _ => return Some(left),
+            };
+            self.next()?;
+            let right = self.sum()?;
+            left = Arc::new(match &*left {
+                Expr::Relation(first) => {
+                    let next = Relation { kind, left: first.right.clone(), right };
+                    Expr::Chain(vec![first.clone(), next])
+                }
+                Expr::Chain(relations) => {
+                    let last = relations.last()?.right.clone();
+                    let mut relations = relations.clone();
+                    relations.push(Relation { kind, left: last, right });
+                    Expr::Chain(relations)
+                }
+                _ => Expr::Relation(Relation { kind, left: left.clone(), right }),
+            });
+        }
+    }
+}
+
+fn equation(left: Node, right: Node) -> Node {
+    Arc::new(Expr::Relation(Relation { kind: RelationKind::Equal, left, right }))
+}
+
+/// A tuple among sets was meant as a set.
+fn as_set(node: Node) -> Node {
+    match &*node {
+        Expr::Tuple(elements) => Arc::new(Expr::Set(elements.clone())),
+        _ => node,
+    }
+}
+
+/// One element is itself, several are a set, and so are several rows, of tuples.
+fn elements_to_answer(mut rows: Vec<Vec<Node>>) -> Node {
+    if rows.len() == 1 {
+        let mut row = rows.swap_remove(0);
+        return if row.len() == 1 { row.swap_remove(0) } else { Arc::new(Expr::Set(row)) };
+    }
+    if rows.iter().all(|row| row.len() == 1) {
+        return Arc::new(Expr::Set(rows.concat()));
+    }
+    Arc::new(Expr::Set(rows.into_iter().map(|row| Arc::new(Expr::Tuple(row)) as Node).collect()))
+}

@@ -1,0 +1,75 @@
+use super::*;
+use crate::tasks::math::expr::Constant;
+
+fn read(formula: &str) -> Option<Node> {
+    parse(formula, &Budget::new(100_000))
+}
+
+fn is(formula: &str, same: &str) {
+    assert_eq!(read(formula), read(same), "{formula}");
+    assert!(read(formula).is_some(), "{formula}");
+}
+
+#[test]
+fn factors_side_by_side_bind_before_division() {
+    is("1/2x", "\\frac{1}{2x}");
+    is("1/2 \\cdot x", "\\frac{1}{2} \\cdot x");
+    is("2\\frac{1}{2}", "\\frac{5}{2}");
+    is("-2\\frac{1}{2}", "-\\frac{5}{2}");
+}
+
+#[test]
+fn functions_take_what_follows_but_no_further_function() {
+    is("\\sin 2x \\cos y", "\\sin(2x) \\cos(y)");
+    is("\\sin^{-1} x", "\\arcsin x");
+    is("\\ln x", "\\log_{e} x");
+    is("f(x+1)", "f \\cdot (x+1)");
+    assert!(matches!(&*read("f(x)").unwrap(), Expr::Call(name, _) if name == "f"));
+}
+
+#[test]
+fn names_are_lower_case_and_pi_is_a_number() {
+    is("\\text{C}", "c");
+    is("x_{1}", "x_1");
+    is("\\mbox{a b}", "\\text{AB}");
+    is("π", "\\pi");
+    assert_eq!(*read("\\Pi").unwrap(), Expr::Constant(Constant::Pi));
+    assert_ne!(read("\\vec{v}"), read("v"));
+}
+
+#[test]
+fn lists_sets_tuples_and_intervals_differ() {
+    assert!(matches!(&*read("1,2").unwrap(), Expr::Set(all) if all.len() == 2));
+    assert!(matches!(&*read("(1,2)").unwrap(), Expr::Interval(_)));
+    assert!(matches!(&*read("(2,1)").unwrap(), Expr::Tuple(_)));
+    assert!(matches!(&*read("(1,2,3)").unwrap(), Expr::Tuple(_)));
+    assert!(matches!(&*read("\\{1\\}").unwrap(), Expr::Set(_)));
+    assert!(matches!(&*read("1,2;3,4").unwrap(), Expr::Set(all) if matches!(&*all[0], Expr::Tuple(_))));
+    assert!(matches!(&*read("3 \\pm 1").unwrap(), Expr::Set(all) if all.len() == 2));
+    is("(5)", "5");
+}
+
+#[test]
+fn commas_may_group_digits() {
+    is("7,425,000", "7425000");
+    assert!(matches!(&*read("7, 425").unwrap(), Expr::Set(_)));
+    is("0,111", "0.111");
+}
+
+#[test]
+fn of_a_chain_that_is_not_understood_the_last_part_is_read() {
+    is("1 = \\zzz = x = 0", "0");
+    assert_eq!(read("\\zzz = 0"), None);
+}
+
+#[test]
+fn what_is_no_formula_is_refused() {
+    for formula in
+        ["", "+", "2+", "(1", "1)", "x^", "\\frac{1}", "\\begin{pmatrix}1&2\\\\3\\end{pmatrix}", "a,,b"]
+    {
+        assert_eq!(read(formula), None, "{formula}");
+    }
+    let deep = |depth: usize| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
+    assert!(read(&deep(10)).is_some());
+    assert_eq!(read(&deep(1_000)), None);
+}

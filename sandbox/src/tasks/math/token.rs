@@ -1,0 +1,264 @@
+//! LaTeX as a row of tokens. The longest token wins, whatever follows it: `\pix` is π and x.
+
+mod table;
+
+use super::expr::{Domain, Function, RelationKind};
+
+/// The longest formula that is read, in bytes.
+pub const MAX_FORMULA_BYTES: usize = 4096;
+
+/// One token and the text it was made of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Token<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) text: &'a str,
+}
+
+/// The pairs of delimiters that group, or make tuples, sets and intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pair {
+    /// `( )`
+    Paren,
+    /// `\( \)`
+    ParenVisual,
+    /// `\lgroup \rgroup`
+    Group,
+    /// `{ }`
+    Brace,
+    /// `\{ \}`
+    BraceVisual,
+    /// `\lbrace \rbrace`
+    BraceCommand,
+    /// `[ ]`
+    Bracket,
+    /// `\lbrack \rbrack`
+    BracketCommand,
+    /// `\lvert \rvert`
+    Vert,
+    /// `\langle \rangle`
+    Angle,
+    /// `\lfloor \rfloor`
+    Floor,
+    /// `\llcorner \lrcorner`
+    FloorCorner,
+    /// `\lceil \rceil`
+    Ceiling,
+    /// `\ulcorner \urcorner`
+    CeilingCorner,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// White space and what else leaves no trace.
+    Skip,
+    Plus,
+    Minus,
+    Times,
+    Divide,
+    Mod,
+    Open(Pair),
+    Close(Pair),
+    /// `|`
+    Bar,
+    /// `\vert`
+    Vert,
+    /// `\|`
+    Norm,
+    Boxed,
+    Phantom,
+    Function(Function),
+    /// `\ln`
+    Ln,
+    /// The name of a function inside of `\operatorname{}`.
+    OperatorName(&'static str),
+    Operator,
+    Sqrt,
+    Fraction,
+    Binomial,
+    Choose,
+    Limit,
+    Approaches,
+    Integral,
+    Sum,
+    Product,
+    MatrixStart,
+    MatrixEnd,
+    ArrayStart,
+    ArrayEnd,
+    DeterminantStart,
+    DeterminantEnd,
+    Column,
+    Row,
+    Underscore,
+    Caret,
+    Comma,
+    Semicolon,
+    Transpose,
+    Degree,
+    /// `dx`
+    Differential,
+    Euler,
+    /// `E`, which is a letter here and the sign of a power of ten in a number.
+    LetterE,
+    /// A letter, a Greek letter, another symbol, or a text: what names a variable.
+    Letter,
+    Accent,
+    Number,
+    ENotation,
+    Percent,
+    Infinity,
+    Partial,
+    In,
+    NotIn,
+    /// `=`
+    Assign,
+    /// `==`
+    Equal,
+    Approximately,
+    Compare(RelationKind),
+    Factorial,
+    PlusMinus,
+    Domain(Domain),
+    Union,
+    Intersection,
+    SetMinus,
+    Subset,
+    Superset,
+    /// Known to the notation, with no meaning here.
+    Other,
+}
+
+/// Splits a formula. `None` where a piece of it is no token, or where it is longer than [`MAX_FORMULA_BYTES`].
+pub(crate) fn tokens(formula: &str) -> Option<Vec<Token<'_>>> {
+    if formula.len() > MAX_FORMULA_BYTES {
+        return None;
+    }
+    let mut rest = formula;
+    let mut tokens = Vec::new();
+    while !rest.is_empty() {
+        let (kind, length) = longest(rest)?;
+        let (text, after) = rest.split_at(length);
+        if kind != Kind::Skip {
+            tokens.push(Token { kind, text });
+        }
+        rest = after;
+    }
+    Some(tokens)
+}
+
+/// The longest token at the start of `rest`; of two that are equally long, the one of the table.
+fn longest(rest: &str) -> Option<(Kind, usize)> {
+    let found =
+        [table::find(rest), number(rest), differential(rest), accent(rest), array(rest), letter(rest)];
+    let mut best: Option<(Kind, usize)> = None;
+    for (kind, length) in found.into_iter().flatten() {
+        if best.is_none_or(|(_, longest)| length > longest) {
+            best = Some((kind, length));
+        }
+    }
+    best
+}
+
+fn digits(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_digit).count()
+}
+
+/// `12`, `1.5`, `.5`, with a power of ten (`2E-3`) or a percent sign.
+fn number(rest: &str) -> Option<(Kind, usize)> {
+    let mut length = digits(rest);
+    if let Some(fraction) = rest[length..].strip_prefix('.')
+        && digits(fraction) > 0
+    {
+        length += 1 + digits(fraction);
+    }
+    if length == 0 {
+        return None;
+    }
+    let after = &rest[length..];
+    if let Some(exponent) = after.strip_prefix('E') {
+        let sign = usize::from(exponent.starts_with(['+', '-']));
+        if digits(&exponent[sign..]) > 0 {
+            return Some((Kind::ENotation, length + 1 + sign + digits(&exponent[sign..])));
+        }
+    }
+    let space = usize::from(after.starts_with([' ', '\t', '\n', '\r']));
+    for sign in ["\\%", "%"] {
+        if after[space..].starts_with(sign) {
+            return Some((Kind::Percent, length + space + sign.len()));
+        }
+    }
+    Some((Kind::Number, length))
+}
+
+/// `dx`, `d x`, `d\theta`.
+fn differential(rest: &str) -> Option<(Kind, usize)> {
+    let after = rest.strip_prefix('d')?;
+    let variable = after.trim_start_matches([' ', '\t', '\n', '\r']);
+    let start = rest.len() - variable.len();
+    if variable.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return Some((Kind::Differential, start + 1));
+    }
+    let letters = variable.strip_prefix('\\')?.bytes().take_while(u8::is_ascii_alphabetic).count();
+    (letters > 0).then_some((Kind::Differential, start + 1 + letters))
+}
+
+/// `\text{...}`, `\vec{v}`: up to the first closing brace that is not escaped.
+fn accent(rest: &str) -> Option<(Kind, usize)> {
+    let name = table::accent(rest)?;
+    let after = &rest[name.len()..];
+    let space = usize::from(after.starts_with([' ', '\t', '\n', '\r']));
+    let inner = after[space..].strip_prefix('{')?;
+    let mut escaped = false;
+    let end = inner.find(|c| {
+        let closes = c == '}' && !escaped;
+        escaped = c == '\\';
+        closes
+    });
+    // A brace that is always escaped closes nevertheless.
+    let end = end.or_else(|| inner.rfind('}'))?;
+    Some((Kind::Accent, name.len() + space + 1 + end + 1))
+}
+
+/// `\begin{array}{ccc}`.
+fn array(rest: &str) -> Option<(Kind, usize)> {
+    let columns = rest.strip_prefix("\\begin{array}{")?;
+    let end = columns.find(|c| !matches!(c, 'c' | 'l' | 'r'))?;
+    columns[end..].starts_with('}').then_some((Kind::ArrayStart, rest.len() - columns.len() + end + 1))
+}
+
+fn letter(rest: &str) -> Option<(Kind, usize)> {
+    match rest.chars().next()? {
+        'e' => Some((Kind::Euler, 1)),
+        'E' => Some((Kind::LetterE, 1)),
+        letter if letter.is_ascii_alphabetic() => Some((Kind::Letter, 1)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(formula: &str) -> Option<Vec<Kind>> {
+        Some(tokens(formula)?.iter().map(|token| token.kind).collect())
+    }
+
+    #[test]
+    fn the_longest_token_wins() {
+        assert_eq!(kinds("\\pix"), Some(vec![Kind::Letter, Kind::Letter]));
+        assert_eq!(kinds("x \\le 2"), kinds("x<=2"));
+        assert_eq!(kinds("12.5\\%"), Some(vec![Kind::Percent]));
+        assert_eq!(kinds("1.5E-3"), Some(vec![Kind::ENotation]));
+        assert_eq!(kinds("5E"), Some(vec![Kind::Number, Kind::LetterE]));
+        assert_eq!(kinds("dx"), Some(vec![Kind::Differential]));
+        assert_eq!(kinds("\\text{a \\} b}c"), Some(vec![Kind::Accent, Kind::Letter]));
+        assert_eq!(kinds("^\\circ"), Some(vec![Kind::Degree]));
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        assert_eq!(kinds("\\unheardof"), None);
+        assert_eq!(kinds("4 ?"), None);
+        assert_eq!(kinds(&"1".repeat(MAX_FORMULA_BYTES + 1)), None);
+    }
+}

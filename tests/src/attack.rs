@@ -1,0 +1,134 @@
+//! `echo-lab attack`: the demo's task twice, among honest members and among liars.
+//!
+//! Bootstrap node, learner and volunteers are real processes, as in the [`demo`](crate::demo). In the second course some of the members
+//! lie for as long as it goes on, each at a steady pace, one [`Kind`] after the other, nearly always with a group of which but one thing is
+//! false: it was drawn from the newest policy under a lease of their own. Who is not heard any more comes back under a new key. One in
+//! three does honest work first. On top of them come floods, now and then, and peers that hold streams open and trickle bytes. All of
+//! these live in the lab's process; so does, in both courses, one honest member, which knows how long its groups take to be decided.
+
+mod flood;
+mod gang;
+mod honest;
+mod impostor;
+mod kind;
+mod ledger;
+mod lie;
+mod loris;
+mod scene;
+mod snapshots;
+mod standing;
+mod truth;
+mod verdict;
+
+pub use gang::{Cast, Gang};
+pub use kind::Kind;
+pub use ledger::{Held, Ledger, Told};
+pub use standing::{Standings, Volunteers};
+
+use crate::cargo;
+use crate::console::{Console, Report};
+use crate::demo::{self, Demo, Faults};
+use crate::network::Network;
+use echo_learner::run_dir::RunDir;
+use echo_learner::summary::Summary;
+use echo_policy::engine::set_threads;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use toml::{Table, Value};
+
+/// The pause between two lies of one liar.
+const PACE: Duration = Duration::from_millis(200);
+/// Honest groups before the lies of who wants to look honest: more than a newcomer's groups are all looked at closely for.
+const HONEST_FIRST: u32 = 40;
+/// Peers that trickle.
+const LORISES: usize = 2;
+/// Held-out orders at the end: with as many, chance moves the difference of two accuracies by one hundredth.
+const EVALUATION_ORDERS: i64 = 4096;
+
+/// What an attack is asked to be.
+#[derive(Clone, Debug)]
+pub struct Attack {
+    /// Members of either network.
+    pub nodes: usize,
+    /// Those that lie in the second.
+    pub liars: usize,
+    /// Updates.
+    pub updates: u64,
+    /// Where everything is kept; must not hold anything yet.
+    pub dir: PathBuf,
+}
+
+/// How one network fared.
+struct Course {
+    summary: Summary,
+    ledger: Ledger,
+    standings: Standings,
+    volunteers: Volunteers,
+    wall_s: f64,
+}
+
+/// Runs both networks to their end and compares them.
+///
+/// # Errors
+/// When something cannot be started or ends before its time; an attack that costs too much is a [`Report`] that has not passed.
+pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<Report> {
+    cargo::build_binaries(console).await?;
+    // Members of the lab's process compute beside everybody else.
+    set_threads(1)?;
+    let Attack { nodes, liars, updates, .. } = attack;
+    console.say(format!("first {nodes} honest volunteers, then {} and {liars} liars", nodes - liars));
+    let honest = course(&attack, "honest", nodes, Cast::HONEST, console).await?;
+    let cast = Cast { liars, pace: PACE, honest_first: HONEST_FIRST, floods: true, lorises: LORISES };
+    let attacked = course(&attack, "attacked", nodes - liars, cast, console).await?;
+    let report = verdict::judge(updates, &honest, &attacked);
+    verdict::tell(console, &report);
+    Ok(report)
+}
+
+async fn course(
+    attack: &Attack,
+    name: &str,
+    volunteers: usize,
+    cast: Cast,
+    console: &Console,
+) -> anyhow::Result<Course> {
+    let demo = Demo {
+        nodes: volunteers,
+        updates: attack.updates,
+        dir: attack.dir.join(name),
+        faults: Faults::default(),
+    };
+    let mut config = demo::network(&demo)?;
+    evaluate_closely(&mut config.learner.settings);
+    console.say(format!("{name}: {}", demo.dir.display()));
+    let started = Instant::now();
+    let network = Network::start(config).await?;
+    let layout = network.layout().clone();
+    let names: Vec<String> = (0..volunteers).map(|index| network.node_name(index).to_owned()).collect();
+    let gang = Gang::gather(&network, cast);
+    let (summary, _) = demo::drive(&demo, network, console).await?;
+    let ledger = gang.disband().await;
+    let wall_s = started.elapsed().as_secs_f64();
+    let standings = Standings::of(&RunDir::new(&layout.run_dir()))?;
+    let volunteers = Volunteers::of(&layout, &names)?;
+    console.say(format!("{name}: accuracy {:.3} after {wall_s:.0} s", summary.accuracy_after));
+    Ok(Course { summary, ledger, standings, volunteers, wall_s })
+}
+
+/// Only the end is compared.
+fn evaluate_closely(settings: &mut Table) {
+    let section = settings.entry("evaluation").or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(evaluation) = section {
+        evaluation.insert("orders".into(), EVALUATION_ORDERS.into());
+        evaluation.insert("every".into(), 0.into());
+    }
+}
+
+impl Course {
+    /// Honest members that were suspended or banned.
+    fn honest_silenced(&self) -> usize {
+        let mut honest = self.volunteers.keys.clone();
+        honest.insert(Gang::honest_key());
+        self.standings.silenced(&honest)
+    }
+}

@@ -1,0 +1,88 @@
+//! The members of a run that live in the lab's process: one that is honest, and those that are not.
+
+use super::impostor::Impostor;
+use super::ledger::Ledger;
+use super::scene::Scene;
+use super::snapshots::Snapshots;
+use super::{flood, honest, loris};
+use crate::network::Network;
+use echo_learner::run_dir::RunDir;
+use echo_protocol::identity::PublicKey;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Who takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cast {
+    /// Liars.
+    pub liars: usize,
+    /// The pause between two lies of one liar.
+    pub pace: Duration,
+    /// Honest groups that every third liar delivers under each of its keys before it lies.
+    pub honest_first: u32,
+    /// Whether there are floods.
+    pub floods: bool,
+    /// Peers that hold streams open and trickle bytes.
+    pub lorises: usize,
+}
+
+impl Cast {
+    /// Nobody lies.
+    pub const HONEST: Self =
+        Self { liars: 0, pace: Duration::from_secs(1), honest_first: 0, floods: false, lorises: 0 };
+}
+
+/// Members at work. Dropped, they stop.
+pub struct Gang {
+    scene: Arc<Scene>,
+    tasks: JoinSet<()>,
+}
+
+impl Gang {
+    /// Joins a network that is starting, within a tokio runtime of several threads.
+    #[must_use]
+    pub fn gather(network: &Network, cast: Cast) -> Self {
+        let layout = network.layout();
+        let snapshots = Snapshots::new(&RunDir::new(&layout.run_dir()));
+        let scene = Arc::new(Scene::new(layout.list(), snapshots));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(honest::live(scene.clone()));
+        for number in 0..cast.liars {
+            let (scene, pace, honest_first) = (scene.clone(), cast.pace, cast.honest_first);
+            tasks.spawn(Impostor { scene, number, pace, honest_first }.live());
+        }
+        if cast.floods {
+            tasks.spawn(flood::live(scene.clone()));
+        }
+        for number in 0..cast.lorises {
+            tasks.spawn(loris::live(scene.clone(), number));
+        }
+        Self { scene, tasks }
+    }
+
+    /// The key of the honest one.
+    #[must_use]
+    pub fn honest_key() -> PublicKey {
+        honest::key()
+    }
+
+    /// The account so far.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        self.scene.ledger().clone()
+    }
+
+    /// Stops everybody, and returns the account.
+    pub async fn disband(mut self) -> Ledger {
+        self.tasks.abort_all();
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Err(error) = ended
+                && error.is_panic()
+            {
+                std::panic::resume_unwind(error.into_panic());
+            }
+        }
+        self.ledger()
+    }
+}

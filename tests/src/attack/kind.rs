@@ -1,0 +1,142 @@
+//! The kinds of lies.
+
+use echo_protocol::submission::RefuseReason;
+
+/// One way of lying. All but the first few are told with a group that would be accepted, of which one thing is false.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Nested CBOR that is no group.
+    Malformed,
+    /// A frame of a gigabyte, announced.
+    Oversized,
+    /// Somebody else's signature over the group.
+    ForgedSignature,
+    /// A token altered after signing.
+    AlteredAfterSigning,
+    /// Somebody else's key over our signature.
+    BorrowedKey,
+    /// Somebody else named as the node.
+    BorrowedName,
+    /// A group of somebody else, which the learner has accepted from them.
+    Stolen,
+    /// A group of our own that the learner has accepted.
+    Replay,
+    /// Another run's name.
+    WrongRun,
+    /// One sample fewer than the order asks for.
+    WrongSize,
+    /// A lease that was never granted.
+    NoLease,
+    /// An order that our lease does not cover.
+    PoachedOrder,
+    /// A version of the future.
+    UnknownVersion,
+    /// A version that is too old.
+    StaleVersion,
+    /// A response that says it ended otherwise than it did.
+    WrongEnd,
+    /// A reward that the response does not earn.
+    InflatedReward,
+    /// A token edited, with the log-probabilities and the reward that the edited response has.
+    EditedToken,
+    /// Log-probabilities that the policy did not give.
+    MadeUpLogprobs,
+    /// The task's solution in place of every sample, with the policy's log-probabilities of it.
+    CopiedAnswer,
+    /// Samples drawn at another temperature, with the log-probabilities that the order's temperature gives them.
+    OtherTemperature,
+    /// Of every four draws the one with the best reward: randomness that is not the order's.
+    BestOfFour,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 21] = [
+        Self::Malformed,
+        Self::InflatedReward,
+        Self::EditedToken,
+        Self::ForgedSignature,
+        Self::UnknownVersion,
+        Self::CopiedAnswer,
+        Self::BorrowedName,
+        Self::Oversized,
+        Self::BestOfFour,
+        Self::NoLease,
+        Self::MadeUpLogprobs,
+        Self::Replay,
+        Self::WrongSize,
+        Self::AlteredAfterSigning,
+        Self::OtherTemperature,
+        Self::Stolen,
+        Self::StaleVersion,
+        Self::WrongEnd,
+        Self::BorrowedKey,
+        Self::PoachedOrder,
+        Self::WrongRun,
+    ];
+
+    /// The name used in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Oversized => "oversized",
+            Self::ForgedSignature => "forged_signature",
+            Self::AlteredAfterSigning => "altered_after_signing",
+            Self::BorrowedKey => "borrowed_key",
+            Self::BorrowedName => "borrowed_name",
+            Self::Stolen => "stolen",
+            Self::Replay => "replay",
+            Self::WrongRun => "wrong_run",
+            Self::WrongSize => "wrong_size",
+            Self::NoLease => "no_lease",
+            Self::PoachedOrder => "poached_order",
+            Self::UnknownVersion => "unknown_version",
+            Self::StaleVersion => "stale_version",
+            Self::WrongEnd => "wrong_end",
+            Self::InflatedReward => "inflated_reward",
+            Self::EditedToken => "edited_token",
+            Self::MadeUpLogprobs => "made_up_logprobs",
+            Self::CopiedAnswer => "copied_answer",
+            Self::OtherTemperature => "other_temperature",
+            Self::BestOfFour => "best_of_four",
+        }
+    }
+
+    /// What a learner that hears the liar has to say.
+    #[must_use]
+    pub fn reason(self) -> RefuseReason {
+        match self {
+            Self::Malformed => RefuseReason::Malformed,
+            Self::Oversized => RefuseReason::FrameTooLarge,
+            Self::ForgedSignature | Self::AlteredAfterSigning | Self::BorrowedKey => RefuseReason::Signature,
+            Self::BorrowedName | Self::Stolen => RefuseReason::Identity,
+            Self::Replay => RefuseReason::Duplicate,
+            Self::WrongRun => RefuseReason::Run,
+            Self::WrongSize => RefuseReason::Schema,
+            Self::NoLease | Self::PoachedOrder => RefuseReason::Lease,
+            Self::UnknownVersion => RefuseReason::UnknownVersion,
+            Self::StaleVersion => RefuseReason::Stale,
+            Self::WrongEnd => RefuseReason::TaskRules,
+            Self::InflatedReward => RefuseReason::Reward,
+            Self::EditedToken
+            | Self::MadeUpLogprobs
+            | Self::CopiedAnswer
+            | Self::OtherTemperature
+            | Self::BestOfFour => RefuseReason::Sampling,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_kind_is_told_and_named_once() {
+        let names: BTreeSet<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        let kinds: BTreeSet<_> = Kind::ALL.iter().collect();
+        assert_eq!((names.len(), kinds.len()), (Kind::ALL.len(), Kind::ALL.len()));
+    }
+}

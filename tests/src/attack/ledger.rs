@@ -1,0 +1,175 @@
+//! Who said what, and what the learner answered.
+
+use super::kind::Kind;
+use echo_protocol::submission::{Outcome, RefuseReason};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    /// It was accepted.
+    Accepted,
+    /// It was refused for this.
+    Refused(RefuseReason),
+    /// It should come again, and did not.
+    PutOff,
+    /// The learner closed the stream, or did not answer in time.
+    CutOff,
+}
+
+/// What happened to streams that were held open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Held {
+    /// Streams opened.
+    pub streams: u64,
+    /// Those that the learner closed.
+    pub closed: u64,
+    /// The longest that one was held, in seconds.
+    pub longest_s: f64,
+}
+
+/// The account of an attack.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ledger {
+    /// Lies, by kind and by what they were told.
+    pub lies: BTreeMap<Kind, BTreeMap<Told, u64>>,
+    /// Keys that each liar used, one after the other.
+    pub identities: BTreeMap<usize, u64>,
+    /// Honest groups that liars delivered to look honest, by what they were told.
+    pub feigned: BTreeMap<Told, u64>,
+    /// Frames of floods, by what they were told; those without an answer are not here.
+    pub flood: BTreeMap<Told, u64>,
+    /// Frames of floods that were sent.
+    pub flooded: u64,
+    /// Streams that were held open.
+    pub held: Held,
+    /// Groups of the honest member in the lab's process, by what they were told.
+    pub honest: BTreeMap<Told, u64>,
+    /// How long each of those took to be decided, and whether a flood was on.
+    pub delays: Vec<(bool, Duration)>,
+}
+
+impl Told {
+    /// What an answer says.
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Accepted => Self::Accepted,
+            Outcome::Refused { reason, .. } => Self::Refused(*reason),
+            Outcome::Retry => Self::PutOff,
+        }
+    }
+
+    /// The name used in reports: a refusal's is that of its reason.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Refused(reason) => reason.name(),
+            Self::PutOff => "put_off",
+            Self::CutOff => "cut_off",
+        }
+    }
+
+    /// Whether the learner did not look at what it was sent, because of who sent it.
+    #[must_use]
+    pub fn is_unheard(self) -> bool {
+        matches!(self, Self::Refused(RefuseReason::Suspended | RefuseReason::Banned) | Self::CutOff)
+    }
+}
+
+impl Held {
+    /// Notes that a stream has been open for so long.
+    pub(super) fn lasts(&mut self, time: Duration) {
+        self.longest_s = self.longest_s.max(time.as_secs_f64());
+    }
+}
+
+impl Ledger {
+    /// Enters a lie.
+    pub(super) fn lie(&mut self, kind: Kind, told: Told) {
+        *self.lies.entry(kind).or_default().entry(told).or_default() += 1;
+    }
+
+    /// Enters a group of the honest member, and if it was decided, whether a flood was on and how long that took.
+    pub(super) fn honest(&mut self, told: Told, delay: Option<(bool, Duration)>) {
+        *self.honest.entry(told).or_default() += 1;
+        self.delays.extend(delay);
+    }
+
+    /// All lies.
+    #[must_use]
+    pub fn told(&self) -> u64 {
+        self.lies.values().flat_map(BTreeMap::values).sum()
+    }
+
+    /// Lies that the learner looked at.
+    #[must_use]
+    pub fn heard(&self) -> u64 {
+        let answers = self.lies.values().flatten();
+        answers.filter(|(told, _)| !told.is_unheard()).map(|(_, count)| count).sum()
+    }
+
+    /// Lies that were accepted, frames of floods among them.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        let lies = self.lies.values().filter_map(|told| told.get(&Told::Accepted));
+        lies.chain(self.flood.get(&Told::Accepted)).sum()
+    }
+
+    /// Kinds that were never told the reason that is theirs.
+    #[must_use]
+    pub fn unanswered(&self) -> Vec<Kind> {
+        let answered = |kind: &Kind| {
+            let told = self.lies.get(kind);
+            told.is_some_and(|told| told.contains_key(&Told::Refused(kind.reason())))
+        };
+        Kind::ALL.into_iter().filter(|kind| !answered(kind)).collect()
+    }
+
+    /// The delay that a share of the honest groups did not exceed, in milliseconds; none where there was no group.
+    #[must_use]
+    pub fn delay_ms(&self, flooded: bool, share: f64) -> Option<f64> {
+        let delays = self.delays.iter().filter(|(during, _)| *during == flooded);
+        let mut delays: Vec<Duration> = delays.map(|(_, delay)| *delay).collect();
+        delays.sort_unstable();
+        let rank = (share * delays.len() as f64).ceil() as usize;
+        delays.get(rank.saturating_sub(1)).map(|delay| delay.as_secs_f64() * 1e3)
+    }
+}
+
+/// Counts by the names of what was told.
+pub(super) fn named(told: &BTreeMap<Told, u64>) -> BTreeMap<&'static str, u64> {
+    told.iter().map(|(told, count)| (told.name(), *count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_looked_at_says_nothing_about_its_kind() {
+        let mut ledger = Ledger::default();
+        assert_eq!((ledger.told(), ledger.unanswered().len()), (0, Kind::ALL.len()));
+        ledger.lie(Kind::Stolen, Told::Refused(RefuseReason::Suspended));
+        ledger.lie(Kind::Stolen, Told::CutOff);
+        assert_eq!((ledger.told(), ledger.heard(), ledger.accepted()), (2, 0, 0));
+        assert!(ledger.unanswered().contains(&Kind::Stolen));
+        ledger.lie(Kind::Stolen, Told::Refused(RefuseReason::Identity));
+        ledger.lie(Kind::EditedToken, Told::Accepted);
+        ledger.flood.insert(Told::Accepted, 2);
+        assert_eq!((ledger.told(), ledger.heard(), ledger.accepted()), (4, 2, 3));
+        assert!(!ledger.unanswered().contains(&Kind::Stolen));
+        assert!(ledger.unanswered().contains(&Kind::EditedToken), "an accepted lie has no reason");
+    }
+
+    #[test]
+    fn delays_are_told_apart() {
+        let delay = |ms| (ms >= 100, Duration::from_millis(ms));
+        let ledger = Ledger { delays: [30, 10, 20, 200, 100].map(delay).into(), ..Ledger::default() };
+        assert_eq!((ledger.delay_ms(false, 0.5), ledger.delay_ms(false, 0.95)), (Some(20.0), Some(30.0)));
+        assert_eq!((ledger.delay_ms(true, 0.5), ledger.delay_ms(true, 0.95)), (Some(100.0), Some(200.0)));
+        assert_eq!(Ledger::default().delay_ms(true, 0.5), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! What the learner has come to think of those it met.
+
+use crate::network::Layout;
+use anyhow::Context as _;
+use echo_learner::record::{RecordConfig, RecordJournal, Standing};
+use echo_learner::run_dir::RunDir;
+use echo_learner::store::SledStore;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::keyfile;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::Arc;
+
+/// Keys that are not heard any more, or were not for a while.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standings {
+    /// Were suspended at least once.
+    pub suspended: BTreeSet<PublicKey>,
+    /// Are banned; they were suspended before.
+    pub banned: BTreeSet<PublicKey>,
+}
+
+/// Volunteers with processes of their own, once these have ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Volunteers {
+    /// Their keys.
+    pub keys: BTreeSet<PublicKey>,
+    /// Groups of theirs that were refused, by the reason that they were told.
+    pub refused: BTreeMap<String, u64>,
+}
+
+impl Standings {
+    /// Those in the record of a learner that has ended.
+    ///
+    /// # Errors
+    /// When its database is not there, or in use.
+    pub fn of(run: &RunDir) -> anyhow::Result<Self> {
+        let store = SledStore::open(&run.database())?;
+        // How strict a record is does not change what is in it.
+        let record = RecordJournal::new(Arc::new(store)).load(RecordConfig::default())?;
+        let mut standings = Self::default();
+        for (peer, record) in record.peers() {
+            if record.strikes > 0 {
+                standings.suspended.insert(*peer);
+            }
+            if record.standing == Standing::Banned {
+                standings.banned.insert(*peer);
+            }
+        }
+        Ok(standings)
+    }
+
+    /// How many of these keys were suspended or banned.
+    #[must_use]
+    pub fn silenced(&self, keys: &BTreeSet<PublicKey>) -> usize {
+        self.suspended.union(&self.banned).filter(|key| keys.contains(*key)).count()
+    }
+}
+
+impl Volunteers {
+    /// Those of a network, by what they have left in their directories.
+    ///
+    /// # Errors
+    /// When one has left no identity or no status.
+    pub fn of(layout: &Layout, names: &[String]) -> anyhow::Result<Self> {
+        let mut volunteers = Self::default();
+        for name in names {
+            let dir = layout.node_dir(name);
+            volunteers.keys.insert(keyfile::load_or_create(&dir.join("identity"))?.public());
+            let status = dir.join("status.json");
+            let text = fs::read(&status).with_context(|| format!("cannot read {}", status.display()))?;
+            let status: Value = serde_json::from_slice(&text)?;
+            for (reason, groups) in status["refused"].as_object().into_iter().flatten() {
+                *volunteers.refused.entry(reason.clone()).or_default() += groups.as_u64().unwrap_or(0);
+            }
+        }
+        Ok(volunteers)
+    }
+}

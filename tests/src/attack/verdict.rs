@@ -1,0 +1,169 @@
+//! Whether a network under attack learned what an honest one learns.
+
+use super::Course;
+use super::kind::Kind;
+use super::ledger::{Ledger, named};
+use crate::console::{Console, Report};
+use serde_json::{Map, Value, json};
+
+/// What lies may cost in accuracy.
+const COST: f64 = 0.03;
+/// The share of lies that may be accepted.
+const SHARE: f64 = 0.001;
+
+/// Judges two courses of `updates` updates: with honest members only, and under attack.
+pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report {
+    let ledger = &attacked.ledger;
+    let (told, accepted) = (ledger.told(), ledger.accepted());
+    let accuracy = [honest, attacked].map(|course| course.summary.accuracy_after);
+    let silenced = [honest, attacked].map(Course::honest_silenced);
+    let unanswered: Vec<&str> = ledger.unanswered().into_iter().map(Kind::name).collect();
+    let checks = [
+        ("accuracy_attacked", accuracy[1] >= accuracy[0] - COST),
+        ("lies", told > 0),
+        ("lies_accepted", accepted as f64 <= told as f64 * SHARE),
+        ("honest_banned", silenced == [0, 0]),
+        ("reasons", unanswered.is_empty()),
+        ("updates", [honest, attacked].iter().all(|course| course.summary.updates == updates)),
+    ];
+    let missed: Vec<&str> = checks.iter().filter(|(_, holds)| !holds).map(|(name, _)| *name).collect();
+    let json = json!({
+        "accuracy_honest": accuracy[0],
+        "accuracy_attacked": accuracy[1],
+        "accuracy_before": [honest.summary.accuracy_before, attacked.summary.accuracy_before],
+        "evaluation_orders": attacked.summary.evaluation_orders,
+        "lies": told,
+        "lies_heard": ledger.heard(),
+        "lies_accepted": accepted,
+        "honest_banned": silenced[0] + silenced[1],
+        "reasons": reasons(ledger),
+        "unanswered": unanswered,
+        "liars": {
+            "keys": ledger.identities,
+            "suspended": attacked.standings.suspended.len(),
+            "banned": attacked.standings.banned.len(),
+            "feigned": named(&ledger.feigned),
+        },
+        "flood": {"frames": ledger.flooded, "answers": named(&ledger.flood)},
+        "slow_loris": ledger.held,
+        "delay_ms": {
+            "honest": delays(&honest.ledger, false),
+            "attacked": delays(ledger, false),
+            "flooded": delays(ledger, true),
+        },
+        "honest_refused": [&honest.volunteers.refused, &attacked.volunteers.refused],
+        "honest_member": [named(&honest.ledger.honest), named(&ledger.honest)],
+        "updates": updates,
+        "wall_s": [honest.wall_s, attacked.wall_s],
+        "missed": missed,
+    });
+    Report { passed: missed.is_empty(), json }
+}
+
+/// Kind → what it was told → how often; floods are a kind here.
+fn reasons(ledger: &Ledger) -> Value {
+    let kinds = ledger.lies.iter().map(|(kind, told)| (kind.name().to_owned(), json!(named(told))));
+    let flood = ("flood".to_owned(), json!(named(&ledger.flood)));
+    Value::Object(kinds.chain([flood]).collect::<Map<_, _>>())
+}
+
+/// How long the honest member's groups took.
+fn delays(ledger: &Ledger, flooded: bool) -> Value {
+    json!({"p50": ledger.delay_ms(flooded, 0.5), "p95": ledger.delay_ms(flooded, 0.95)})
+}
+
+/// Says the outcome in a few lines.
+pub(super) fn tell(console: &Console, report: &Report) {
+    let json = &report.json;
+    let number = |value: &Value| value.as_f64().unwrap_or_default();
+    console.say(format!(
+        "accuracy     {:.3} among honest members, {:.3} under attack",
+        number(&json["accuracy_honest"]),
+        number(&json["accuracy_attacked"])
+    ));
+    console.say(format!(
+        "lies         {} told, {} looked at, {} accepted",
+        json["lies"], json["lies_heard"], json["lies_accepted"]
+    ));
+    for (kind, told) in json["reasons"].as_object().into_iter().flatten() {
+        let told: Vec<String> = told
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(reason, count)| format!("{reason} {count}"))
+            .collect();
+        console.say(format!("  {kind:<22} {}", told.join(", ")));
+    }
+    console.say(format!(
+        "liars        {} keys suspended, {} banned; honest members suspended or banned: {}",
+        json["liars"]["suspended"], json["liars"]["banned"], json["honest_banned"]
+    ));
+    let delay = |name: &str| {
+        let delay = &json["delay_ms"][name];
+        format!("{:.0}/{:.0}", number(&delay["p50"]), number(&delay["p95"]))
+    };
+    console.say(format!(
+        "delay        p50/p95 ms of an honest group: {} among honest members, {} under attack, {} in floods",
+        delay("honest"),
+        delay("attacked"),
+        delay("flooded")
+    ));
+    if !report.passed {
+        console.say(format!("missed       {}", json["missed"]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ledger::Told;
+    use super::super::standing::{Standings, Volunteers};
+    use super::*;
+    use echo_learner::summary::Summary;
+    use echo_protocol::identity::NodeKey;
+    use echo_protocol::submission::RefuseReason;
+
+    fn course(accuracy_after: f64) -> Course {
+        Course {
+            summary: Summary { updates: 600, accuracy_after, ..Summary::default() },
+            ledger: Ledger::default(),
+            standings: Standings::default(),
+            volunteers: Volunteers::default(),
+            wall_s: 1.0,
+        }
+    }
+
+    fn missed(change: impl FnOnce(&mut Course)) -> Value {
+        let mut attacked = course(0.72);
+        for kind in Kind::ALL {
+            attacked.ledger.lies.entry(kind).or_default().insert(Told::Refused(kind.reason()), 100);
+        }
+        change(&mut attacked);
+        judge(600, &course(0.74), &attacked).json["missed"].clone()
+    }
+
+    #[test]
+    fn every_goal_counts() {
+        assert_eq!(missed(|_| ()), json!([]));
+        assert_eq!(missed(|course| course.summary.accuracy_after = 0.70), json!(["accuracy_attacked"]));
+        assert_eq!(missed(|course| course.summary.updates = 599), json!(["updates"]));
+        let accept = |count| {
+            move |course: &mut Course| {
+                course.ledger.flood.insert(Told::Accepted, count);
+            }
+        };
+        assert_eq!(missed(accept(2)), json!([]));
+        assert_eq!(missed(accept(3)), json!(["lies_accepted"]));
+        let silence = |course: &mut Course| {
+            let told = Told::Refused(RefuseReason::Suspended);
+            course.ledger.lies.insert(Kind::Replay, [(told, 100)].into());
+        };
+        assert_eq!(missed(silence), json!(["reasons"]), "who is not heard is given no reason");
+        let key = NodeKey::from_secret([7; 32]).public();
+        let fallen = |course: &mut Course| {
+            course.volunteers.keys.insert(key);
+            course.standings.suspended.insert(key);
+        };
+        assert_eq!(missed(fallen), json!(["honest_banned"]));
+        assert_eq!(missed(|course| course.ledger.lies.clear()), json!(["lies", "reasons"]));
+    }
+}

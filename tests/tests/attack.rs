@@ -1,0 +1,68 @@
+//! A network in which liars, floods and a slow loris are at work all the time goes on, and is deaf to every kind of lie.
+//!
+//! One network of real processes, with volunteers that work while the liars lie. It ends when every kind of lie was told its reason.
+#![cfg(test)]
+
+use echo_lab::attack::{Cast, Gang, Standings, Told, Volunteers};
+use echo_lab::network::{Network, NodeConfig};
+use echo_lab::small_run::{self, until};
+use echo_learner::metrics;
+use echo_learner::run_dir::RunDir;
+use echo_protocol::submission::RefuseReason;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// More than are made before the test ends.
+const UPDATES: u32 = 100_000;
+const LIMIT: Duration = Duration::from_secs(150);
+const GRACE: Duration = Duration::from_secs(20);
+/// Few enough that all of a sleeper's groups are still looked at when it begins to lie.
+const CAST: Cast =
+    Cast { liars: 3, pace: Duration::from_millis(40), honest_first: 8, floods: true, lorises: 1 };
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_network_under_attack_learns_from_the_honest_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings: [(&str, &str, toml::Value); 4] = [
+        ("admission", "audit", true.into()),
+        ("record", "suspend_after", 5.into()),
+        // An update takes long enough that a liar's work is fresh when it comes in, and orders that liars let lie come back.
+        ("train", "groups_per_update", 128.into()),
+        ("fleet", "lease_s", 15.into()),
+    ];
+    let mut network = small_run::start_with(dir.path(), UPDATES, &settings).await.unwrap();
+    let layout = network.layout().clone();
+    let run = RunDir::new(&layout.run_dir());
+    let nodes = NodeConfig::several(2);
+    let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
+    for node in nodes {
+        network.add_node(node).unwrap();
+    }
+    let gang = Gang::gather(&network, CAST);
+
+    let answered = |gang: &Gang| {
+        let ledger = gang.ledger();
+        let flooded = ledger.delays.iter().any(|(flooded, _)| *flooded);
+        (ledger.unanswered().is_empty() && flooded && ledger.held.streams > 0).then_some(())
+    };
+    let all = until("a reason for every kind of lie", LIMIT, &mut network, |_| answered(&gang)).await;
+    let ledger = gang.disband().await;
+    assert!(all.is_ok(), "{:?}: unanswered {:?} of {:?}", all, ledger.unanswered(), ledger.lies);
+    let accepted = |network: &Network, node| {
+        network.node_status(node).and_then(|status| status["accepted"].as_u64()).unwrap_or(0)
+    };
+    assert!((0..names.len()).all(|node| accepted(&network, node) > 0), "a volunteer's work was not taken");
+    network.stop(GRACE).await.unwrap();
+
+    assert_eq!(ledger.accepted(), 0, "{:?}", ledger.lies);
+    assert!(ledger.honest.get(&Told::Accepted).is_some_and(|accepted| *accepted > 0), "{:?}", ledger.honest);
+    let unheard = |told: &Told| matches!(told, Told::Refused(RefuseReason::Suspended | RefuseReason::Banned));
+    assert!(!ledger.honest.keys().any(unheard), "{:?}", ledger.honest);
+    let standings = Standings::of(&run).unwrap();
+    let volunteers = Volunteers::of(&layout, &names).unwrap();
+    let mut honest: BTreeSet<_> = volunteers.keys;
+    assert!(honest.insert(Gang::honest_key()));
+    assert_eq!(standings.silenced(&honest), 0, "{:?}", volunteers.refused);
+    assert!(standings.suspended.len() >= CAST.liars, "{standings:?}");
+    assert!(metrics::updates(&run.metrics()).unwrap().len() > 1, "the run stood still");
+}
