@@ -56,7 +56,7 @@ impl Step {
 /// # Errors
 /// When the file cannot be read. A hand that cannot be played is a disagreement.
 pub fn check_oracle(path: &Path) -> Result<Agreement, ReadError> {
-    check_file(path, |line| check(line, true))
+    check_lines(path, |line| check(line, true).into())
 }
 
 /// Checks every hand of a file of recorded play: that each action is legal in its turn, and the final stacks.
@@ -64,7 +64,7 @@ pub fn check_oracle(path: &Path) -> Result<Agreement, ReadError> {
 /// # Errors
 /// When the file cannot be read. A hand that cannot be played is a disagreement.
 pub fn check_phh(path: &Path) -> Result<Agreement, ReadError> {
-    check_file(path, |line| check(line, false))
+    check_lines(path, |line| check(line, false).into())
 }
 
 fn check(line: &[u8], with_steps: bool) -> Result<(), String> {
