@@ -6,6 +6,7 @@ use echo_policy::engine::{Completion, Generation, Policy, SampleRequest, score};
 use echo_protocol::order::{Purpose, WorkOrder};
 use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
 use echo_protocol::version::PolicyVersion;
+use echo_sandbox::task::Response;
 use std::sync::Arc;
 
 /// An order, and the group that an honest node makes of it under a policy.
@@ -61,9 +62,12 @@ pub(super) fn trajectory(
     logprobs: Vec<f32>,
     stopped: bool,
 ) -> anyhow::Result<Trajectory> {
-    let verdict = member.workload().judge(work, &response, stopped)?;
+    let workload = member.workload();
+    let text = workload.text(&response);
+    let verdict = workload.assignment(work).reward(&Response { text: &text, finished: stopped })?;
     let version = PolicyVersion(policy.version());
     Ok(Trajectory {
+        turns: Vec::new(),
         logprobs,
         versions: spans(response.iter().map(|_| version)),
         reward: verdict.reward,
