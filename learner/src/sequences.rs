@@ -49,3 +49,58 @@ fn heard(
     let between = trajectory.turn_ranges().zip(&replayed.heard);
     between.map(|(turn, text)| Ok(Heard { after: turn.end, tokens: workload.encode(text)? })).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use echo_protocol::order::Purpose;
+    use echo_sandbox::episode::Step;
+    use echo_sandbox::task::Response;
+    use echo_sandbox::tasks::holdem::turns::response_mask;
+
+    /// What opens a message where ECHO-2's mask is computed: a token that no text has.
+    const START: u32 = 1;
+
+    #[test]
+    fn an_episode_of_holdem_has_the_papers_mask() {
+        let (workload, _) = testing::holdem();
+        let mut several = 0;
+        for counter in 0..20 {
+            let order = workload.order(Purpose::Train, counter);
+            // The conversation as messages: the system's, which is empty here, then states and actions in turn.
+            let mut x = [vec![START, START], workload.prompt(&order).unwrap()].concat();
+            let (mut response, mut turns) = (Vec::new(), Vec::new());
+            let mut play = workload.assignment(&order).play();
+            let verdict = loop {
+                let text = play.suggestion();
+                let said = [workload.encode(&text).unwrap(), vec![workload.end()]].concat();
+                x.extend([START].iter().chain(&said));
+                turns.push(said.len() as u32);
+                response.extend(said);
+                match play.turn(&Response { text: &text, finished: true }, usize::MAX).unwrap() {
+                    Step::Heard(state) => {
+                        x.push(START);
+                        x.extend(workload.encode(&state).unwrap());
+                    }
+                    Step::Over { verdict, .. } => break verdict,
+                }
+            };
+            several += usize::from(turns.len() > 1);
+            let trajectory = Trajectory {
+                turns: echo_protocol::trajectory::turns(turns),
+                logprobs: vec![-1.0; response.len()],
+                versions: Vec::new(),
+                reward: verdict.reward,
+                stopped: true,
+                omega: verdict.metadata,
+                response,
+            };
+            let sequence = of_order(&workload, &order, &[trajectory]).unwrap().remove(0);
+            let masked = x.iter().copied().zip(response_mask(&x, START));
+            let expected: Vec<(u32, bool)> = masked.filter(|(token, _)| *token != START).collect();
+            assert_eq!(sequence.tokens().collect::<Vec<_>>(), expected);
+        }
+        assert!(several > 5, "{several} of 20 episodes have several turns");
+    }
+}

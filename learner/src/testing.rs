@@ -14,15 +14,21 @@ use std::path::Path;
 
 /// A one-layer model on one-digit sums, with random weights.
 pub(crate) fn workload() -> (Workload, Weights) {
-    workload_of(TaskSpec::new("chain_sum").with("digits", 1))
+    workload_of(TaskSpec::new("chain_sum").with("digits", 1), 32, 4)
 }
 
 /// The same model on a game of two turns.
 pub(crate) fn two_turns() -> (Workload, Weights) {
-    workload_of(TaskSpec::new("guess_number").with("numbers", 3).with("turns", 2).with("largest", 20))
+    let task = TaskSpec::new("guess_number").with("numbers", 3).with("turns", 2).with("largest", 20);
+    workload_of(task, 32, 4)
 }
 
-fn workload_of(task: TaskSpec) -> (Workload, Weights) {
+/// The same model, with more positions, on hold'em.
+pub(crate) fn holdem() -> (Workload, Weights) {
+    workload_of(TaskSpec::new("holdem").with("turns", 3), 256, 40)
+}
+
+fn workload_of(task: TaskSpec, positions: usize, max_new_tokens: u32) -> (Workload, Weights) {
     let sizes = TinySizes {
         vocab: 64,
         hidden: 16,
@@ -31,7 +37,7 @@ fn workload_of(task: TaskSpec) -> (Workload, Weights) {
         kv_heads: 1,
         head_dim: 8,
         intermediate: 24,
-        positions: 32,
+        positions,
     };
     let model = ModelConfig::tiny_qwen3(sizes).unwrap();
     let learner = NodeKey::from_secret([1; 32]);
@@ -43,7 +49,7 @@ fn workload_of(task: TaskSpec) -> (Workload, Weights) {
         tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
         tasks: vec![task],
         group_size: 4,
-        sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: 4 },
+        sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens },
         staleness: Staleness::new(3, None).unwrap(),
         snapshot_type: TensorType::F32,
         chunk_bytes: 16 << 10,

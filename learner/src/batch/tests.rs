@@ -1,6 +1,7 @@
 //! Alignment by hand, limits, and how a batch is split.
 
 use super::*;
+use echo_sandbox::tasks::holdem::turns::{response_mask, shifted};
 
 fn sequence(prompt: &[u32], response: &[u32], group: usize) -> Sequence {
     Sequence { prompt: prompt.to_vec(), response: response.to_vec(), heard: Vec::new(), group }
@@ -40,11 +41,7 @@ fn only_the_policys_own_tokens_are_asked_for() {
 fn targets_are_where_the_papers_mask_is() {
     // system, state, action | state, action | state, action
     let x = [1, 20, 1, 30, 1, 40, 41, 1, 31, 1, 42, 1, 32, 33, 1, 43, 44, 45];
-    let mut messages = 0;
-    let mask = x.map(|token| {
-        messages += usize::from(token == 1);
-        messages > 1 && messages % 2 == 1
-    });
+    let mask = response_mask(&x, 1);
     // Of an assistant's message the policy says all but the opening token, which the environment's text ends with.
     let own: Vec<usize> = (0..x.len()).filter(|&at| mask[at] && x[at] != 1).collect();
     assert_eq!(own, [5, 6, 10, 15, 16, 17]);
@@ -55,9 +52,10 @@ fn targets_are_where_the_papers_mask_is() {
     };
     let (packed, targets) = pack(&[conversation], &[0]).unwrap();
     assert_eq!(packed.ids(), &x[..17]);
-    // Aligned with y_t = x_{t+1}: row t is asked for exactly where the mask has t + 1.
-    let rows: Vec<usize> = targets.iter().map(|target| target.row + 1).collect();
-    assert_eq!(rows, own);
+    // Aligned with y_t = x_{t+1}.
+    let mask = shifted(&mask);
+    let asked: Vec<usize> = (0..mask.len()).filter(|&row| mask[row] && x[row + 1] != 1).collect();
+    assert_eq!(targets.iter().map(|target| target.row).collect::<Vec<_>>(), asked);
     assert!(targets.iter().all(|target| x[target.row + 1] == target.token));
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::answers::{Answer, answers};
 use crate::checkpoint::{Checkpoints, state_at};
 use crate::objective::Preset;
 use crate::schedule::Schedule;
@@ -113,6 +114,38 @@ fn turns_are_scored_where_they_were_said_and_what_was_heard_is_not_trained_on() 
     // What could not have been admitted is not trained on in another way.
     batch[0].group.trajectories[3].turns = vec![1, 3];
     assert!(matches!(trainer.update(&workload, &batch), Err(TrainError::Sequence(_))));
+}
+
+#[test]
+fn engine_and_trainer_agree_about_episodes_of_holdem() {
+    let (workload, weights) = testing::holdem();
+    let policy = Arc::new(Policy::load(0, &workload.model, &weights).unwrap());
+    let orders: Vec<_> = (0..8).map(|counter| workload.order(Purpose::Train, counter)).collect();
+    let answers = answers(&workload, policy, &orders, workload.charter.group_size).unwrap();
+    let stored = |(counter, answers): (u64, Vec<Answer>)| StoredGroup {
+        arrival: counter,
+        correct: vec![false; answers.len()],
+        group: TrajectoryGroup {
+            run: workload.run,
+            lease: LeaseId(0),
+            counter: OrderCounter(counter),
+            node: workload.charter.learner,
+            trajectories: answers.into_iter().map(Answer::trajectory).collect(),
+        },
+    };
+    let batch: Vec<_> = (0..).zip(answers).map(stored).collect();
+    let trajectories = || batch.iter().flat_map(|stored| &stored.group.trajectories);
+    // What a random policy says is no action, which checks or folds, and the hand goes on.
+    assert!(trajectories().filter(|t| t.turns.len() > 1).count() > 2);
+    let said: usize = trajectories().map(|t| t.response.len()).sum();
+    for group_by in [GroupBy::Order, GroupBy::PrivateHand, GroupBy::Batch] {
+        let train = TrainSection { group_by, ..section() };
+        let mut trainer = Trainer::new(&workload.model, &weights, &train).unwrap();
+        let report = trainer.update(&workload, &batch).unwrap();
+        assert!(report.gaps.reported.unwrap().p95 < 1e-4, "{:?}", report.gaps);
+        assert_eq!(report.stats.tokens(), said as u64);
+        assert!(report.loss.unwrap().is_finite());
+    }
 }
 
 #[test]

@@ -62,9 +62,9 @@ pub(super) fn trajectory(
     logprobs: Vec<f32>,
     stopped: bool,
 ) -> anyhow::Result<Trajectory> {
-    let said = if stopped { response.split_last().map_or(&[][..], |(_, said)| said) } else { &response };
-    let text = member.workload().tokenizer.decode(said, false)?;
-    let verdict = member.workload().assignment(work).reward(&Response { text: &text, finished: stopped })?;
+    let workload = member.workload();
+    let text = workload.text(&response);
+    let verdict = workload.assignment(work).reward(&Response { text: &text, finished: stopped })?;
     let version = PolicyVersion(policy.version());
     Ok(Trajectory {
         turns: Vec::new(),
