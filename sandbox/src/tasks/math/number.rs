@@ -64,7 +64,7 @@ pub(crate) fn power(base: &Rational, exponent: i64) -> Option<Rational> {
         return (exponent >= 0).then(|| if exponent == 0 { Rational::one() } else { Rational::zero() });
     }
     if base.abs().is_one() {
-        return Some(if times % 2 == 0 { Rational::one() } else { base.clone() });
+        return Some(if times.is_multiple_of(2) { Rational::one() } else { base.clone() });
     }
     if bits(base).checked_mul(times)? > MAX_NUMBER_BITS {
         return None;

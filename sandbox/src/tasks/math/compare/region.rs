@@ -191,7 +191,7 @@ fn roots(sides: impl Fn(f64) -> Option<(f64, f64)>, ends: &mut Vec<f64>) {
             ends.push(left);
         }
         if value * other < 0.0 {
-            ends.push(bisect(&f, left, right, value));
+            ends.push(bisect(f, left, right, value));
         }
     }
     for triple in grid.windows(3) {
