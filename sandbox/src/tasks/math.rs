@@ -10,7 +10,7 @@
 //! assert!(judged.equal);
 //! ```
 //!
-//! - [`extract`]: `\boxed` and announced answers, the last match first;
+//! - `extract`: `\boxed` and announced answers, the last match first;
 //! - `normalize`, `token`, `parse`, `arithmetic`: from LaTeX or plain arithmetic to expressions;
 //! - `evaluate`, `scalar`, `number`: exact rationals, or complex floats with a bound on their error;
 //! - `compare`: gold first; a gold inequality may be answered by an interval, not the other way round;

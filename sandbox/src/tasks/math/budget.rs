@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-/// Steps that parsing and comparing one pair of texts may take: about 30 ms of work where every step costs the most.
-pub const MAX_STEPS: u32 = 200_000;
+/// Steps that parsing and comparing one pair of texts may take: some tens of milliseconds where every step costs the most.
+pub const MAX_STEPS: u32 = 100_000;
 
 /// The steps that are left.
 #[derive(Debug)]

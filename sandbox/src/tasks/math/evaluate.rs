@@ -138,7 +138,7 @@ pub(super) fn charge_for(left: &Scalar, right: &Scalar, budget: &Budget) -> Opti
         _ => 0,
     };
     let words = words(left) + words(right);
-    budget.charge(1 + words * words / 4)
+    budget.charge(1 + words * words)
 }
 
 /// A value for a function that nobody defined: always the same for the same name and arguments, and any other for

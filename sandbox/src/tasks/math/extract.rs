@@ -15,10 +15,13 @@ use super::normalize::boxed::{self, Frames};
 use super::{MatchType, Options, Parsed, normalize, parse};
 
 /// Only so much of the end of a text is looked at, in bytes.
-pub const MAX_TEXT_BYTES: usize = 64 * 1024;
+pub const MAX_TEXT_BYTES: usize = 32 * 1024;
 
 /// So many matches of one text are read at most.
 pub const MAX_MATCHES: usize = 128;
+
+/// So many occurrences of an announcement are looked at, the last ones.
+const MAX_ANNOUNCEMENTS: usize = 128;
 
 /// What normalizing and splitting a formula costs, in steps a byte.
 const STEPS_PER_BYTE: u32 = 4;
@@ -209,14 +212,10 @@ fn read_formulas(formulas: &[Formula<'_>], budget: &Budget) -> (Option<Node>, St
     }
 }
 
-/// The text after `at` bytes begins with `word`, upper or lower case.
-fn starts_with_any_case(text: &str, at: usize, word: &str) -> bool {
-    text.as_bytes().get(at..at + word.len()).is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes()))
-}
-
-/// Where `word` begins in `text`, upper or lower case, at `from` or later.
-fn find_any_case(text: &str, from: usize, word: &str) -> Option<usize> {
-    (from..=text.len().checked_sub(word.len())?).find(|&at| starts_with_any_case(text, at, word))
+/// Where `word` begins in `text`, in upper or lower case.
+fn occurrences(text: &str, word: &str) -> impl Iterator<Item = usize> {
+    let windows = text.as_bytes().windows(word.len()).enumerate();
+    windows.filter(|(_, found)| found.eq_ignore_ascii_case(word.as_bytes())).map(|(at, _)| at)
 }
 
 /// The place after the white space at `at`.
@@ -233,12 +232,14 @@ fn announced<'a>(
     target: impl Fn(usize) -> Option<(Found<'a>, usize)>,
     all: &mut Vec<Match<'a>>,
 ) {
+    let starts: Vec<usize> = occurrences(text, announcement).collect();
     let mut from = 0;
-    while let Some(start) = find_any_case(text, from, announcement) {
-        let found = gap_ends(start + announcement.len()).into_iter().find_map(&target);
-        from = start + 1;
-        if let Some((found, end)) = found {
-            from = end.max(from);
+    for &start in &starts[starts.len().saturating_sub(MAX_ANNOUNCEMENTS)..] {
+        if start < from {
+            continue;
+        }
+        if let Some((found, end)) = gap_ends(start + announcement.len()).into_iter().find_map(&target) {
+            from = end;
             all.push(Match { start, end, found });
         }
     }

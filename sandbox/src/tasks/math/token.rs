@@ -5,7 +5,7 @@ mod table;
 use super::expr::{Domain, Function, RelationKind};
 
 /// The longest formula that is read, in bytes.
-pub const MAX_FORMULA_BYTES: usize = 4096;
+pub const MAX_FORMULA_BYTES: usize = 2048;
 
 /// One token and the text it was made of.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -62,7 +62,9 @@ impl Grid {
                 for k in 0..self.columns {
                     let (left, right) = (self.at(row, k), other.at(k, column));
                     charge_for(left, right, budget)?;
-                    sum = sum.add(&left.multiply(right)?)?;
+                    let product = left.multiply(right)?;
+                    charge_for(&sum, &product, budget)?;
+                    sum = sum.add(&product)?;
                 }
                 entries.push(sum);
             }

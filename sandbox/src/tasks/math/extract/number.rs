@@ -5,7 +5,7 @@ use super::{
 };
 
 /// The longest arithmetic that is looked at, in bytes.
-const MAX_ARITHMETIC: usize = 200;
+const MAX_ARITHMETIC: usize = 128;
 
 const CURRENCIES: &str = "$€£¥₹₽₪₩₫฿₡₢₣₤₥₦₧₨₭₮₯₰₱₲₳₴₵₶₷₸₺₻₼₾₿";
 
