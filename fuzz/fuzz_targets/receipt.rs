@@ -11,8 +11,9 @@ use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let answer = decode::<Answer>(bytes, MAX_ANSWER_BYTES).ok().and_then(|answer| answer.receipt);
-    let Some(signed) = answer.or_else(|| Signed::<Receipt>::from_bytes(bytes).ok()) else { return };
+    let answered = decode::<Answer>(bytes, MAX_ANSWER_BYTES).ok().and_then(|answer| answer.receipt);
+    let alone = || Signed::<Receipt>::from_bytes(bytes).ok();
+    let Some(signed) = answered.map(|receipt| *receipt).or_else(alone) else { return };
     // The key is made up here: no input can hold its signature.
     let learner = NodeKey::from_secret([7; 32]).public();
     let run: RunId = decode(&encode(&ContentId::of(b"run"), 64).unwrap(), 64).unwrap();

@@ -198,7 +198,7 @@ impl Uplink {
     }
 
     /// Keeps the receipt of a group that is still in the outbox.
-    fn keep(&self, counter: OrderCounter, receipt: Option<Signed<Receipt>>) -> Result<(), OutboxError> {
+    fn keep(&self, counter: OrderCounter, receipt: Option<Box<Signed<Receipt>>>) -> Result<(), OutboxError> {
         let Some(receipt) = receipt else {
             tracing::debug!(order = %counter, "accepted without a receipt");
             return Ok(());

@@ -20,7 +20,7 @@ pub struct Answer {
     pub outcome: Outcome,
     /// The receipt of a group that is accepted, now or before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Signed<Receipt>>,
+    pub receipt: Option<Box<Signed<Receipt>>>,
 }
 
 /// What became of a submitted group.

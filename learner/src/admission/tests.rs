@@ -498,3 +498,34 @@ fn every_reason_is_counted_under_its_name() {
     assert!(seen.iter().all(|name| json["refused"][name] == 1), "{json}");
     assert_eq!(serde_json::from_value::<Tally>(json).unwrap(), world.tally);
 }
+
+#[test]
+fn lies_about_leases_and_versions_are_told_from_being_late() {
+    let mut world = World::new();
+    let other = PublicKey::from_bytes([9; 32]);
+    world.book.expire(UnixMillis(2_000));
+    let theirs = world.book.grant(UnixMillis(2_000), other, 1, 100).remove(0);
+    assert_eq!(theirs.first, OrderCounter(0));
+    let fault = |change: &dyn Fn(&mut TrajectoryGroup)| {
+        let mut group = world.group(0);
+        change(&mut group);
+        match world.admission.screen(&group, world.progress, &world.book, &world.buffer) {
+            Err(Rejection::Refused(refusal)) => refusal.fault,
+            other => panic!("{other:?}"),
+        }
+    };
+    let under = |group: &mut TrajectoryGroup, version: u64| {
+        group.counter = OrderCounter(1);
+        group.trajectories[0].versions = spans(vec![PolicyVersion(version); 1]);
+    };
+    assert_eq!(fault(&|_| ()), Fault::Innocent, "it ran out, and somebody else has the order");
+    assert_eq!(fault(&|group| under(group, 0)), Fault::Innocent, "too old");
+    let lies: [&dyn Fn(&mut TrajectoryGroup); 5] = [
+        &|group| group.lease = theirs.id,
+        &|group| group.lease = LeaseId(7),
+        &|group| group.counter = OrderCounter(100),
+        &|group| under(group, 3),
+        &|group| under(group, 6),
+    ];
+    assert_eq!(lies.map(fault), [Fault::Lie; 5]);
+}

@@ -34,7 +34,7 @@ impl Reply {
 
     /// The answer as it is sent.
     pub fn sign(self, key: &NodeKey) -> Answer {
-        let signed = self.receipt.map(|receipt| Signed::sign(&receipt, key));
+        let signed = self.receipt.map(|receipt| Signed::sign(&receipt, key).map(Box::new));
         let receipt = signed.and_then(|signed| {
             signed.inspect_err(|error| tracing::error!(%error, "a receipt could not be signed")).ok()
         });

@@ -201,7 +201,7 @@ async fn receipts_are_kept_with_the_answer_and_with_the_answer_to_a_copy() {
             rewards: 1.0,
             at: UnixMillis(1),
         };
-        let receipt = Some(Signed::sign(&receipt, &testing::learner_key()).unwrap());
+        let receipt = Some(Box::new(Signed::sign(&receipt, &testing::learner_key()).unwrap()));
         let outcome = if sequence == 1 { refused(RefuseReason::Duplicate) } else { Outcome::Accepted };
         say(&mut stream, Answer { receipt, ..Answer::new(Some(counter), outcome) }).await;
     }

@@ -57,7 +57,7 @@ fn the_longest_receipt_fits_its_limit_and_the_answer() {
     let signed = Signed::sign(&longest, &key(1)).unwrap();
     assert!(signed.to_bytes().len() <= Receipt::MAX_BYTES + ENVELOPE_BYTES);
     let outcome = Outcome::Refused { reason: RefuseReason::FrameTooLarge, detail: "x".repeat(300) };
-    let answer = Answer { counter: Some(OrderCounter(most)), outcome, receipt: Some(signed) };
+    let answer = Answer { counter: Some(OrderCounter(most)), outcome, receipt: Some(Box::new(signed)) };
     let bytes = codec::encode(&answer, MAX_ANSWER_BYTES).unwrap();
     assert_eq!(codec::decode::<Answer>(&bytes, MAX_ANSWER_BYTES).unwrap(), answer);
 }
