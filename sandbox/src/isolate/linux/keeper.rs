@@ -248,6 +248,10 @@ fn remove_groups(groups: &[PathBuf]) {
     const TRIES: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);
     for group in groups {
+        // In version 1, what its runs were the first to read would keep a removed group in the kernel's memory.
+        if let Ok(force_empty) = File::options().write(true).open(group.join("memory.force_empty")) {
+            rustix::io::write(force_empty, b"0").ok();
+        }
         for _ in 0..TRIES {
             match fs::remove_dir(group) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(PAUSE),
