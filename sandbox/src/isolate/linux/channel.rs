@@ -13,6 +13,9 @@ use rustix::net::{
 /// The most descriptors of one frame.
 const MAX_FDS: usize = 4;
 
+/// The longest body: a job with all its files.
+const MAX_BODY: u64 = 1 << 30;
+
 /// The kind and the length of the body.
 const HEADER: usize = 1 + 8;
 
@@ -26,6 +29,9 @@ pub(super) struct Frame {
 
 /// Sends a frame. Small ones arrive as a whole even when several processes send over the same socket.
 pub(super) fn send(channel: &UnixStream, kind: u8, body: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if body.len() as u64 > MAX_BODY {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let header = header(kind, body);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -68,7 +74,10 @@ pub(super) fn receive(channel: &UnixStream) -> io::Result<Option<Frame>> {
     (&*channel).read_exact(&mut header[received.bytes..])?;
     let (kind, length) = header.split_first_chunk::<1>().expect("a header is longer than a kind");
     let length = u64::from_le_bytes(length.try_into().expect("a header is a kind and eight bytes"));
-    let mut body = vec![0; usize::try_from(length).map_err(|_| io::ErrorKind::InvalidData)?];
+    if length > MAX_BODY {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut body = vec![0; length as usize];
     (&*channel).read_exact(&mut body)?;
     Ok(Some(Frame { kind: kind[0], body, fds }))
 }

@@ -23,7 +23,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use rustix::process::{
+    PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
+};
 use seccompiler::BpfProgram;
 
 use self::root::Roots;
@@ -84,6 +86,8 @@ fn serve() -> io::Result<()> {
 /// What runs share.
 struct Keeper {
     channel: UnixStream,
+    /// This process, for its children to see whether it lives.
+    itself: OwnedFd,
     setup: Setup,
     /// The files of [`Setup::join`].
     join: Vec<File>,
@@ -104,10 +108,11 @@ impl Keeper {
         }
         unshare(libc::CLONE_NEWNET).at(Stage::NetworkNamespace)?;
         confine::drop_bounding_set()?;
+        let itself = pidfd_open(getpid(), PidfdFlags::empty()).at(Stage::PidNamespace)?;
         let roots = Roots::new(setup.system.clone());
         let filter = filter::compile(setup.rlimits_only)?;
         let born_in = born_in.map(OwnedFd::from);
-        Ok(Self { channel, setup, join, born_in, roots, filter, proc: true })
+        Ok(Self { channel, itself, setup, join, born_in, roots, filter, proc: true })
     }
 
     fn serve(&mut self) -> io::Result<()> {
@@ -227,7 +232,7 @@ fn unshare(namespaces: libc::c_int) -> io::Result<()> {
 }
 
 /// Gains all capabilities over namespaces of our own, which an ordinary user lacks. Mounts are copied: changes to the
-/// copy stay in it.
+/// copy stay in it. The user's further groups cannot be given up here; what the root shows is all that they could open.
 fn enter_user_namespace(user: u32) -> Result<(), Failure> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     unshare(libc::CLONE_NEWUSER).at(Stage::UserNamespace)?;
@@ -243,6 +248,10 @@ fn remove_groups(groups: &[PathBuf]) {
     const TRIES: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);
     for group in groups {
+        // In version 1, what its runs were the first to read would keep a removed group in the kernel's memory.
+        if let Ok(force_empty) = File::options().write(true).open(group.join("memory.force_empty")) {
+            rustix::io::write(force_empty, b"0").ok();
+        }
         for _ in 0..TRIES {
             match fs::remove_dir(group) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(PAUSE),

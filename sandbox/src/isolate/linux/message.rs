@@ -294,3 +294,6 @@ fn read_path(reader: &mut Reader<'_>) -> Option<PathBuf> {
 fn write_path(writer: &mut Writer, path: &PathBuf) {
     writer.bytes(Path::new(path).as_os_str().as_bytes());
 }
+
+#[cfg(test)]
+mod tests;

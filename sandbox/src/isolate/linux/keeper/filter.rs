@@ -69,7 +69,10 @@ const ASK_PERSONALITY: u64 = 0xffff_ffff;
 pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, Failure> {
     let inspected = || -> Result<_, seccompiler::BackendError> {
         let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-        let rules = inspected()?;
+        let mut rules = inspected()?;
+        if address_space_only {
+            rules.remove(&libc::SYS_memfd_create);
+        }
         let numbers = rules.keys().copied().collect::<Vec<_>>();
         let list = SeccompFilter::new(rules, REFUSED, SeccompAction::Allow, arch)?;
         Ok((BpfProgram::try_from(list)?, numbers))
@@ -77,13 +80,8 @@ pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, Failure> {
     let unknown = Failure { stage: Stage::Seccomp, errno: libc::ENOSYS };
     let (list, numbers) = inspected().map_err(|_| unknown)?;
     let architecture = search::OURS.ok_or(unknown)?;
-    let memory: &[libc::c_long] = if address_space_only { &[] } else { &[libc::SYS_memfd_create] };
-    let verdicts = [
-        (calls::ALLOWED, Verdict::Allow),
-        (memory, Verdict::Allow),
-        (calls::ATTACKS, Verdict::Kill),
-        (&numbers, Verdict::Inspect),
-    ];
+    let verdicts =
+        [(calls::ALLOWED, Verdict::Allow), (calls::ATTACKS, Verdict::Kill), (&numbers, Verdict::Inspect)];
     let verdicts =
         verdicts.iter().flat_map(|(calls, verdict)| calls.iter().map(|call| (*call as u32, *verdict)));
     Ok(search::before(list, architecture, &verdicts.collect()))
@@ -100,11 +98,15 @@ fn inspected() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendEr
     let equals = |argument, value| condition(argument, SeccompCmpOp::Eq, value);
     let ioctls = IOCTLS.into_iter().map(|ioctl| equals(1, ioctl)).collect::<Result<_, _>>()?;
     let prctls = PRCTLS.into_iter().map(|prctl| equals(0, prctl as u64)).collect::<Result<_, _>>()?;
-    let no_namespace = condition(0, SeccompCmpOp::MaskedEq(NAMESPACES), 0)?;
+    let without = |argument, flags| condition(argument, SeccompCmpOp::MaskedEq(flags), 0);
+    let no_namespace = without(0, NAMESPACES)?;
     // Two connected ends, which Rust's and Python's libraries speak to their own children through. They get no address.
     let pair = equals(0, libc::AF_UNIX as u64)?;
     Ok(BTreeMap::from([
         (libc::SYS_clone, vec![no_namespace]),
+        // Huge pages come out of a pool of the machine, which no limit on memory counts.
+        (libc::SYS_mmap, vec![without(3, libc::MAP_HUGETLB as u64)?]),
+        (libc::SYS_memfd_create, vec![without(1, u64::from(libc::MFD_HUGETLB))?]),
         (libc::SYS_ioctl, ioctls),
         (libc::SYS_prctl, prctls),
         (libc::SYS_socketpair, vec![pair]),

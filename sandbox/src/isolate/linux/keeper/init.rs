@@ -3,6 +3,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Gid, Uid, fchown};
 use rustix::io::Errno;
 use rustix::process::{
@@ -15,7 +16,7 @@ use super::super::stage::{At, Failure, Stage};
 use super::mounts::{self, Detached};
 use super::{Keeper, confine, program, unshare};
 
-/// What the hidden name of the machine is.
+/// What programs see as the name of the machine.
 const HOST_NAME: &[u8] = b"sandbox";
 
 /// Lives as process 1 of a run, from its birth to its end.
@@ -45,6 +46,11 @@ fn run(
 ) -> Result<Exit, Failure> {
     // The kernel kills this process, and with it the run, when the keeper ends in whatever way.
     set_parent_process_death_signal(Some(Signal::KILL)).at(Stage::PidNamespace)?;
+    // Unless it had ended before.
+    let mut keeper_ended = [PollFd::new(&keeper.itself, PollFlags::IN)];
+    if poll(&mut keeper_ended, Some(&Timespec::default())).at(Stage::PidNamespace)? > 0 {
+        return Err(Failure { stage: Stage::PidNamespace, errno: libc::ESRCH });
+    }
     for group in &keeper.join {
         rustix::io::write(group, b"0").at(Stage::JoinGroup)?;
     }

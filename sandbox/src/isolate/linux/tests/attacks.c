@@ -94,6 +94,10 @@ int main(int count, char **args) {
     if (is(mode, "memfd")) {
         for (int i = 0; i < 40; i++) fill(memfd_create("memory", 0));
     }
+    if (is(mode, "huge_pages")) {
+        void *pages = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+        printf("%s\n", pages == MAP_FAILED ? strerrorname_np(errno) : "there");
+    }
     if (is(mode, "children_memory")) {
         for (int i = 0; i < 8; i++)
             if (fork() == 0) {

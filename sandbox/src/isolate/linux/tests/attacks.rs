@@ -44,6 +44,7 @@ fn memory_of_every_kind_is_counted() {
             assert_ne!(outcome.end, End::MemoryLimit, "{kind}: {outcome:?}");
         }
     }
+    exits(&attack(&["huge_pages"]), "ENOSYS\n");
     let stack = attack(&["stack"]);
     assert!(matches!(stack.end, End::Signalled(libc::SIGSEGV) | End::MemoryLimit), "{stack:?}");
 }

@@ -1,7 +1,10 @@
 //! The same as an ordinary user, which needs a user namespace.
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use super::support::{attack, sandbox, shell, text};
 use crate::isolate::{Bound, End, Requirements, Sandbox};
@@ -9,31 +12,60 @@ use crate::isolate::{Bound, End, Requirements, Sandbox};
 /// The user that nothing belongs to.
 const NOBODY: u32 = 65534;
 
-/// Runs a part of these tests in a copy of this executable, as another user where this one is root.
+/// The variable of a process that is such a user by now.
+const INNER: &str = "ECHO_SANDBOX_ORDINARY";
+
 #[test]
 fn an_ordinary_user_is_isolated_as_well() {
-    const INNER: &str = "ECHO_SANDBOX_ORDINARY";
+    match std::env::var_os(INNER) {
+        Some(_) => as_ordinary_user(),
+        None => again(None),
+    }
+}
+
+#[test]
+fn all_that_a_system_lacks_is_listed() {
     if std::env::var_os(INNER).is_some() {
-        return as_ordinary_user();
+        let unfit = Sandbox::open(&Requirements::default()).unwrap_err();
+        let said = unfit.to_string();
+        assert!(["user namespace", "Landlock"].iter().all(|lack| said.contains(lack)), "{said}");
+        assert!(unfit.lacks.iter().all(|lack| !lack.mend.is_empty()));
+        return;
     }
-    if !rustix::process::geteuid().is_root() {
-        return as_ordinary_user();
-    }
-    // The executable may lie where that user cannot go.
+    // As in a container whose rules forbid both.
+    let lacking = [libc::SYS_unshare, libc::SYS_landlock_create_ruleset];
+    let lacking = lacking.into_iter().map(|call| (call, Vec::new())).collect();
+    let (refuse, arch) =
+        (SeccompAction::Errno(libc::EPERM as u32), std::env::consts::ARCH.try_into().unwrap());
+    let filter = SeccompFilter::new(lacking, SeccompAction::Allow, refuse, arch).unwrap();
+    again(Some(filter.try_into().unwrap()));
+}
+
+/// Runs the test that this is in a copy of this executable: as another user where this one is root, and with a filter of
+/// system calls.
+fn again(filter: Option<BpfProgram>) {
+    // The executable may lie where that user cannot go. Another process copies it: what this one has open for writing, a
+    // child of another test may have too, and then it cannot be executed.
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let copy = dir.path().join("tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap();
+    assert!(copied.success());
     let name = std::thread::current().name().unwrap().to_owned();
     let mut inner = Command::new(copy);
     inner.args(["--exact", &name, "--nocapture"]).env(INNER, "1").env("TMPDIR", "/tmp").current_dir("/");
-    let output = inner.uid(NOBODY).gid(NOBODY).output().unwrap();
+    if rustix::process::geteuid().is_root() {
+        inner.uid(NOBODY).gid(NOBODY);
+    }
+    if let Some(filter) = filter {
+        let apply = move || seccompiler::apply_filter(&filter).map_err(|_| io::ErrorKind::Other.into());
+        // SAFETY: two system calls, which allocate nothing and take no lock.
+        unsafe { inner.pre_exec(apply) };
+    }
+    let output = inner.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{complaint}");
 }
 
 fn as_ordinary_user() {

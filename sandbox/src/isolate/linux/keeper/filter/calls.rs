@@ -62,7 +62,6 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_listxattr,
     libc::SYS_llistxattr,
     libc::SYS_flistxattr,
-    libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mprotect,
     libc::SYS_mremap,

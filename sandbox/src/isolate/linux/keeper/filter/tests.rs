@@ -53,13 +53,20 @@ fn kill() -> u32 {
 fn every_call_gets_what_its_table_says() {
     let program = compile(false).unwrap();
     assert!(program.len() < MAX_INSTRUCTIONS);
-    let inspected =
-        [libc::SYS_clone, libc::SYS_ioctl, libc::SYS_prctl, libc::SYS_socketpair, libc::SYS_personality];
+    let inspected = [
+        libc::SYS_mmap,
+        libc::SYS_memfd_create,
+        libc::SYS_clone,
+        libc::SYS_ioctl,
+        libc::SYS_prctl,
+        libc::SYS_socketpair,
+        libc::SYS_personality,
+    ];
     for number in (0..1024).chain(0x4000_0000..0x4000_0400).chain([u32::MAX.into()]) {
         if inspected.contains(&number) {
             continue;
         }
-        let allowed = calls::ALLOWED.contains(&number) || number == libc::SYS_memfd_create;
+        let allowed = calls::ALLOWED.contains(&number);
         let attack = calls::ATTACKS.contains(&number);
         assert!(!(allowed && attack), "{number}");
         let expected = if allowed {
@@ -104,6 +111,14 @@ fn arguments_decide_where_they_matter() {
     assert_eq!(call(libc::SYS_prctl, first(libc::PR_SET_SECCOMP as u64)), refuse());
     assert_eq!(call(libc::SYS_socketpair, first(libc::AF_UNIX as u64)), allow());
     assert_eq!(call(libc::SYS_socketpair, first(libc::AF_INET as u64)), refuse());
+    let mapping = |flags: libc::c_int| [0, 4096, 3, flags as u64, u64::MAX, 0];
+    assert_eq!(call(libc::SYS_mmap, mapping(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)), allow());
+    assert_eq!(
+        call(libc::SYS_mmap, mapping(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB)),
+        refuse()
+    );
+    assert_eq!(call(libc::SYS_memfd_create, second(libc::MFD_CLOEXEC.into())), allow());
+    assert_eq!(call(libc::SYS_memfd_create, second(libc::MFD_HUGETLB.into())), refuse());
     assert_eq!(call(libc::SYS_personality, first(0x0040_0000)), refuse());
 }
 
