@@ -19,6 +19,7 @@ use echo_protocol::signed::Signed;
 use echo_sandbox::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use echo_sandbox::mix::TaskMix;
 use echo_sandbox::spec::SpecError;
+use echo_sandbox::tasks::wasm;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -80,6 +81,12 @@ pub enum PrepareError {
         "{0} is damaged or gone, and the run's prompts come from it: put the file back that the run was founded with"
     )]
     TaskFile(PathBuf),
+    /// A module that is not the one that the run file names.
+    #[error("the file given for {0} has another address: name the module that was meant, or its file")]
+    OtherModule(String),
+    /// A supervised start on a task that shows no solutions.
+    #[error("[warmup]: task {0} knows no right answers: leave the warm-up out")]
+    NoSolutions(&'static str),
     /// The tasks' files are too many.
     #[error(
         "the tasks have {files} files of {bytes} bytes together: nodes take {MAX_TASK_FILES} of {MAX_TASK_FILES_BYTES} bytes beside a tokenizer"
@@ -143,6 +150,11 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
     let key = keyfile::load_or_create(&dir.identity())?;
     let tasks = Tasks::read(config)?;
+    if config.warmup.is_some()
+        && let Some(task) = tasks.mix.tasks().find(|task| !task.knows_solutions())
+    {
+        return Err(PrepareError::NoSolutions(task.name()));
+    }
     let start = Start::of(config, &tasks.mix)?;
     let charter = Signed::sign(&start.charter(config, &tasks, &key)?, &key)?;
     let (run, opened) = Charter::open(&charter)?;
@@ -285,8 +297,12 @@ impl Tasks {
                 Some(path) => Some(files.add(read_task_file(path)?)),
                 None => None,
             };
-            let (name, weight, params) = (task.name.clone(), task.weight, task.params.clone());
-            specs.push(TaskSpec { name, weight, params, data });
+            let module = wasm::module_of(&task.name);
+            if module.is_some() && data.is_some() && module != data {
+                return Err(PrepareError::OtherModule(task.name.clone()));
+            }
+            let name = if module.is_some() { wasm::NAME.to_owned() } else { task.name.clone() };
+            specs.push(TaskSpec { name, weight: task.weight, params: task.params.clone(), data });
         }
         let data: BTreeSet<ContentId> = specs.iter().filter_map(|spec| spec.data).collect();
         let bytes: usize = data.iter().filter_map(|id| files.get(id)).map(|file| file.len()).sum();

@@ -25,6 +25,7 @@
 //! - [`files`], [`data_set`]: what such files are;
 //! - [`checkers`]: is a program's output as good as the jury's answer?
 //! - [`isolate`]: runs one untrusted program with limits on all that it can use and reach;
+//! - [`wasm`]: verifiers that a task's author ships as WebAssembly;
 //! - [`vectors`]: cases recorded elsewhere that all of it is held to;
 //! - [`assignment`]: what a work order asks for;
 //! - [`spec`], [`registry`], [`mix`]: from a run's configuration to tasks, and from draws to a choice among them.
@@ -44,3 +45,4 @@ pub mod spec;
 pub mod task;
 pub mod tasks;
 pub mod vectors;
+pub mod wasm;

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use echo_protocol::charter::TaskSpec;
+use serde::Deserialize;
 
 use crate::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use crate::spec::{self, MAX_NAME_BYTES, SpecError};
 use crate::task::Task;
 use crate::tasks::math::problems::{self, MathProblems};
-use crate::tasks::{chain_sum, countdown, guess_number, holdem, number_sorting, spell_backward};
+use crate::tasks::wasm::WasmTask;
+use crate::tasks::{chain_sum, countdown, guess_number, holdem, number_sorting, spell_backward, wasm};
 
 type Params = BTreeMap<String, i64>;
 type Builder = fn(&Params) -> Result<Box<dyn Task>, SpecError>;
@@ -35,9 +37,20 @@ const PROCEDURAL: [(&str, Builder); 6] = [
 ];
 
 /// Tasks that are made of a file.
-const FROM_FILES: [(&str, FileBuilder); 1] = [(problems::NAME, |params, bytes| {
-    Ok(Box::new(MathProblems::new(spec::config(problems::NAME, params)?, bytes)?))
-})];
+const FROM_FILES: [(&str, FileBuilder); 2] = [
+    (problems::NAME, |params, bytes| {
+        Ok(Box::new(MathProblems::new(spec::config(problems::NAME, params)?, bytes)?))
+    }),
+    (wasm::NAME, |params, bytes| {
+        let NoParams {} = spec::config(wasm::NAME, params)?;
+        Ok(Box::new(WasmTask::load(bytes)?))
+    }),
+];
+
+/// The parameters of a task that has none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoParams {}
 
 /// The names of the procedural tasks, sorted.
 pub fn procedural() -> impl Iterator<Item = &'static str> {

@@ -88,6 +88,12 @@ pub enum SpecError {
         /// What is wrong with it.
         reason: DataError,
     },
+    /// The file is no module that keeps the interface.
+    #[error("the module of task wasm: {reason}")]
+    Module {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A task that no order would ever use.
     #[error("task {name} has weight 0: give it at least 1, or leave it out")]
     NoWeight {

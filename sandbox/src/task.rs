@@ -91,6 +91,11 @@ pub trait Task: Debug + Send + Sync {
     /// one.
     fn solution(&self, seed: TaskSeed) -> String;
 
+    /// Whether it knows them: without, there is no supervised warm-up.
+    fn knows_solutions(&self) -> bool {
+        true
+    }
+
     /// Begins the episode of `seed`, which the prompt opens. Tasks with several turns say here what happens in them.
     fn episode(&self, seed: TaskSeed) -> Box<dyn Episode + '_> {
         Box::new(OneTurn { task: self, seed })

@@ -9,3 +9,4 @@ pub mod math;
 mod natural;
 pub mod number_sorting;
 pub mod spell_backward;
+pub mod wasm;

@@ -1,0 +1,25 @@
+//! Modules from strangers: none may panic the host or run for long, and whatever loads gives rewards within [0, 1], twice the same.
+#![no_main]
+
+use std::sync::OnceLock;
+
+use echo_protocol::content::ContentId;
+use echo_sandbox::wasm::Runtime;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| Runtime::new().expect("WebAssembly runs where fuzzers do"));
+    let Ok(verifier) = runtime.load(ContentId::of(bytes), bytes) else { return };
+    let seed = [7; 32];
+    if let Ok(prompt) = verifier.prompt(&seed) {
+        assert!(prompt.chars().count() <= verifier.longest_prompt());
+    }
+    let _ = verifier.solution(&seed);
+    for (response, finished) in [("", true), ("2", true), ("3\u{1f980}\n", false)] {
+        if let Ok(verdict) = verifier.reward(&seed, response, finished) {
+            assert!((0.0..=1.0).contains(&verdict.reward));
+            assert_eq!(verifier.reward(&seed, response, finished), Ok(verdict));
+        }
+    }
+});

@@ -1,0 +1,126 @@
+//! The engine that compiles and runs modules, configured so that a module means the same everywhere.
+
+use std::fmt::{self, Debug, Formatter};
+use std::thread;
+
+use echo_protocol::content::ContentId;
+use wasmtime::{
+    Config, Engine, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig, Store, StoreLimits,
+    StoreLimitsBuilder, WasmFeatures,
+};
+
+use super::limits::{
+    GUARD_BYTES, MAX_FUEL, MAX_INSTANCES, MAX_MEMORY_BYTES, MAX_STACK_BYTES, MAX_TABLE_ELEMENTS, MAX_TICKS,
+    TICK,
+};
+use super::{ModuleError, Verifier};
+
+/// An engine that could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// The engine does not work on this machine, or there are not enough addresses for its instances.
+    #[error(
+        "WebAssembly cannot be run here: {0}; allow the process more address space, or leave wasm tasks out"
+    )]
+    Engine(String),
+    /// There is no thread to move the backstop's clock.
+    #[error("the thread that stops endless modules cannot be started: {0}; allow the process more threads")]
+    Watch(#[from] std::io::Error),
+}
+
+/// WebAssembly 2.0 without vectors and without references to what the host has: what compilers of C and Rust emit unasked.
+const FEATURES: WasmFeatures =
+    WasmFeatures::WASM2.difference(WasmFeatures::SIMD).difference(WasmFeatures::GC_TYPES);
+
+/// Compiles and runs verifiers. A process needs one; clones share it.
+#[derive(Clone)]
+pub struct Runtime {
+    pub(super) engine: Engine,
+    pub(super) budget: Budget,
+}
+
+/// How long one instance may run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Budget {
+    pub(super) fuel: u64,
+    pub(super) ticks: u64,
+}
+
+impl Runtime {
+    /// Starts the engine, and a thread that wakes once a [`TICK`] for as long as the runtime or one of its verifiers lives.
+    ///
+    /// # Errors
+    /// When this machine cannot run WebAssembly or gives no thread.
+    pub fn new() -> Result<Self, RuntimeError> {
+        let engine = Engine::new(&config()).map_err(|error| RuntimeError::Engine(format!("{error:#}")))?;
+        let clock = engine.weak();
+        thread::Builder::new().name("wasm-ticks".into()).spawn(move || tick(&clock))?;
+        Ok(Self { engine, budget: Budget { fuel: MAX_FUEL, ticks: MAX_TICKS } })
+    }
+
+    /// Compiles a module and checks that it keeps the interface.
+    ///
+    /// # Errors
+    /// When the bytes are not those named by `id`, or break a rule of the interface.
+    pub fn load(&self, id: ContentId, bytes: &[u8]) -> Result<Verifier, ModuleError> {
+        Verifier::load(self, id, bytes)
+    }
+
+    /// The state that one instance lives in.
+    pub(super) fn store(&self) -> Result<Store<StoreLimits>, wasmtime::Error> {
+        // A growth that fails on one machine for lack of memory must not change a reward there: no module ever sees one fail.
+        let limits = StoreLimitsBuilder::new()
+            .memory_size(MAX_MEMORY_BYTES)
+            .table_elements(MAX_TABLE_ELEMENTS)
+            .instances(1)
+            .memories(1)
+            .tables(1)
+            .trap_on_grow_failure(true)
+            .build();
+        let mut store = Store::new(&self.engine, limits);
+        store.limiter(|limits| limits);
+        store.set_fuel(self.budget.fuel)?;
+        store.set_epoch_deadline(self.budget.ticks);
+        Ok(store)
+    }
+}
+
+impl Debug for Runtime {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("budget", &self.budget).finish_non_exhaustive()
+    }
+}
+
+/// Moves the engine's epoch until the engine is gone.
+fn tick(clock: &EngineWeak) {
+    loop {
+        thread::sleep(TICK);
+        let Some(engine) = clock.upgrade() else { return };
+        engine.increment_epoch();
+    }
+}
+
+fn config() -> Config {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_core_instances(MAX_INSTANCES)
+        .total_memories(MAX_INSTANCES)
+        .total_tables(MAX_INSTANCES)
+        .max_memories_per_module(1)
+        .max_tables_per_module(1)
+        .max_memory_size(MAX_MEMORY_BYTES)
+        .table_elements(MAX_TABLE_ELEMENTS);
+    let mut config = Config::new();
+    config
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+        // Bounds are checked in code rather than by 4 GiB of guarded addresses an instance, which a process may not be allowed.
+        .memory_reservation(MAX_MEMORY_BYTES as u64)
+        .memory_guard_size(GUARD_BYTES)
+        .max_wasm_stack(MAX_STACK_BYTES)
+        .consume_fuel(true)
+        .epoch_interruption(true)
+        .wasm_backtrace(false)
+        .cranelift_nan_canonicalization(true)
+        .wasm_features(WasmFeatures::all(), false)
+        .wasm_features(FEATURES, true);
+    config
+}
