@@ -43,6 +43,9 @@ pub mod toolchain;
 pub mod vectors;
 pub mod verdict;
 
+#[cfg(test)]
+mod testing;
+
 pub use functions::{Exam, ExamError, FunctionTask};
 pub use judge::{Judge, Judging, Options};
 pub use language::Language;

@@ -105,7 +105,7 @@ pub struct Judging {
 #[derive(Debug)]
 enum Stage {
     Submitted(Submission),
-    Built(Program, Check),
+    Built(Box<(Program, Check)>),
     Ended,
 }
 
@@ -115,14 +115,15 @@ impl Iterator for Judging {
     fn next(&mut self) -> Option<TestReport> {
         if let Stage::Submitted(submission) = &self.stage {
             match self.build(submission.clone()) {
-                Ok((program, check)) => self.stage = Stage::Built(program, check),
+                Ok(built) => self.stage = Stage::Built(Box::new(built)),
                 Err(report) => {
                     self.stage = Stage::Ended;
                     return Some(report);
                 }
             }
         }
-        let Stage::Built(program, check) = &self.stage else { return None };
+        let Stage::Built(built) = &self.stage else { return None };
+        let (program, check) = &**built;
         let test = *self.suite.tests.get(self.next)?;
         let report = self.test(program, check, test).unwrap_or_else(|report| report);
         self.next += 1;

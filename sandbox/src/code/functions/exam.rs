@@ -21,10 +21,10 @@ pub const MAX_ROUNDS: usize = 16;
 pub const MAX_OPERATIONS: usize = 10_000;
 
 /// Processor time of a judged program for all operations of a task.
-const SUBJECT_CPU: Duration = Duration::from_secs(4);
+const SUBJECT_CPU: Duration = Duration::from_secs(3);
 
 /// Processor time of the checks, which compare what programs return.
-const EXAMINER_CPU: Duration = Duration::from_secs(4);
+const EXAMINER_CPU: Duration = Duration::from_secs(3);
 
 /// A task by which nothing can be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
