@@ -71,7 +71,10 @@ impl Judge {
             Ok(outcome) => format!("{:?}: {}", outcome.end, String::from_utf8_lossy(&outcome.stderr)),
             Err(report) => format!("{}: {}", report.verdict, report.message),
         };
-        Err(Lack { what: format!("{language} does not work in the sandbox: {what}"), mend: recipe.mend.into() })
+        Err(Lack {
+            what: format!("{language} does not work in the sandbox: {what}"),
+            mend: recipe.mend.into(),
+        })
     }
 
     /// Judges `submission` by `suite`: each step of the iterator builds what is not built yet, and runs one test.

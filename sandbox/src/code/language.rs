@@ -66,7 +66,7 @@ pub(super) const PYTHON_ENV: [(&str, &str); 2] = [("PYTHONHASHSEED", "0"), ("PYT
 const PYTHON_RUNNER: &str = "\
 import sys, builtins
 builtins.exit = builtins.quit = sys.exit
-sys.argv = ['main.py']
+sys.argv[0] = 'main.py'
 try:
     with open('main.py', 'rb') as main: main = compile(main.read(), 'main.py', 'exec', dont_inherit=True)
 except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:

@@ -69,7 +69,13 @@ impl Program {
         let args: Vec<OsString> = recipe.args.iter().map(OsString::from).collect();
         let bytes = submission.source.into_bytes();
         if recipe.interpreted {
-            return Ok(Self { start: tool.program.clone(), args, tool: Some(tool.clone()), name: recipe.source, bytes });
+            return Ok(Self {
+                start: tool.program.clone(),
+                args,
+                tool: Some(tool.clone()),
+                name: recipe.source,
+                bytes,
+            });
         }
         let outcome = sandbox.run(&Job {
             program: &tool.program,
@@ -83,7 +89,13 @@ impl Program {
         });
         let outcome = outcome.map_err(|error| internal(&error))?;
         let bytes = artifact(outcome)?;
-        Ok(Self { start: Path::new(WORK).join(ARTIFACT), args: Vec::new(), tool: None, name: ARTIFACT, bytes })
+        Ok(Self {
+            start: Path::new(WORK).join(ARTIFACT),
+            args: Vec::new(),
+            tool: None,
+            name: ARTIFACT,
+            bytes,
+        })
     }
 
     /// Runs it once.

@@ -54,7 +54,9 @@ pub enum ServerError {
         path: PathBuf,
     },
     /// The system refuses.
-    #[error("cannot listen at {path}: {source}; choose a path of at most 107 bytes in a directory that can be written")]
+    #[error(
+        "cannot listen at {path}: {source}; choose a path of at most 107 bytes in a directory that can be written"
+    )]
     Listen {
         /// The socket.
         path: PathBuf,
@@ -99,7 +101,8 @@ impl Server {
         let mode = if users.is_empty() { 0o600 } else { 0o666 };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(listen)?;
         let users = users.iter().copied().chain([geteuid().as_raw()]).collect();
-        let shared = Arc::new(Shared { service, users, stopping: AtomicBool::new(false), open: Mutex::default() });
+        let shared =
+            Arc::new(Shared { service, users, stopping: AtomicBool::new(false), open: Mutex::default() });
         let accepting = Arc::clone(&shared);
         let accepting = thread::spawn(move || accepting.accept(&listener));
         Ok(Self { path: path.into(), shared, accepting: Some(accepting) })

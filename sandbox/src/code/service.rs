@@ -212,7 +212,11 @@ impl Work {
             }
             Stage::Functions { source, task } => {
                 let reports = shared.exam(task).map(|exam| exam.judge(source));
-                (reports.unwrap_or_else(|error| vec![TestReport::new(Verdict::Internal, error.to_string())]), true)
+                (
+                    reports
+                        .unwrap_or_else(|error| vec![TestReport::new(Verdict::Internal, error.to_string())]),
+                    true,
+                )
             }
         };
         let events = reports.into_iter().map(Event::Report).chain(done.then_some(Event::Done));

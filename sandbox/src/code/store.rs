@@ -37,7 +37,9 @@ pub enum StoreError {
         id: ContentId,
     },
     /// More bytes than one file, or the whole store, may have.
-    #[error("{bytes} bytes of test data exceed the limit of {limit}; split the test, or give the store more room")]
+    #[error(
+        "{bytes} bytes of test data exceed the limit of {limit}; split the test, or give the store more room"
+    )]
     TooLarge {
         /// How many there are.
         bytes: u64,
@@ -45,7 +47,9 @@ pub enum StoreError {
         limit: u64,
     },
     /// The disk failed.
-    #[error("the store of test data at {path}: {source}; make it a directory that can be written, on a disk with room")]
+    #[error(
+        "the store of test data at {path}: {source}; make it a directory that can be written, on a disk with room"
+    )]
     Disk {
         /// The directory.
         path: PathBuf,
@@ -141,7 +145,9 @@ impl TestStore {
         let mut bytes = Vec::new();
         match fs::File::open(self.path(id)) {
             // A file that has grown is damaged, and not read to its end.
-            Ok(file) => file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|source| self.failed(source))?,
+            Ok(file) => {
+                file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|source| self.failed(source))?
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.forget(id);
                 return Err(StoreError::Missing { id });

@@ -88,8 +88,9 @@ fn find(language: Language, report: &Report) -> Result<Tool, Lack> {
     if system.exists() {
         return Ok(Tool { program: system, root: None, env });
     }
-    let found = on_path(recipe.tool)
-        .ok_or_else(|| missing(format!("{language}: there is no {} in /usr/bin or along PATH", recipe.tool)))?;
+    let found = on_path(recipe.tool).ok_or_else(|| {
+        missing(format!("{language}: there is no {} in /usr/bin or along PATH", recipe.tool))
+    })?;
     let (program, root) = locate(language, &found).ok_or_else(|| {
         missing(format!("{language}: {} does not say where its toolchain lies", found.display()))
     })?;
@@ -97,7 +98,8 @@ fn find(language: Language, report: &Report) -> Result<Tool, Lack> {
         env.push(("LD_LIBRARY_PATH".into(), Path::new(PLACE).join("lib").into()));
     }
     let inside = program.strip_prefix(&root).map(|inside| Path::new(PLACE).join(inside));
-    let program = inside.map_err(|_| missing(format!("{language}: {} is not in its toolchain", program.display())))?;
+    let program =
+        inside.map_err(|_| missing(format!("{language}: {} is not in its toolchain", program.display())))?;
     Ok(Tool { program, root: Some(root), env })
 }
 
@@ -110,7 +112,10 @@ fn on_path(tool: &str) -> Option<PathBuf> {
 fn locate(language: Language, found: &Path) -> Option<(PathBuf, PathBuf)> {
     match language {
         Language::Python => {
-            let lines = ask(found, &["-I", "-S", "-c", "import sys; print(sys.executable, sys.base_prefix, sep='\\n')"])?;
+            let lines = ask(
+                found,
+                &["-I", "-S", "-c", "import sys; print(sys.executable, sys.base_prefix, sep='\\n')"],
+            )?;
             let (program, root) = lines.split_once('\n')?;
             Some((Path::new(program).canonicalize().ok()?, root.into()))
         }

@@ -70,7 +70,9 @@ pub enum VectorError {
         source: std::io::Error,
     },
     /// A line is not a task.
-    #[error("{path}, line {line}: neither a row of HumanEval nor of MBPP ({reason}); expected one JSON object a line")]
+    #[error(
+        "{path}, line {line}: neither a row of HumanEval nor of MBPP ({reason}); expected one JSON object a line"
+    )]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -180,11 +182,13 @@ fn check(judge: &Arc<Judge>, name: &str, task: &FunctionTask) -> FunctionReport 
             None => report.wrong.push(finding(change, "it could not be judged".into())),
             Some(true) => match mutant::holds_in_one_process(judge, task, &mutant.source) {
                 Ok(()) => {
-                    let reason = "its checks hold in one process as well: they do not tell it from the reference";
+                    let reason =
+                        "its checks hold in one process as well: they do not tell it from the reference";
                     report.survivors.push(finding(change, reason.into()));
                 }
                 Err(failed) => {
-                    let reason = format!("accepted here, {} in one process: {}", failed.verdict, failed.message);
+                    let reason =
+                        format!("accepted here, {} in one process: {}", failed.verdict, failed.message);
                     report.wrong.push(finding(change, reason));
                 }
             },

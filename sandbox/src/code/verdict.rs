@@ -163,7 +163,12 @@ mod tests {
 
     #[test]
     fn messages_keep_their_end_within_the_limit() {
-        let report = TestReport::new(Verdict::CompileError, [[0xff; 5_000].as_slice(), b"\xc3\xa9nd\n"].concat());
-        assert!(report.message.len() <= MAX_MESSAGE_BYTES && report.message.ends_with("énd"), "{}", report.message);
+        let report =
+            TestReport::new(Verdict::CompileError, [[0xff; 5_000].as_slice(), b"\xc3\xa9nd\n"].concat());
+        assert!(
+            report.message.len() <= MAX_MESSAGE_BYTES && report.message.ends_with("énd"),
+            "{}",
+            report.message
+        );
     }
 }

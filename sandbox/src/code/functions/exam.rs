@@ -46,7 +46,9 @@ pub enum ExamError {
         reason: String,
     },
     /// The checks call nothing that is judged: they would accept every program.
-    #[error("the checks call none of the functions to be judged; name those in `subjects` that the checks call")]
+    #[error(
+        "the checks call none of the functions to be judged; name those in `subjects` that the checks call"
+    )]
     NothingAsked,
     /// The reference is not accepted.
     #[error("the task's own reference gets {verdict} ({message}); its author has to mend it")]
@@ -90,7 +92,9 @@ impl Exam {
     /// When the task judges nothing, is broken, or could not be tried.
     pub fn prepare(judge: &Arc<Judge>, task: FunctionTask) -> Result<Self, ExamError> {
         let sizes = [("checks", task.checks.len(), MAX_CHECKS), ("bytes", task.bytes(), MAX_TASK_BYTES)];
-        if let Some((what, found, limit)) = sizes.into_iter().find(|(_, found, limit)| !(1..=*limit).contains(found)) {
+        if let Some((what, found, limit)) =
+            sizes.into_iter().find(|(_, found, limit)| !(1..=*limit).contains(found))
+        {
             return Err(ExamError::Size { what, found, limit });
         }
         let seed = ContentId::of(task.checks.concat().as_bytes());
@@ -110,7 +114,9 @@ impl Exam {
         match reports.iter().find(|report| report.verdict != Verdict::Accepted) {
             None => Ok(Self { operations, ..exam }),
             Some(report) if report.verdict == Verdict::Internal => Err(internal(report.clone())),
-            Some(report) => Err(ExamError::Reference { verdict: report.verdict, message: report.message.clone() }),
+            Some(report) => {
+                Err(ExamError::Reference { verdict: report.verdict, message: report.message.clone() })
+            }
         }
     }
 
@@ -179,7 +185,12 @@ impl Exam {
     }
 
     /// What the checks say to `outcomes`.
-    fn examine(&self, harness: &Harness, operations: &[Vec<u8>], outcomes: &[Vec<u8>]) -> Result<Round, TestReport> {
+    fn examine(
+        &self,
+        harness: &Harness,
+        operations: &[Vec<u8>],
+        outcomes: &[Vec<u8>],
+    ) -> Result<Round, TestReport> {
         let FunctionTask { reference, subjects, setup, checks } = &self.task;
         let texts = |texts: &[String]| wire::list(texts.iter().map(|text| wire::text(text)));
         let payloads = |payloads: &[Vec<u8>]| wire::list(payloads.iter().map(|payload| wire::bytes(payload)));
@@ -193,7 +204,8 @@ impl Exam {
             payloads(outcomes),
         ]);
         let given = Given { stdin: &stdin, ..Given::default() };
-        let outcome = harness.examiner.run(&self.judge.sandbox, given, Limits::run().with_cpu(EXAMINER_CPU))?;
+        let outcome =
+            harness.examiner.run(&self.judge.sandbox, given, Limits::run().with_cpu(EXAMINER_CPU))?;
         let mut frames = frames::read(&outcome.stdout);
         match (outcome.end, frames.next()) {
             // The checks have ended well on the reference: what keeps them from it now is what they were given.
@@ -206,7 +218,9 @@ impl Exam {
                 match asked.len() {
                     1..=MAX_OPERATIONS => Ok(Round::Asked(asked)),
                     found => {
-                        let message = format!("the checks ask for {found} operations; 1 to {MAX_OPERATIONS} are allowed");
+                        let message = format!(
+                            "the checks ask for {found} operations; 1 to {MAX_OPERATIONS} are allowed"
+                        );
                         Err(TestReport::new(Verdict::Internal, message))
                     }
                 }

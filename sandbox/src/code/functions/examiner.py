@@ -7,6 +7,9 @@
 # ? not known yet - and, behind it, the operations that were asked for.
 
 
+MAX_GUESSES = 5000
+
+
 class Failed(AssertionError):
     pass
 
@@ -22,8 +25,10 @@ class Examiner:
         self.asked = []
         self.guessing = False
         self.raised = []
+        self.patience = MAX_GUESSES
 
     def ask(self, *operation, guess=None):
+        self.tire()
         payload = encode(operation, index_of)
         index = len(self.asked)
         self.asked.append(payload)
@@ -50,6 +55,12 @@ class Examiner:
         self.raised.append(error)
         raise error
 
+    def tire(self):
+        """Guesses agree with everything, also with going on for ever."""
+        self.patience -= self.guessing
+        if self.patience < 0:
+            raise Unknown
+
     def hold(self, claim):
         """What an assert statement becomes."""
         if not claim and not self.guessing:
@@ -63,10 +74,10 @@ class Asking:
         vars(self).update(_examiner=examiner, _index=index)
 
     def __call__(self, *arguments, **keywords):
-        return self._examiner.ask("call", self, list(arguments), keywords)
+        return self._examiner.ask("call", Target(self), list(arguments), keywords)
 
     def __setattr__(self, name, value):
-        self._examiner.ask("set", self, name, value)
+        self._examiner.ask("set", Target(self), name, value)
 
 
 class Remote(Asking):
@@ -107,7 +118,16 @@ class Function:
 
 
 class Unknown(BaseException):
-    """A guess was to be sent: the pass ends here."""
+    """Guessing makes no more sense in this check."""
+
+
+class Target:
+    """What an operation is done to. That may be a guess that has an index; values are sent as what they are, once that is known."""
+
+    def __init__(self, asking):
+        if asking._index is None:
+            raise Unknown
+        self.index = asking._index
 
 
 class Guess(Asking):
@@ -129,6 +149,7 @@ class Guess(Asking):
 
 
 def vague(self, *ignored):
+    self._examiner.tire()
     return Guess(self._examiner, None)
 
 
@@ -142,12 +163,14 @@ for name in ("bool", "contains"):
 
 
 def index_of(value):
-    if isinstance(value, Asking):
-        if value._index is None:
-            raise Unknown
+    if isinstance(value, Target):
+        return value.index
+    if isinstance(value, Guess):
+        raise Unknown
+    if isinstance(value, Remote):
         return value._index
     if isinstance(value, Function):
-        return value.examiner.ask("name", value.name)._index
+        return Target(value.examiner.ask("name", value.name)).index
     return None
 
 

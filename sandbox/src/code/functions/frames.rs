@@ -28,7 +28,9 @@ mod tests {
     fn reading_ends_where_a_frame_does_not() {
         let frames = |channel: &'static [u8]| read(channel).collect::<Vec<_>>();
         assert_eq!(frames(b"2:ab0:1:c"), [b"ab".as_slice(), b"", b"c"]);
-        for broken in [b"2:ab3:de".as_slice(), b"2:ab:", b"2:ab-1:x", b"2:ab+1:x", b"2:ab9999999999:", b"2:ab 1:x"] {
+        for broken in
+            [b"2:ab3:de".as_slice(), b"2:ab:", b"2:ab-1:x", b"2:ab+1:x", b"2:ab9999999999:", b"2:ab 1:x"]
+        {
             assert_eq!(frames(broken), [b"ab"]);
         }
     }

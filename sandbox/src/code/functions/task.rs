@@ -25,7 +25,10 @@ pub struct FunctionTask {
 impl FunctionTask {
     /// The content that names the task.
     pub(crate) fn bytes(&self) -> usize {
-        let texts = [&self.reference, &self.setup].into_iter().chain(self.subjects.iter().flatten()).chain(&self.checks);
+        let texts = [&self.reference, &self.setup]
+            .into_iter()
+            .chain(self.subjects.iter().flatten())
+            .chain(&self.checks);
         texts.map(String::len).sum()
     }
 }

@@ -101,7 +101,9 @@ fn reward_hacking_yields_no_reward() {
 #[test]
 fn hostile_outcomes_do_not_break_the_examiner() {
     let outcome = |written: &str| {
-        format!("import os\nfor fd in range(3, 64):\n    try: [os.write(fd, b'%d:' % len(w) + w) for w in [{written}] * 3]\n    except OSError: pass\nos._exit(0)")
+        format!(
+            "import os\nfor fd in range(3, 64):\n    try: [os.write(fd, b'%d:' % len(w) + w) for w in [{written}] * 3]\n    except OSError: pass\nos._exit(0)"
+        )
     };
     let sources = [
         outcome("b''"),
@@ -150,13 +152,19 @@ def height(node): return 1 + max(height(node.left), height(node.right)) if node 
     let setup = "root = Node(1)\nroot.left = Node(2)\nroot.left.right = Node(3)";
     let exam = exam(reference, setup, &["assert height(root) == 3", "assert root.left.add(5).value == 7"]);
     assert_eq!(verdicts(exam.judge(reference)), [Accepted, Accepted]);
-    let liar = reference.replace("def __init__", "def __eq__(self, other): return True\n    def __init__").replace("1 +", "2 +");
+    let liar = reference
+        .replace("def __init__", "def __eq__(self, other): return True\n    def __init__")
+        .replace("1 +", "2 +");
     assert_eq!(verdicts(exam.judge(&liar))[0], WrongAnswer);
 }
 
 #[test]
 fn checks_that_depend_on_outcomes_take_more_rounds() {
-    let checks = ["x = 1\nwhile x < 8: x = step(x)\nassert x == 8", "assert step(step(step(1))) == 8", "assert not (step(2) == 5)"];
+    let checks = [
+        "x = 1\nwhile x < 8: x = step(x)\nassert x == 8",
+        "assert step(step(step(1))) == 8",
+        "assert not (step(2) == 5)",
+    ];
     let exam = exam("def step(x): return 2 * x", "", &checks);
     assert_eq!(verdicts(exam.judge("def step(x): return x << 1")), [Accepted; 3]);
     assert_eq!(verdicts(exam.judge("def step(x): return x + 1")), [Accepted, WrongAnswer, Accepted]);
@@ -167,7 +175,8 @@ fn checks_that_depend_on_outcomes_take_more_rounds() {
 
 #[test]
 fn random_checks_ask_the_same_every_time() {
-    let check = "import random\nfor _ in range(20):\n    n = random.randint(0, 1 << 30)\n    assert same(n) == n";
+    let check =
+        "import random\nfor _ in range(20):\n    n = random.randint(0, 1 << 30)\n    assert same(n) == n";
     let exam = exam("def same(x): return x", "", &[check]);
     assert_eq!(verdicts(exam.judge("def same(x): return x")), [Accepted]);
     assert_eq!(verdicts(exam.judge("def same(x): return x & ~1")), [WrongAnswer]);
@@ -175,11 +184,15 @@ fn random_checks_ask_the_same_every_time() {
 
 #[test]
 fn tasks_that_judge_nothing_are_refused() {
-    let refused = |reference: &str, checks: &[&str]| Exam::prepare(&judge(), task(reference, "", checks)).unwrap_err();
+    let refused =
+        |reference: &str, checks: &[&str]| Exam::prepare(&judge(), task(reference, "", checks)).unwrap_err();
     let wrong = "def f(): return 1";
     assert_eq!(refused(wrong, &["assert True"]), ExamError::NothingAsked);
     assert!(matches!(refused(wrong, &[]), ExamError::Size { .. }));
-    assert!(matches!(refused(wrong, &["assert f() == 2"]), ExamError::Reference { verdict: WrongAnswer, .. }));
+    assert!(matches!(
+        refused(wrong, &["assert f() == 2"]),
+        ExamError::Reference { verdict: WrongAnswer, .. }
+    ));
     assert!(matches!(refused("def f(:", &["assert f()"]), ExamError::Broken { .. }));
     assert!(matches!(refused(wrong, &["assert ("]), ExamError::Broken { .. }));
 }
@@ -191,7 +204,8 @@ fn helpers_are_the_authors_whatever_a_program_defines() {
         prompt: "def helper(x): return x + 1\n\ndef f(x):\n    \"\"\"One less.\"\"\"\n".into(),
         entry_point: "f".into(),
         canonical_solution: "    return x - 1\n".into(),
-        test: "def check(candidate):\n    for x in range(3):\n        assert helper(candidate(x)) == x\n".into(),
+        test: "def check(candidate):\n    for x in range(3):\n        assert helper(candidate(x)) == x\n"
+            .into(),
     };
     let exam = Exam::prepare(&judge(), row.task()).unwrap();
     assert_eq!(verdicts(exam.judge(&row.program(&row.canonical_solution))), [Accepted]);

@@ -23,13 +23,19 @@ pub(super) enum Check {
 impl Check {
     /// # Errors
     /// A report of a checker that does not compile: the program is not to blame.
-    pub(super) fn build(sandbox: &Sandbox, tools: &Toolchains, checking: &Checking) -> Result<Self, TestReport> {
+    pub(super) fn build(
+        sandbox: &Sandbox,
+        tools: &Toolchains,
+        checking: &Checking,
+    ) -> Result<Self, TestReport> {
         match checking {
             Checking::Stock(checker) => Ok(Self::Stock(*checker)),
             Checking::Program(source) => {
                 let Submission { language, .. } = source;
                 let built = Program::build(sandbox, tools, source.clone());
-                built.map(Self::Program).map_err(|report| broken(format!("in {language}: {}", report.message)))
+                built
+                    .map(Self::Program)
+                    .map_err(|report| broken(format!("in {language}: {}", report.message)))
             }
         }
     }
@@ -40,7 +46,9 @@ impl Check {
                 let judgement = checkers::check(*checker, input, output, answer);
                 TestReport::new(judgement.verdict.into(), judgement.to_string())
             }
-            Self::Program(program) => run(program, sandbox, [input, output, answer]).unwrap_or_else(|report| report),
+            Self::Program(program) => {
+                run(program, sandbox, [input, output, answer]).unwrap_or_else(|report| report)
+            }
         }
     }
 }
@@ -57,7 +65,9 @@ fn run(program: &Program, sandbox: &Sandbox, files: [&[u8]; 3]) -> Result<TestRe
     let outcome = program.run(sandbox, given, limits).map_err(|report| broken(report.message))?;
     match outcome.end {
         // Python ends with 1, a checker's "wrong answer", when an exception is not caught or the source is no Python.
-        End::Exited(1) if program.crashed(&outcome) => Err(broken(String::from_utf8_lossy(&outcome.stderr).into_owned())),
+        End::Exited(1) if program.crashed(&outcome) => {
+            Err(broken(String::from_utf8_lossy(&outcome.stderr).into_owned()))
+        }
         End::Exited(code) => {
             let verdict = Verdict::from(CheckerVerdict::from_exit_code(code));
             Ok(TestReport::new(verdict, &outcome.stderr))

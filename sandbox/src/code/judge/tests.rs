@@ -77,25 +77,29 @@ fn an_early_stop_leaves_the_rest_out() {
 
 #[test]
 fn answers_and_other_runs_are_nowhere_to_be_read() {
-    // All files that it can find, its environment, its arguments and its descriptors, searched for the answer.
+    // All that it can find: files, its environment and arguments, those of the processes that it sees, and its descriptors.
     let source = "
-import os, sys
+import os
 def read(path):
     try:
         with open(path, 'rb') as file: return file.read(1 << 20)
     except OSError: return b''
-found = [path for top in ('/work', '/tmp', '/dev/shm', '/proc/self', '/proc/1') for base, _, names in os.walk(top)
-         for path in (base + '/' + name for name in names) if '/task/' not in path and b'NEEDLE'[::-1] in read(path)[:1<<20]]
-inherited = [number for number in range(3, 64) if os.path.exists('/proc/self/fd/%d' % number)]
-print(found, os.environ.get('PATH'), [link for link in map(str, inherited) if not os.readlink('/proc/self/fd/' + link).startswith('/proc')])
+paths = [base + '/' + name for top in ('/work', '/tmp', '/var/tmp', '/dev/shm') for base, _, names in os.walk(top) for name in names]
+paths += ['/proc/%s/%s' % (pid, name) for pid in os.listdir('/proc') if pid.isdigit() for name in ('environ', 'cmdline')]
+found = [path for path in paths if b'NEEDLE'[::-1] in read(path)]
+def is_open(number):
+    try: os.fstat(number)
+    except OSError: return False
+    return True
+inherited = [number for number in range(3, 1024) if is_open(number)]
+secrets = [name for name in os.environ if not name.startswith(('PYTHON', 'LC_CTYPE'))]
+print('clean' if not (found or inherited or secrets) else repr([found, inherited, secrets]).replace(' ', ''))
 ";
     let needle = "NEEDLE".chars().rev().collect::<String>();
     let suite = suite(&judge(), &[("", &needle)]);
-    let program = Submission { language: Language::Python, source: source.into() };
-    let judge = judge();
-    let report = Judge::judge(&judge, program, suite, Options::default()).unwrap().next().unwrap();
+    let report = judging(Language::Python, source, suite, false).next().unwrap();
     assert_eq!(report.verdict, WrongAnswer);
-    assert!(report.message.contains("'[]"), "{}", report.message);
+    assert!(report.message.contains("found: 'clean'"), "{}", report.message);
 }
 
 #[test]
@@ -128,7 +132,9 @@ sys.exit(2 if len(found) != 2 else int(sum(found) != total[0]))
     assert_eq!(judged("print(3, 7)", checker), [Accepted]);
     assert_eq!(judged("print(3, 8)", checker), [WrongAnswer]);
     assert_eq!(judged("print(10)", checker), [PresentationError]);
-    for broken in ["1 / 0", "import sys; sys.exit(3)", "import os; os.abort()", "def", "import sys; sys.exit(7)"] {
+    for broken in
+        ["1 / 0", "import sys; sys.exit(3)", "import os; os.abort()", "def", "import sys; sys.exit(7)"]
+    {
         assert_eq!(judged("print(3, 7)", broken), [Internal], "{broken}");
     }
 }

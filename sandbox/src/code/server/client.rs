@@ -81,7 +81,10 @@ impl Client {
     ///
     /// # Errors
     /// When the server refuses or is gone.
-    pub fn missing(&mut self, ids: impl IntoIterator<Item = ContentId>) -> Result<Vec<ContentId>, ClientError> {
+    pub fn missing(
+        &mut self,
+        ids: impl IntoIterator<Item = ContentId>,
+    ) -> Result<Vec<ContentId>, ClientError> {
         match self.ask(&Call::Missing(ids.into_iter().collect()))? {
             Reply::Missing(ids) => Ok(ids),
             _ => Err(ClientError::Unexpected),

@@ -83,9 +83,9 @@ fn talk(service: &Service, client: ClientId, stream: &mut UnixStream) -> Result<
                 Reply::Refused { reason: format!("ask for at most {} names at once", 2 * MAX_TESTS) }
             }
             Call::Missing(ids) => Reply::Missing(store.missing(ids)),
-            Call::Put(bytes) if bytes.len() > MAX_PUT_BYTES => {
-                Reply::Refused { reason: format!("put at most {MAX_PUT_BYTES} bytes at once; split the test") }
-            }
+            Call::Put(bytes) if bytes.len() > MAX_PUT_BYTES => Reply::Refused {
+                reason: format!("put at most {MAX_PUT_BYTES} bytes at once; split the test"),
+            },
             Call::Put(bytes) => store.put(&bytes).map_or_else(|error| refused(&error), Reply::Stored),
             Call::Judge(request) => match service.submit(client, *request) {
                 Ok(reports) => {

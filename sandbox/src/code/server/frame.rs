@@ -18,7 +18,9 @@ pub enum FrameError {
     #[error("the connection to the verification server: {0}; connect again")]
     Connection(#[from] io::Error),
     /// Not a frame, or not what was expected in it.
-    #[error("the other side does not speak this version of the protocol: {0}; use the same release on both sides")]
+    #[error(
+        "the other side does not speak this version of the protocol: {0}; use the same release on both sides"
+    )]
     Codec(#[from] CodecError),
 }
 
@@ -46,7 +48,10 @@ pub(super) fn read_length(stream: &mut impl Read) -> Result<Option<usize>, Frame
 }
 
 /// The message of `length` bytes. Memory grows as they arrive.
-pub(super) fn read_message<T: DeserializeOwned>(stream: &mut impl Read, length: usize) -> Result<T, FrameError> {
+pub(super) fn read_message<T: DeserializeOwned>(
+    stream: &mut impl Read,
+    length: usize,
+) -> Result<T, FrameError> {
     let mut bytes = Vec::new();
     if stream.take(length as u64).read_to_end(&mut bytes)? < length {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());

@@ -2,13 +2,13 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 
 use super::*;
+use crate::code::Options;
 use crate::code::language::Language;
 use crate::code::program::Submission;
 use crate::code::service::{QueueLimits, Request};
 use crate::code::suite::Suite;
 use crate::code::testing::{judge, suite};
 use crate::code::verdict::Verdict;
-use crate::code::Options;
 use echo_protocol::content::ContentId;
 
 fn server(dir: &Path) -> Server {

@@ -24,7 +24,8 @@ fn programs_and_functions_are_judged_side_by_side() {
         checks: vec!["assert f(1) == 2".into(), "assert f(2) == 3".into()],
     };
     let right = "def f(x): return x + 1";
-    let functions = |source: &str, reference| Request::Functions { source: source.into(), task: task(reference) };
+    let functions =
+        |source: &str, reference| Request::Functions { source: source.into(), task: task(reference) };
     let submit = |client, request| service.submit(ClientId(client), request).unwrap();
     let reports = [
         submit(1, echoing(&[("1", "1"), ("2", "1"), ("3", "3")])),

@@ -26,7 +26,8 @@ pub(super) fn mutants(judge: &Judge, task: &FunctionTask, limit: usize) -> Resul
     let names = task.subjects.as_deref().unwrap_or_default().join(" ");
     let stdin = format!("{names}\n{limit}\n{}", task.reference);
     let stdout = run(judge, MUTATE, stdin.as_bytes())?;
-    let texts: Vec<_> = frames::read(&stdout).map(|text| String::from_utf8_lossy(text).into_owned()).collect();
+    let texts: Vec<_> =
+        frames::read(&stdout).map(|text| String::from_utf8_lossy(text).into_owned()).collect();
     let mutants = texts.chunks_exact(2);
     Ok(mutants.map(|pair| Mutant { change: pair[0].clone(), source: pair[1].clone() }).collect())
 }
@@ -36,7 +37,11 @@ pub(super) fn mutants(judge: &Judge, task: &FunctionTask, limit: usize) -> Resul
 ///
 /// # Errors
 /// A report of what ended the process otherwise.
-pub(super) fn holds_in_one_process(judge: &Judge, task: &FunctionTask, source: &str) -> Result<(), TestReport> {
+pub(super) fn holds_in_one_process(
+    judge: &Judge,
+    task: &FunctionTask,
+    source: &str,
+) -> Result<(), TestReport> {
     let whole = [source, &task.setup].into_iter().chain(task.checks.iter().map(String::as_str));
     run(judge, &whole.collect::<Vec<_>>().join("\n"), &[]).map(drop)
 }
