@@ -1,0 +1,56 @@
+//! Programs written by strangers and by models, judged: compiled and run in the sandbox, their verdicts formed outside of it.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use echo_sandbox::checkers::Checker;
+//! use echo_sandbox::code::{Checking, Judge, Language, Options, Submission, Suite, Test, TestStore, Verdict};
+//! use echo_sandbox::isolate::{Requirements, Sandbox};
+//!
+//! let sandbox = Arc::new(Sandbox::open(&Requirements::default())?);
+//! let store = Arc::new(TestStore::open("tests".as_ref(), 1 << 30)?);
+//! let judge = Arc::new(Judge::new(sandbox, Arc::clone(&store)));
+//! let test = Test { input: store.put(b"2 3\n")?, answer: store.put(b"5\n")? };
+//! let suite = Suite::new(vec![test], Checking::Stock(Checker::Ncmp));
+//! let source = "print(sum(map(int, input().split())))".to_owned();
+//! let submission = Submission { language: Language::Python, source };
+//! for report in Judge::judge(&judge, submission, suite, Options::default())? {
+//!     assert_eq!(report.verdict, Verdict::Accepted);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`verdict`]: what a program is told;
+//! - [`language`], [`toolchain`]: how programs are built and run, and what is installed for it;
+//! - [`program`]: from a source to what is run, once for many tests;
+//! - [`store`]: the data of tests, by content; [`suite`]: tests and how they are checked;
+//! - [`judge`]: verdicts of a program, test after test;
+//! - [`functions`]: functions that are called with arguments, and checked by an author's asserts;
+//! - [`service`]: many judgings at once, fair to whoever asks; [`server`]: the same over a local socket;
+//! - [`vectors`]: reference solutions, and mutants of them.
+//!
+//! An expected answer is never in a sandbox together with the judged program (invariant 8), and a failure of ours is
+//! [`Verdict::Internal`], which has no score (invariant 7).
+
+pub mod functions;
+pub mod judge;
+pub mod language;
+pub mod program;
+pub mod server;
+pub mod service;
+pub mod store;
+pub mod suite;
+pub mod toolchain;
+pub mod vectors;
+pub mod verdict;
+
+#[cfg(test)]
+mod testing;
+
+pub use functions::{Exam, ExamError, FunctionTask};
+pub use judge::{Judge, Judging, Options};
+pub use language::Language;
+pub use program::Submission;
+pub use store::{StoreError, TestStore};
+pub use suite::{Checking, FileNames, Suite, SuiteError, Test};
+pub use toolchain::Toolchains;
+pub use verdict::{TestReport, Verdict};

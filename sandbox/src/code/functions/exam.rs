@@ -1,0 +1,247 @@
+//! A task that has been tried on its reference, and judges programs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use echo_protocol::content::ContentId;
+
+use super::frames;
+use super::harness::Harness;
+use super::task::{FunctionTask, MAX_CHECKS, MAX_TASK_BYTES};
+use super::wire;
+use crate::code::judge::Judge;
+use crate::code::program::{Given, MAX_SOURCE_BYTES};
+use crate::code::verdict::{TestReport, Verdict};
+use crate::isolate::{End, Limits, Usage};
+
+/// Times that the checks of one program are begun. One is enough unless they ask for what depends on outcomes.
+pub const MAX_ROUNDS: usize = 16;
+
+/// Operations that the checks of one task may ask for.
+pub const MAX_OPERATIONS: usize = 10_000;
+
+/// Processor time of a judged program for all operations of a task.
+const SUBJECT_CPU: Duration = Duration::from_secs(3);
+
+/// Processor time of the checks, which compare what programs return.
+const EXAMINER_CPU: Duration = Duration::from_secs(3);
+
+/// A task by which nothing can be judged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExamError {
+    /// More than a task may have, or nothing.
+    #[error("the task has {found} {what}; give it 1 to {limit}")]
+    Size {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        found: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The author's code fails by itself.
+    #[error("the task's own code is broken: {reason}; its author has to mend it")]
+    Broken {
+        /// How.
+        reason: String,
+    },
+    /// The checks call nothing that is judged: they would accept every program.
+    #[error(
+        "the checks call none of the functions to be judged; name those in `subjects` that the checks call"
+    )]
+    NothingAsked,
+    /// The reference is not accepted.
+    #[error("the task's own reference gets {verdict} ({message}); its author has to mend it")]
+    Reference {
+        /// What it gets.
+        verdict: Verdict,
+        /// What led to it.
+        message: String,
+    },
+    /// The judging failed. Says nothing about the task.
+    #[error("the task could not be tried: {reason}; try it again, here or elsewhere")]
+    Internal {
+        /// What failed.
+        reason: String,
+    },
+}
+
+/// A task that accepts its own reference.
+#[derive(Debug)]
+pub struct Exam {
+    judge: Arc<Judge>,
+    task: FunctionTask,
+    /// What the checks draw random numbers from: the same on every node.
+    seed: u32,
+    /// What the checks asked of the reference, encoded: most likely they ask the same of every program.
+    operations: Vec<Vec<u8>>,
+}
+
+/// What the examiner says after one round.
+enum Round {
+    /// A grade for each check.
+    Graded(Vec<u8>),
+    /// The checks asked for operations that were not performed.
+    Asked(Vec<Vec<u8>>),
+}
+
+impl Exam {
+    /// Records what the checks ask for, and tries them on the reference. It is run on our own account: what then happens otherwise is the judged program's doing.
+    ///
+    /// # Errors
+    /// When the task judges nothing, is broken, or could not be tried.
+    pub fn prepare(judge: &Arc<Judge>, task: FunctionTask) -> Result<Self, ExamError> {
+        let sizes = [("checks", task.checks.len(), MAX_CHECKS), ("bytes", task.bytes(), MAX_TASK_BYTES)];
+        if let Some((what, found, limit)) =
+            sizes.into_iter().find(|(_, found, limit)| !(1..=*limit).contains(found))
+        {
+            return Err(ExamError::Size { what, found, limit });
+        }
+        let seed = ContentId::of(task.checks.concat().as_bytes());
+        let seed = u32::from_le_bytes([0, 1, 2, 3].map(|at| seed.as_bytes()[at]));
+        let mut exam = Self { judge: Arc::clone(judge), task, seed, operations: Vec::new() };
+        let internal = |report: TestReport| ExamError::Internal { reason: report.message };
+        let harness = judge.harness().map_err(internal)?;
+        match exam.examine(harness, &[], &[]) {
+            Ok(Round::Asked(operations)) => exam.operations = operations,
+            Ok(Round::Graded(grades)) if grades.contains(&b'B') => {
+                return Err(ExamError::Broken { reason: "it fails before anything is asked".into() });
+            }
+            Ok(Round::Graded(_)) => return Err(ExamError::NothingAsked),
+            Err(report) => return Err(ExamError::Broken { reason: report.message }),
+        }
+        let (reports, operations) = exam.rounds(harness, &exam.task.reference);
+        match reports.iter().find(|report| report.verdict != Verdict::Accepted) {
+            None => Ok(Self { operations, ..exam }),
+            Some(report) if report.verdict == Verdict::Internal => Err(internal(report.clone())),
+            Some(report) => {
+                Err(ExamError::Reference { verdict: report.verdict, message: report.message.clone() })
+            }
+        }
+    }
+
+    /// The task.
+    pub fn task(&self) -> &FunctionTask {
+        &self.task
+    }
+
+    /// Judges `source`: a report for each check, or a single one that is a verdict on the whole program.
+    pub fn judge(&self, source: &str) -> Vec<TestReport> {
+        match self.judge.harness() {
+            Ok(harness) => self.rounds(harness, source).0,
+            Err(report) => vec![report],
+        }
+    }
+
+    /// Performs and examines until every check is decided; returns the operations of the last round as well.
+    fn rounds(&self, harness: &Harness, source: &str) -> (Vec<TestReport>, Vec<Vec<u8>>) {
+        let mut operations = self.operations.clone();
+        for _ in 0..MAX_ROUNDS {
+            let performed = self.perform(harness, source, &operations);
+            let round = performed.and_then(|(outcomes, usage)| {
+                let round = self.examine(harness, &operations, &outcomes);
+                round.map(|round| (round, usage)).map_err(|report| report.using(usage))
+            });
+            match round {
+                Ok((Round::Asked(asked), _)) => operations = asked,
+                Ok((Round::Graded(grades), usage)) => {
+                    let reports = grades.into_iter().map(|grade| report(grade).using(usage)).collect();
+                    return (reports, operations);
+                }
+                Err(report) => return (vec![report], operations),
+            }
+        }
+        let message = format!("the checks ask for something else each time, {MAX_ROUNDS} times now");
+        (vec![TestReport::new(Verdict::Internal, message)], operations)
+    }
+
+    /// The outcomes of `operations` in a process that holds `source`.
+    fn perform(
+        &self,
+        harness: &Harness,
+        source: &str,
+        operations: &[Vec<u8>],
+    ) -> Result<(Vec<Vec<u8>>, Usage), TestReport> {
+        if source.len() > MAX_SOURCE_BYTES {
+            let message = format!("the source has more than {MAX_SOURCE_BYTES} bytes");
+            return Err(TestReport::new(Verdict::CompileError, message));
+        }
+        let stdin = wire::list([wire::text(source), wire::list(operations)]);
+        let given = Given { stdin: &stdin, ..Given::default() };
+        let outcome = harness.subject.run(&self.judge.sandbox, given, Limits::run().with_cpu(SUBJECT_CPU))?;
+        let mut outcomes: Vec<_> = frames::read(&outcome.stdout).map(<[u8]>::to_vec).collect();
+        let refused = |verdict, message: &[u8]| Err(TestReport::new(verdict, message).using(outcome.usage));
+        if let Some(verdict) = Verdict::of_end(outcome.end) {
+            return refused(verdict, &outcome.stderr);
+        }
+        match outcomes.first().map(Vec::as_slice) {
+            Some([b'x', message @ ..]) => return refused(Verdict::CompileError, message),
+            _ if outcomes.len() < operations.len() => {
+                return refused(Verdict::RuntimeError(0), b"it ended before it had answered");
+            }
+            _ => outcomes.truncate(operations.len()),
+        }
+        Ok((outcomes, outcome.usage))
+    }
+
+    /// What the checks say to `outcomes`.
+    fn examine(
+        &self,
+        harness: &Harness,
+        operations: &[Vec<u8>],
+        outcomes: &[Vec<u8>],
+    ) -> Result<Round, TestReport> {
+        let FunctionTask { reference, subjects, setup, checks } = &self.task;
+        let texts = |texts: &[String]| wire::list(texts.iter().map(|text| wire::text(text)));
+        let payloads = |payloads: &[Vec<u8>]| wire::list(payloads.iter().map(|payload| wire::bytes(payload)));
+        let stdin = wire::list([
+            wire::text(reference),
+            subjects.as_deref().map_or_else(wire::none, texts),
+            wire::text(setup),
+            texts(checks),
+            wire::number(self.seed),
+            payloads(operations),
+            payloads(outcomes),
+        ]);
+        let given = Given { stdin: &stdin, ..Given::default() };
+        let outcome =
+            harness.examiner.run(&self.judge.sandbox, given, Limits::run().with_cpu(EXAMINER_CPU))?;
+        let mut frames = frames::read(&outcome.stdout);
+        match (outcome.end, frames.next()) {
+            // The checks have ended well on the reference: what keeps them from it now is what they were given.
+            (End::CpuLimit | End::MemoryLimit, _) if !self.operations.is_empty() => {
+                let message = "the checks do not end on what was returned";
+                Err(TestReport::new(Verdict::WrongAnswer, message))
+            }
+            (End::Exited(0), Some(grades)) if grades.contains(&b'?') => {
+                let asked: Vec<_> = frames.map(<[u8]>::to_vec).collect();
+                match asked.len() {
+                    1..=MAX_OPERATIONS => Ok(Round::Asked(asked)),
+                    found => {
+                        let message = format!(
+                            "the checks ask for {found} operations; 1 to {MAX_OPERATIONS} are allowed"
+                        );
+                        Err(TestReport::new(Verdict::Internal, message))
+                    }
+                }
+            }
+            (End::Exited(0), Some(grades)) if grades.len() == checks.len() || grades.len() == 1 => {
+                Ok(Round::Graded(grades.to_vec()))
+            }
+            (end, _) => {
+                let error = String::from_utf8_lossy(&outcome.stderr);
+                Err(TestReport::new(Verdict::Internal, format!("the checks ended with {end:?}: {error}")))
+            }
+        }
+    }
+}
+
+/// What the letters of `examiner.py` mean.
+fn report(grade: u8) -> TestReport {
+    match grade {
+        b'A' => TestReport::new(Verdict::Accepted, ""),
+        b'W' => TestReport::new(Verdict::WrongAnswer, "a check does not hold"),
+        b'R' => TestReport::new(Verdict::RuntimeError(1), "an exception was not caught"),
+        _ => TestReport::new(Verdict::Internal, "the author's code is broken"),
+    }
+}

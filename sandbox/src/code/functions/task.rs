@@ -1,0 +1,97 @@
+//! What an author hands in: a reference solution and checks.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a task's texts together.
+pub const MAX_TASK_BYTES: usize = 1 << 20;
+
+/// Checks of one task.
+pub const MAX_CHECKS: usize = 1024;
+
+/// Functions that are to be written, by their author. All texts are Python and trusted to tell right from wrong, though not to be harmless.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionTask {
+    /// A program that passes. Its imports, and what else it defines beside the `subjects`, can be used by the checks.
+    pub reference: String,
+    /// What a judged program has to define; `None` for everything that the reference defines. Other names of a judged program are never looked up: it
+    /// cannot put its own `abs` or `tuple` between a call and its check.
+    pub subjects: Option<Vec<String>>,
+    /// Run before the checks.
+    pub setup: String,
+    /// Each is code that calls subjects and asserts. At least one.
+    pub checks: Vec<String>,
+}
+
+impl FunctionTask {
+    /// The content that names the task.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = [&self.reference, &self.setup]
+            .into_iter()
+            .chain(self.subjects.iter().flatten())
+            .chain(&self.checks);
+        texts.map(String::len).sum()
+    }
+}
+
+/// A row of HumanEval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HumanEval {
+    /// Its name.
+    pub task_id: String,
+    /// The program's beginning, which ends within the function to write.
+    pub prompt: String,
+    /// That function's name.
+    pub entry_point: String,
+    /// How the prompt may go on.
+    pub canonical_solution: String,
+    /// Defines `check(candidate)`.
+    pub test: String,
+}
+
+impl HumanEval {
+    /// The program that a completion makes.
+    pub fn program(&self, completion: &str) -> String {
+        self.prompt.clone() + completion
+    }
+
+    /// The task. Helpers that the prompt defines are the author's in the checks, whatever a program made of them.
+    pub fn task(&self) -> FunctionTask {
+        FunctionTask {
+            reference: self.program(&self.canonical_solution),
+            subjects: Some(vec![self.entry_point.clone()]),
+            setup: String::new(),
+            checks: vec![format!("{}\ncheck({})\n", self.test, self.entry_point)],
+        }
+    }
+}
+
+/// A row of MBPP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mbpp {
+    /// Its number.
+    pub task_id: u64,
+    /// What to write.
+    pub text: String,
+    /// A solution.
+    pub code: String,
+    /// Run before the tests.
+    #[serde(default)]
+    pub test_setup_code: String,
+    /// One assert each.
+    pub test_list: Vec<String>,
+    /// Harder ones, which the published evaluation leaves out, and so does [`Mbpp::task`].
+    #[serde(default)]
+    pub challenge_test_list: Vec<String>,
+}
+
+impl Mbpp {
+    /// The task.
+    pub fn task(&self) -> FunctionTask {
+        FunctionTask {
+            reference: self.code.clone(),
+            subjects: None,
+            setup: self.test_setup_code.clone(),
+            checks: self.test_list.clone(),
+        }
+    }
+}
