@@ -80,8 +80,8 @@ impl Sandbox {
         &self.host.report
     }
 
-    /// Runs a program to its end. Blocks the thread, for [`Limits::wall`] and the time to clean up at most, after a place is
-    /// free: 64 programs run at one time.
+    /// Runs a program to its end. Blocks the thread, for [`Limits::wall`] and the time to clean up at most, after a
+    /// place is free: 64 programs run at one time.
     ///
     /// # Errors
     /// When the job is malformed or the system fails. Neither says anything about the program.

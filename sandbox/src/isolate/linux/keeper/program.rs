@@ -67,7 +67,8 @@ impl Birth<'_> {
         if let Err(failure) = self.prepare() {
             return failure;
         }
-        // SAFETY: the program's path is a C string, and both lists hold C strings of the task and end with a null pointer.
+        // SAFETY: the program's path is a C string, and both lists hold C strings of the task and end with a null
+        // pointer.
         unsafe { libc::execve(self.task.program.as_ptr(), self.args.as_ptr(), self.env.as_ptr()) };
         Failure {
             stage: Stage::Exec,
