@@ -1,4 +1,5 @@
-//! Programs written by strangers and by models, judged: compiled and run in the sandbox, their verdicts formed outside of it.
+//! Programs written by strangers and by models, judged: compiled and run in the sandbox, their verdicts formed outside
+//! of it.
 //!
 //! ```no_run
 //! use std::sync::Arc;

@@ -26,7 +26,8 @@ pub struct Judge {
 /// How a suite is run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Options {
-    /// End with the first test that is not accepted: for a reward that needs all tests, the rest costs time and tells nothing.
+    /// End with the first test that is not accepted: for a reward that needs all tests, the rest costs time and tells
+    /// nothing.
     pub stop_early: bool,
 }
 
@@ -93,8 +94,8 @@ impl Judge {
     }
 }
 
-/// A judging that goes on by one run a step, and yields a report for each test, in their order. A verdict on the whole program,
-/// such as [`Verdict::CompileError`], is a single report.
+/// A judging that goes on by one run a step, and yields a report for each test, in their order. A verdict on the whole
+/// program, such as [`Verdict::CompileError`], is a single report.
 #[derive(Debug)]
 pub struct Judging {
     judge: Arc<Judge>,

@@ -56,24 +56,27 @@ pub(super) const HELLO: &str = "hello";
 /// Opens what the Python runner says about a source that is no Python.
 pub(super) const NOT_PYTHON: &str = "not Python: ";
 
-/// How Python is always started: without `site`, which costs a third of the start and brings the packages of the machine, and with one
-/// seed for its hashes, so that verifiers see the same order of sets.
+/// How Python is always started: without `site`, which costs a third of the start and brings the packages of the
+/// machine, and with one seed for its hashes, so that verifiers see the same order of sets.
 pub(super) const PYTHON_ARGS: [&str; 3] = ["-s", "-S", "-B"];
 pub(super) const PYTHON_ENV: [(&str, &str); 2] = [("PYTHONHASHSEED", "0"), ("PYTHONIOENCODING", "utf-8")];
 
-/// An interpreted source is not compiled apart: a second start of the interpreter takes longer than reading most sources. Whether it is
-/// Python at all is told by the runner, in a form that only costs the program its own verdict to forge.
+/// An interpreted source is not compiled apart: a second start of the interpreter takes longer than reading most
+/// sources. Whether it is Python at all is told by the runner, in a form that only costs the program its own verdict
+/// to forge. It runs the source without `compile`, whose first call takes a tenth of the start: an error of the source
+/// itself has no frame below the runner's.
 const PYTHON_RUNNER: &str = "\
 import sys, builtins
 builtins.exit = builtins.quit = sys.exit
-sys.argv[0] = 'main.py'
+sys.argv[0] = __file__ = 'main.py'
+del sys, builtins
 try:
-    with open('main.py', 'rb') as main: main = compile(main.read(), 'main.py', 'exec', dont_inherit=True)
+    exec(open('main.py', 'rb').read())
 except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+    if error.__traceback__.tb_next: raise
+    import sys
     sys.stderr.write('not Python: %s: %s\\n' % (type(error).__name__, error))
     sys.exit(1)
-__file__ = 'main.py'
-exec(main)
 ";
 
 /// Programs are linked statically: they start faster, and need nothing of the machine that runs them.
@@ -176,7 +179,8 @@ impl Language {
     pub fn compile_limits(self) -> Limits {
         let limits = Limits::compile();
         match self {
-            // Go compiles its standard library into an empty cache, on all processors at once, and its runtime starts threads freely.
+            // Go compiles its standard library into an empty cache, on all processors at once, and its runtime starts
+            // threads freely.
             Self::Go => {
                 Limits { memory: 1 << 30, scratch: 512 << 20, ..limits }.with_cpu(Duration::from_secs(60))
             }

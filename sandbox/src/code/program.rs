@@ -101,7 +101,8 @@ impl Program {
     /// Runs it once.
     ///
     /// # Errors
-    /// A report when there was no run: of our failure, or of a source that makes no program (a library compiles as well).
+    /// A report when there was no run: of our failure, or of a source that makes no program (a library compiles as
+    /// well).
     pub(super) fn run(
         &self,
         sandbox: &Sandbox,

@@ -1,8 +1,8 @@
 //! Many judgings at once, by a bounded number of workers, fair to whoever asks.
 //!
-//! A worker takes one step of a judging - one test, or the checks of a function - and puts it back: clients take turns by steps, so
-//! that one with a thousand tests delays another by a test and not by a thousand. Reports arrive as they are made; who stops
-//! listening is not worked for any longer.
+//! A worker takes one step of a judging - one test, or the checks of a function - and puts it back: clients take turns
+//! by steps, so that one with a thousand tests delays another by a test and not by a thousand. Reports arrive as they
+//! are made; who stops listening is not worked for any longer.
 
 mod queue;
 

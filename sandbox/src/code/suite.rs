@@ -41,7 +41,8 @@ pub enum Checking {
     /// By a stock checker, outside of any sandbox: it is ours.
     Stock(Checker),
     /// By a program of the author in a sandbox of its own, when the judged program is gone. It is called as testlib's
-    /// checkers are: `input output answer`, and says ok, wrong answer, presentation error or failure by its exit code 0 to 3.
+    /// checkers are: `input output answer`, and says ok, wrong answer, presentation error or failure by its exit code
+    /// 0 to 3.
     Program(Submission),
 }
 

@@ -39,8 +39,8 @@ pub struct Toolchains {
 }
 
 impl Toolchains {
-    /// Looks for all languages: among the system's directories first, because nothing has to be mounted for those, then along `PATH`.
-    /// Some toolchains are asked where they lie, so this starts them, outside of the sandbox.
+    /// Looks for all languages: among the system's directories first, because nothing has to be mounted for those,
+    /// then along `PATH`. Some toolchains are asked where they lie, so this starts them, outside of the sandbox.
     pub fn find(report: &Report) -> Self {
         let mut tools = BTreeMap::new();
         let mut lacks = Vec::new();

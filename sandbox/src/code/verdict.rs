@@ -47,8 +47,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict on a whole program from those on its tests: the first that is neither accepted nor [`Self::Internal`],
-    /// because no failure of ours makes a wrong answer right; then `Internal`, if there is one.
+    /// The verdict on a whole program from those on its tests: the first that is neither accepted nor
+    /// [`Self::Internal`], because no failure of ours makes a wrong answer right; then `Internal`, if there is one.
     pub fn combined(verdicts: impl IntoIterator<Item = Self>) -> Self {
         let mut combined = Self::Accepted;
         for verdict in verdicts {

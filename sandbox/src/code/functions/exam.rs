@@ -86,7 +86,8 @@ enum Round {
 }
 
 impl Exam {
-    /// Records what the checks ask for, and tries them on the reference. It is run on our own account: what then happens otherwise is the judged program's doing.
+    /// Records what the checks ask for, and tries them on the reference. It is run on our own account: what then
+    /// happens otherwise is the judged program's doing.
     ///
     /// # Errors
     /// When the task judges nothing, is broken, or could not be tried.

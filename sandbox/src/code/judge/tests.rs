@@ -60,6 +60,10 @@ fn every_way_to_fail_has_its_verdict() {
     assert_eq!(python("x = '\0'"), CompileError);
     assert_eq!(python(&"(".repeat(100_000)), CompileError);
     assert_eq!(python("exit()"), WrongAnswer);
+    assert_eq!(python("raise SyntaxError"), RuntimeError(1));
+    assert_eq!(python("eval('1 +')"), RuntimeError(1));
+    // The runner leaves it nothing that it has not imported.
+    assert_eq!(python("sys.exit(0)"), RuntimeError(1));
     let slow = adding(Language::Python, "a, b = map(int, input().split())\nprint(a + b if a > 0 else 1)");
     assert_eq!(slow, [Accepted, WrongAnswer]);
 }
@@ -77,7 +81,8 @@ fn an_early_stop_leaves_the_rest_out() {
 
 #[test]
 fn answers_and_other_runs_are_nowhere_to_be_read() {
-    // All that it can find: files, its environment and arguments, those of the processes that it sees, and its descriptors.
+    // All that it can find: files, its environment and arguments, those of the processes that it sees, and its
+    // descriptors.
     let source = "
 import os
 def read(path):

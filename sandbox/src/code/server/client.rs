@@ -102,7 +102,8 @@ impl Client {
         }
     }
 
-    /// Has something judged. All reports have to be read before anything else is asked; dropping them before closes the connection.
+    /// Has something judged. All reports have to be read before anything else is asked; dropping them before closes
+    /// the connection.
     ///
     /// # Errors
     /// When the server is gone. What it refuses is told by the first report.
