@@ -24,6 +24,7 @@
 //! - [`tasks`]: the procedural tasks, and those that are made of a file;
 //! - [`files`], [`data_set`]: what such files are;
 //! - [`checkers`]: is a program's output as good as the jury's answer?
+//! - [`code`]: programs, judged by tests;
 //! - [`isolate`]: runs one untrusted program with limits on all that it can use and reach;
 //! - [`wasm`]: verifiers that a task's author ships as WebAssembly;
 //! - [`vectors`]: cases recorded elsewhere that all of it is held to;
@@ -35,6 +36,7 @@
 
 pub mod assignment;
 pub mod checkers;
+pub mod code;
 pub mod data_set;
 pub mod episode;
 pub mod files;

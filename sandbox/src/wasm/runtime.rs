@@ -118,7 +118,7 @@ fn config() -> Config {
         .max_wasm_stack(MAX_STACK_BYTES)
         .consume_fuel(true)
         .epoch_interruption(true)
-        .wasm_backtrace(false)
+        .wasm_backtrace_max_frames(None)
         .cranelift_nan_canonicalization(true)
         .wasm_features(WasmFeatures::all(), false)
         .wasm_features(FEATURES, true);

@@ -75,7 +75,7 @@ mod tests {
         assert!(read_length(&mut stream).unwrap().is_none());
         assert!(matches!(read_length(&mut [0xff; 8].as_slice()), Err(FrameError::Codec(_))));
         assert!(matches!(read_length(&mut [0, 0].as_slice()), Err(FrameError::Connection(_))));
-        let cut = read_message::<Call>(&mut bytes[4..6].as_ref(), MAX_FRAME_BYTES);
+        let cut = read_message::<Call>(&mut &bytes[4..6], MAX_FRAME_BYTES);
         assert!(matches!(cut, Err(FrameError::Connection(_))));
     }
 
