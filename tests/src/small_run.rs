@@ -33,7 +33,25 @@ pub async fn start_with(
     updates: u32,
     changes: &[(&str, &str, Value)],
 ) -> anyhow::Result<Network> {
-    let binaries = Binaries::locate_or_build(&Console::new(true), false).await?;
+    start_settings(dir, settings(updates, changes)?).await
+}
+
+/// The same with another task, by its name.
+///
+/// # Errors
+/// When something cannot be built or started.
+pub async fn start_on(
+    dir: &Path,
+    updates: u32,
+    task: &str,
+    changes: &[(&str, &str, Value)],
+) -> anyhow::Result<Network> {
+    let mut settings = settings(updates, changes)?;
+    settings.insert("task".into(), task.into());
+    start_settings(dir, settings).await
+}
+
+fn settings(updates: u32, changes: &[(&str, &str, Value)]) -> anyhow::Result<Table> {
     let mut settings: Table = RUN_FILE.parse()?;
     let updates = [("run", "updates", updates.into())];
     for (section, key, value) in updates.iter().chain(changes) {
@@ -42,6 +60,11 @@ pub async fn start_with(
             section.insert((*key).to_owned(), value.clone());
         }
     }
+    Ok(settings)
+}
+
+async fn start_settings(dir: &Path, settings: Table) -> anyhow::Result<Network> {
+    let binaries = Binaries::locate_or_build(&Console::new(true), false).await?;
     Network::start(NetworkConfig {
         binaries,
         dir: dir.to_owned(),

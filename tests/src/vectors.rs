@@ -7,7 +7,7 @@ pub mod export;
 pub mod sandbox;
 mod sources;
 
-pub use sources::{MODELS, OBJECTIVES, SOURCES_VARIABLE, Sources, TOKENIZER};
+pub use sources::{GSM8K, MODELS, OBJECTIVES, SOURCES_VARIABLE, Sources, TOKENIZER};
 
 use crate::console::{Console, Report};
 use anyhow::ensure;

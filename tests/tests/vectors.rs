@@ -1,9 +1,10 @@
 //! Echo's numbers against the reference data of `$ECHO_VECTORS` or `../shared/data`.
 //!
 //! Trials are made from what is found there: one for each model directory, one for the tokenizer, one for each
-//! precision of the objectives. What is not found becomes an ignored trial that says so, never a silent pass.
+//! precision of the objectives, one for each file about what judges responses. What is not found becomes an ignored trial that says so, never a silent pass.
 
-use echo_lab::vectors::{self, MODELS, OBJECTIVES, Sources, TOKENIZER};
+use echo_lab::console::{Console, Report};
+use echo_lab::vectors::{self, GSM8K, MODELS, OBJECTIVES, Sources, TOKENIZER, sandbox};
 use echo_learner::objective::vectors::Precision;
 use echo_policy::vectors::VectorReport;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -11,14 +12,34 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{fs, io};
 
+/// Checks a file, and tells how far it agrees.
+type Check = fn(&Path, &Console) -> anyhow::Result<Report>;
+
+/// Files about what judges responses.
+const JUDGED: [(&str, Check); 8] = [
+    ("math_verify_dev.jsonl", sandbox::math),
+    (GSM8K, sandbox::math),
+    ("math500_dev.jsonl", sandbox::math),
+    ("checker_vectors_dev.jsonl", sandbox::checkers),
+    ("holdem_oracle_dev.jsonl", sandbox::holdem),
+    ("holdem_phh_dev.jsonl", sandbox::phh),
+    ("humaneval_dev.jsonl", sandbox::functions),
+    ("mbpp_dev.jsonl", sandbox::functions),
+];
+
 fn main() -> ExitCode {
     let trials = match Sources::find() {
-        Ok(sources) => {
-            models(&sources).into_iter().chain(tokenizer(&sources)).chain(objectives(&sources)).collect()
-        }
-        Err(reason) => {
-            [MODELS, TOKENIZER, OBJECTIVES].into_iter().map(|name| skipped(name, &reason)).collect()
-        }
+        Ok(sources) => models(&sources)
+            .into_iter()
+            .chain(tokenizer(&sources))
+            .chain(objectives(&sources))
+            .chain(judged(&sources))
+            .collect(),
+        Err(reason) => [MODELS, TOKENIZER, OBJECTIVES]
+            .into_iter()
+            .chain(JUDGED.map(|(name, _)| name))
+            .map(|name| skipped(name, &reason))
+            .collect(),
     };
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -49,6 +70,18 @@ fn objectives(sources: &Sources) -> Vec<Trial> {
         trial(&format!("{OBJECTIVES} in {name}"), move || vectors::objectives(&file, precision))
     };
     vec![precision("f32", Precision::F32), precision("f64", Precision::F64)]
+}
+
+fn judged(sources: &Sources) -> Vec<Trial> {
+    let trial = |(name, check): (&str, Check)| match sources.path(name) {
+        Ok(file) => Trial::test(name, move || {
+            let report =
+                check(&file, &Console::new(true)).map_err(|error| Failed::from(format!("{error:#}")))?;
+            if report.passed { Ok(()) } else { Err(format!("{:#}", report.json).into()) }
+        }),
+        Err(reason) => skipped(name, &reason),
+    };
+    JUDGED.into_iter().map(trial).collect()
 }
 
 fn trial(name: &str, check: impl FnOnce() -> anyhow::Result<VectorReport> + Send + 'static) -> Trial {

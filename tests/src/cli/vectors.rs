@@ -48,6 +48,12 @@ pub(super) enum Vectors {
         /// The hands.
         file: PathBuf,
     },
+    /// Functions with their checks, in the form of HumanEval or MBPP, one JSON object a line: references are accepted, wrong versions are
+    /// not.
+    Functions {
+        /// The functions.
+        file: PathBuf,
+    },
     /// Exported policies of every family: `transformers` has to open them and give the same log-probs.
     Export {
         /// A Python with torch and transformers.
@@ -80,6 +86,7 @@ impl Vectors {
             Self::Checkers { file } => return vectors::sandbox::checkers(&file, console),
             Self::Holdem { file } => return vectors::sandbox::holdem(&file, console),
             Self::Phh { file } => return vectors::sandbox::phh(&file, console),
+            Self::Functions { file } => return vectors::sandbox::functions(&file, console),
             Self::Models { dir } => vectors::models(&dir),
             Self::Tokenizer(TokenizerVectors { file, tokenizer }) => {
                 vectors::tokenizer(&file, tokenizer.as_deref())

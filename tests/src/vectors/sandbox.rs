@@ -1,17 +1,24 @@
-//! Recorded cases for what judges responses: testlib's checkers, hold'em hands.
+//! Recorded cases for what judges responses: mathematical answers, testlib's checkers, hold'em hands, functions with their checks.
 
 use super::some_cases;
 use crate::console::{Console, Report};
+use anyhow::Context as _;
 use echo_policy::vectors::VectorReport;
 use echo_sandbox::checkers;
+use echo_sandbox::code::vectors::{FunctionReport, check_functions};
+use echo_sandbox::code::{Judge, TestStore};
+use echo_sandbox::isolate::{Requirements, Sandbox};
 use echo_sandbox::tasks::{holdem, math};
 use echo_sandbox::vectors::{Agreement, check_lines};
 use serde_json::json;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The least share of mathematical answers to be judged as the reference judges them.
 const MIN_MATH_AGREEMENT: f64 = 0.95;
+/// Bytes of tests that a judge of functions may keep; they have none.
+const TEST_BYTES: u64 = 1 << 20;
 
 /// Judges the answers of `file`: whether the prediction equals the gold, which at least [`MIN_MATH_AGREEMENT`] have to say as the reference
 /// does, and how long a case takes.
@@ -64,6 +71,43 @@ pub fn holdem(file: &Path, console: &Console) -> anyhow::Result<Report> {
 /// As [`checkers`].
 pub fn phh(file: &Path, console: &Console) -> anyhow::Result<Report> {
     tell(holdem::vectors::check_phh(file)?, file, 1.0, console)
+}
+
+/// Judges the functions of `file` (HumanEval, MBPP): every reference has to be accepted, and no wrong version of one that its checks can
+/// tell from it. Programs are isolated.
+///
+/// # Errors
+/// When the file cannot be read, holds no task, or this machine cannot isolate programs.
+pub fn functions(file: &Path, console: &Console) -> anyhow::Result<Report> {
+    let sandbox = Arc::new(Sandbox::open(&Requirements::default())?);
+    let tests = tempfile::tempdir().context("cannot keep tests")?;
+    let judge = Arc::new(Judge::new(sandbox, Arc::new(TestStore::open(tests.path(), TEST_BYTES)?)));
+    let since = Instant::now();
+    let found = check_functions(&judge, file)?;
+    let seconds = since.elapsed().as_secs_f64();
+    let FunctionReport { tasks, accepted, refused, mutants, killed, survivors, wrong } = &found;
+    let judged = tasks + mutants;
+    console.say(format!("{accepted} of {tasks} references accepted"));
+    console.say(format!(
+        "{mutants} mutants: {killed} not accepted, {} no check can tell from the reference",
+        survivors.len()
+    ));
+    console.say(format!("{judged} programs in {seconds:.1} s"));
+    let disagreements = refused.iter().chain(wrong).map(|finding| {
+        let change = finding.change.as_deref().unwrap_or("the reference");
+        format!("{}, {change}: {}", finding.task, finding.reason)
+    });
+    let agreement = Agreement {
+        cases: judged as u64,
+        agreed: (accepted + killed + survivors.len()) as u64,
+        skipped: 0,
+        disagreements: disagreements.collect(),
+    };
+    let mut report = tell(agreement, file, 1.0, console)?;
+    report.passed &= wrong.is_empty();
+    report.json["functions"] = json!(found);
+    report.json["seconds"] = json!(seconds);
+    Ok(report)
 }
 
 /// Tells how far a file agrees; at least `wanted` of its cases have to.

@@ -12,6 +12,8 @@ pub const MODELS: &str = "models";
 pub const TOKENIZER: &str = "qwen3/token_vectors_dev.jsonl";
 /// Within it: losses and gradients.
 pub const OBJECTIVES: &str = "objective_vectors_dev.jsonl";
+/// Within it: grade-school problems with their solutions.
+pub const GSM8K: &str = "gsm8k_dev.jsonl";
 
 /// A directory of reference data.
 #[derive(Clone, Debug, PartialEq, Eq)]

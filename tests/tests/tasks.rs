@@ -1,0 +1,87 @@
+//! Tasks that need more than a seed go through the whole loop: those made of a file, and those of several turns.
+//!
+//! Each test is a run of real processes with the smallest policy there is. Rewards are near nothing; the way has to work: the file comes
+//! to the volunteers with the first snapshot, episodes are played, audited and trained on, and nothing is refused.
+#![cfg(test)]
+
+use echo_lab::network::NodeConfig;
+use echo_lab::small_run::{self, until};
+use echo_lab::vectors::{GSM8K, Sources};
+use echo_learner::metrics;
+use echo_learner::run_dir::RunDir;
+use echo_learner::summary::Summary;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml::Value;
+
+const UPDATES: u32 = 4;
+const LIMIT: Duration = Duration::from_secs(180);
+const GRACE: Duration = Duration::from_secs(20);
+const TWO_PROBLEMS: &str = r####"{"question": "What is 2 + 3?", "answer": "2 + 3 = <<2+3=5>>5\n#### 5"}
+{"question": "Half of 30?", "answer": "30 / 2 = <<30/2=15>>15\n#### 15"}
+"####;
+
+/// Runs to the end of the run, with `changes` to the run file of small runs, and looks at what it came to.
+async fn train_on(dir: &Path, task: &str, changes: &[(&str, &str, Value)]) -> Summary {
+    let mut network = small_run::start_on(dir, UPDATES, task, changes).await.unwrap();
+    let run = RunDir::new(&network.layout().run_dir());
+    for node in NodeConfig::several(2) {
+        network.add_node(node).unwrap();
+    }
+    until("the end of the run", LIMIT, &mut network, |_| run.summary().exists().then_some(())).await.unwrap();
+    network.stop(GRACE).await.unwrap();
+    let summary: Summary = serde_json::from_slice(&std::fs::read(run.summary()).unwrap()).unwrap();
+    assert_eq!(summary.updates, u64::from(UPDATES));
+    assert!(summary.trajectories_rejected.is_empty(), "{:?}", summary.trajectories_rejected);
+    let rows = metrics::updates(&run.metrics()).unwrap();
+    assert_eq!(rows.len(), UPDATES as usize);
+    assert!(rows.iter().all(|row| (0.0..=1.0).contains(&row.reward)), "a reward outside of [0, 1]");
+    summary
+}
+
+/// GSM8K where it is there, or else two problems of its form.
+fn problems(dir: &Path) -> PathBuf {
+    Sources::find().and_then(|sources| sources.path(GSM8K)).unwrap_or_else(|_| {
+        let file = dir.join("problems.jsonl");
+        std::fs::write(&file, TWO_PROBLEMS).unwrap();
+        file
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_on_math_goes_through_the_whole_loop() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = problems(dir.path());
+    let changes = [
+        ("data", "math", Value::from(file.to_str().unwrap())),
+        ("model", "tiny", tiny(2048)),
+        ("sampling", "max_new_tokens", 24.into()),
+        ("admission", "audit", true.into()),
+    ];
+    train_on(&dir.path().join("run"), "math", &changes).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_on_holdem_goes_through_the_whole_loop() {
+    let dir = tempfile::tempdir().unwrap();
+    let changes = [
+        ("model", "tiny", tiny(4096)),
+        ("train", "group_by", "private_hand".into()),
+        ("admission", "audit", true.into()),
+    ];
+    train_on(&dir.path().join("run"), "holdem", &changes).await;
+}
+
+/// The model of small runs, for longer texts.
+fn tiny(positions: i64) -> Value {
+    let sizes = [
+        ("hidden", 32),
+        ("layers", 1),
+        ("heads", 2),
+        ("kv_heads", 1),
+        ("head_dim", 16),
+        ("intermediate", 128),
+        ("positions", positions),
+    ];
+    Value::Table(sizes.into_iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect())
+}
