@@ -14,6 +14,7 @@ use crate::metrics::{self, EvaluationRow, UpdateRow};
 use crate::peers;
 use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
 use crate::publisher::Publisher;
+use crate::recall::recall;
 use crate::release::{Announce, Releaser, Releases};
 use crate::run_dir::RunDir;
 use crate::sampling_audit::SamplingAudit;
@@ -77,6 +78,8 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     };
     let rows = metrics::updates(&founded.dir.metrics())?;
     let tally = last_tally(&rows, state.as_ref());
+    // Before the rows behind the checkpoint are taken back.
+    let announced = metrics::publications(&founded.dir.metrics())?;
     say_demand(&founded, &rows);
     let watch = Watch::open(&founded.dir, version, &founded.config.watch)?;
     let watching = serve_metrics(&founded.config, &watch).await?;
@@ -93,6 +96,9 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let listed = dir.peers();
     let store = Arc::new(SledStore::open(&dir.database())?);
     let shared = Arc::new(shared(founded, store, version, tally, state.as_ref(), &host)?);
+    if let (Some(audit), Some(state)) = (&shared.audit, &state) {
+        recall(audit, &shared.workload, &checkpoints, state.version, &announced).await;
+    }
     // Whom the operator has banned meanwhile is not heard from the start.
     peers::follow(&shared, &dir.peers_journal());
     shared.fleet().recall(state.map(|state| state.fleet).unwrap_or_default());
