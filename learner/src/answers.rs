@@ -27,6 +27,19 @@ pub enum AnswerError {
     NotOver,
 }
 
+impl AnswerError {
+    /// Whether it is one order's own fault, so that others may be answered without it.
+    #[must_use]
+    pub fn is_of_order(&self) -> bool {
+        match self {
+            Self::Task(_) => true,
+            Self::Engine(error) => error.is_of_request(),
+            Self::Workload(WorkloadError::Tokenizer(error)) => error.is_of_text(),
+            Self::Workload(_) | Self::NotOver => false,
+        }
+    }
+}
+
 /// A response to an order: an episode that is over.
 #[derive(Debug, Clone)]
 pub struct Answer {

@@ -28,7 +28,23 @@ pub(crate) fn holdem() -> (Workload, Weights) {
     workload_of(TaskSpec::new("holdem").with("turns", 3), 256, 40)
 }
 
+/// The same model on `math` over these rows, with the default alphabet whatever they hold.
+pub(crate) fn problems(rows: &str) -> (Workload, Weights) {
+    let mut files = TaskFiles::none();
+    let data = Some(files.add(rows.as_bytes()));
+    workload_with(TaskSpec { data, ..TaskSpec::new("math") }, &files, 32, 4)
+}
+
 fn workload_of(task: TaskSpec, positions: usize, max_new_tokens: u32) -> (Workload, Weights) {
+    workload_with(task, &TaskFiles::none(), positions, max_new_tokens)
+}
+
+fn workload_with(
+    task: TaskSpec,
+    files: &TaskFiles,
+    positions: usize,
+    max_new_tokens: u32,
+) -> (Workload, Weights) {
     let sizes = TinySizes {
         vocab: 64,
         hidden: 16,
@@ -56,5 +72,5 @@ fn workload_of(task: TaskSpec, positions: usize, max_new_tokens: u32) -> (Worklo
     };
     let run = RunId::of(&Signed::sign(&charter, &learner).unwrap());
     let weights = Weights::random(&model, 7);
-    (Workload::open(run, charter, Path::new(""), &TaskFiles::none()).unwrap(), weights)
+    (Workload::open(run, charter, Path::new(""), files).unwrap(), weights)
 }

@@ -88,6 +88,14 @@ pub enum TokenizerError {
     Decode(String),
 }
 
+impl TokenizerError {
+    /// Whether it is a text's own fault, so that others may be encoded without it.
+    #[must_use]
+    pub fn is_of_text(&self) -> bool {
+        matches!(self, Self::UnknownCharacter { .. } | Self::Encode(_) | Self::Chat(ChatError::Render(_)))
+    }
+}
+
 /// Either kind of tokenizer. No kind adds tokens around a text by itself.
 #[derive(Debug, Clone)]
 pub enum Tokenizer {
