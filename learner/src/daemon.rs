@@ -7,6 +7,7 @@ use crate::controller::{Controller, Plan};
 use crate::demand;
 use crate::desk::{Desk, DeskConfig};
 use crate::device;
+use crate::evaluation;
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Ended, Learning};
 use crate::leases::LeaseConfig;
@@ -81,6 +82,7 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     // Before the rows behind the checkpoint are taken back.
     let announced = metrics::publications(&founded.dir.metrics())?;
     say_demand(&founded, &rows);
+    evaluation::warnings(&founded.workload.mix).iter().for_each(|text| tracing::warn!("{text}"));
     let watch = Watch::open(&founded.dir, version, &founded.config.watch)?;
     let watching = serve_metrics(&founded.config, &watch).await?;
 

@@ -8,6 +8,8 @@ use echo_policy::error::{DecoderError, EngineError};
 use echo_policy::weights::Weights;
 use echo_protocol::order::{Purpose, WorkOrder};
 use echo_protocol::version::PolicyVersion;
+use echo_sandbox::mix::TaskMix;
+use echo_sandbox::task::Task;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,6 +28,19 @@ pub enum EvaluationError {
     /// An order.
     #[error(transparent)]
     Answer(#[from] AnswerError),
+}
+
+/// What an operator has to know of what evaluations measure: tasks whose file holds no row out.
+pub fn warnings(mix: &TaskMix) -> Vec<String> {
+    let trained_on = mix.tasks().filter(|task| task.held_out_rows() == Some(0));
+    let warning = |task: &dyn Task| {
+        format!(
+            "task {} holds no row of its file out: evaluations ask what training asks, and their accuracy shows what was learned by heart. \
+             Set held_out_percent, and give the file at least 100 / held_out_percent rows",
+            task.name()
+        )
+    };
+    trained_on.map(warning).collect()
 }
 
 /// Answers the first `orders` held-out orders, one response each, sampled at the run's own settings, and counts the right ones.
@@ -94,6 +109,16 @@ fn answer_each(
 mod tests {
     use super::*;
     use crate::testing;
+
+    #[test]
+    fn a_file_that_holds_nothing_out_is_told() {
+        let row = "{\"question\": \"1+1?\", \"answer\": \"2\"}\n";
+        let told = |workload: Workload| warnings(&workload.mix);
+        let few = told(testing::problems(row).0);
+        assert!(few.len() == 1 && few[0].contains("held_out_percent"), "{few:?}");
+        assert!(told(testing::problems(&row.repeat(10)).0).is_empty());
+        assert!(told(testing::workload().0).is_empty(), "prompts of a procedural task do not repeat");
+    }
 
     #[test]
     fn what_cannot_be_judged_is_left_out() {
