@@ -176,6 +176,11 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     Ok(Founded { dir, config: config.clone(), key, charter, workload })
 }
 
+/// Tokens of the character tokenizer that the tasks of a run file give a model of `[model.tiny]`.
+pub(crate) fn character_vocabulary(config: &RunConfig) -> Result<usize, PrepareError> {
+    Ok(CharTokenizer::of_charter(&alphabet(&Tasks::read(config)?.mix))?.vocabulary())
+}
+
 /// Founds a run that only rehearses broadcasts of `policy`, a Hugging Face directory, which says what the model is. Nothing of it is
 /// kept but the key: each rehearsal is a new run, and nodes leave the one before for it.
 ///
@@ -232,13 +237,11 @@ pub fn export_policy(
     let files = match tokenizer {
         Some(dir) => dir.to_owned(),
         None => {
-            let spec = match &workload.charter.tokenizer {
-                TokenizerSpec::Characters { alphabet } if !alphabet.is_empty() => {
-                    CharTokenizer::new(alphabet)?
-                }
-                _ => CharTokenizer::default(),
+            let alphabet = match &workload.charter.tokenizer {
+                TokenizerSpec::Characters { alphabet } => alphabet.as_str(),
+                TokenizerSpec::Snapshot => "",
             };
-            spec.save_huggingface(made.path())?;
+            CharTokenizer::of_charter(alphabet)?.save_huggingface(made.path())?;
             made.path().to_owned()
         }
     };
@@ -349,11 +352,8 @@ impl Start {
     fn of(config: &RunConfig, mix: &TaskMix) -> Result<Self, PrepareError> {
         if let Some(tiny) = &config.model.tiny {
             let alphabet = alphabet(mix);
-            let characters = match alphabet.as_str() {
-                "" => CharTokenizer::default(),
-                alphabet => CharTokenizer::new(alphabet)?,
-            };
-            let mut model = ModelConfig::tiny_qwen3(tiny.sizes(characters.vocabulary()))?;
+            let vocabulary = CharTokenizer::of_charter(&alphabet)?.vocabulary();
+            let mut model = ModelConfig::tiny_qwen3(tiny.sizes(vocabulary))?;
             model.eos_token_ids = vec![CharTokenizer::EOS];
             model.pad_token_id = Some(CharTokenizer::PAD);
             let weights = Weights::random(&model, config.run.seed);
@@ -498,6 +498,23 @@ mod tests {
         assert_eq!(kept.len(), 1);
         fs::write(&kept[0], "other").unwrap();
         assert!(matches!(find(&config.run.dir), Err(PrepareError::TaskFile(path)) if path == kept[0]));
+    }
+
+    #[test]
+    fn problems_may_hold_any_character() {
+        let scratch = tempfile::tempdir().unwrap();
+        let rows = scratch.path().join("rows.jsonl");
+        let question = "<x> < <pad>?";
+        fs::write(&rows, format!(r#"{{"question": "{question}", "answer": "2"}}"#)).unwrap();
+        let mut config = config(scratch.path().join("run"));
+        config.tasks = vec![TaskEntry::new("math")];
+        config.data.insert("math".into(), rows);
+        let workload = found(&config, |_, _| ()).unwrap().workload;
+        let order = workload.order(echo_protocol::order::Purpose::Train, 0);
+        let prompt = workload.prompt(&order).unwrap();
+        assert_eq!(prompt.len(), question.len() + 1);
+        assert_eq!(workload.tokenizer.decode(&prompt, true).unwrap(), format!("{question}\n"));
+        assert_eq!(character_vocabulary(&config).unwrap(), workload.model.vocab_size);
     }
 
     #[test]

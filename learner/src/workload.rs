@@ -73,8 +73,7 @@ impl Workload {
     ) -> Result<Self, WorkloadError> {
         let model = ModelConfig::from_json(&charter.model)?;
         let tokenizer = match &charter.tokenizer {
-            TokenizerSpec::Characters { alphabet } if alphabet.is_empty() => CharTokenizer::default().into(),
-            TokenizerSpec::Characters { alphabet } => CharTokenizer::new(alphabet)?.into(),
+            TokenizerSpec::Characters { alphabet } => CharTokenizer::of_charter(alphabet)?.into(),
             TokenizerSpec::Snapshot => Tokenizer::from_dir(tokenizer)?,
         };
         let end = tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?;

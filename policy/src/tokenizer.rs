@@ -56,7 +56,7 @@ pub enum TokenizerError {
     #[error(transparent)]
     Chat(#[from] ChatError),
     /// The alphabet of a character tokenizer cannot be used.
-    #[error("alphabet: {0}; list each character once, at most {MAX_ALPHABET} of them, without `<`")]
+    #[error("alphabet: {0}; list each character once, at most {MAX_ALPHABET} of them")]
     Alphabet(String),
     /// A character that the alphabet does not have.
     #[error(

@@ -59,8 +59,10 @@ fn tasks_made_of_a_file_wait_for_the_snapshot_that_brings_it() {
     let request = || workload.request(OrderCounter(0), &tokenizer);
     assert!(matches!(request(), Err(WorkloadError::TasksNotHere)));
     assert!(matches!(workload.build_tasks(&[]), Err(WorkloadError::Tasks(_))));
-    let name = echo_protocol::charter::task_file_name(&id);
-    workload.build_tasks(&[(name, rows.to_vec())]).unwrap();
+    let name = task_file_name(&id);
+    assert!(workload.needs(&name) && workload.needs("tokenizer.json"));
+    workload.build_tasks(&[(name.clone(), rows.to_vec())]).unwrap();
+    assert!(!workload.needs(&name) && workload.needs("tokenizer.json"), "later versions are not asked for it");
     assert_eq!(tokenizer.decode(&request().unwrap().prompt, false).unwrap(), "1+1=\n");
 
     charter.tasks = vec![TaskSpec::new("chess")];
