@@ -27,7 +27,6 @@ use crate::watch::{self, Watch};
 use anyhow::{Context, bail};
 use candle_core::Device;
 use echo_policy::weights::Weights;
-use echo_protocol::charter::TokenizerSpec;
 use echo_protocol::clock;
 use echo_protocol::content::ContentId;
 use echo_protocol::control::Peer;
@@ -205,7 +204,7 @@ fn learn(
 
 fn finish(shared: &Shared, dir: &RunDir, newest: &Checkpoint) -> anyhow::Result<()> {
     let weights = crate::trainer::weights_of(&shared.workload.model, newest)?;
-    let tokenizer = matches!(shared.workload.charter.tokenizer, TokenizerSpec::Snapshot).then(|| dir.start());
+    let tokenizer = shared.workload.charter.tokenizer.travels().then(|| dir.start());
     if !dir.policy().exists() {
         export_policy(&dir.policy(), &shared.workload, &weights, tokenizer.as_deref())?;
     }
@@ -446,8 +445,7 @@ pub fn warm_up_only(config: &RunConfig, output: &Path, progress: impl FnMut(u64,
     config.run.dir = scratch.path().join("run");
     let founded = crate::prepare::found(&config, progress)?;
     let weights = Weights::load_dir(&founded.dir.start(), &founded.workload.model)?;
-    let tokenizer =
-        matches!(founded.workload.charter.tokenizer, TokenizerSpec::Snapshot).then(|| founded.dir.start());
+    let tokenizer = founded.workload.charter.tokenizer.travels().then(|| founded.dir.start());
     export_policy(output, &founded.workload, &weights, tokenizer.as_deref())?;
     tracing::info!("wrote the starting policy to {}", output.display());
     Ok(())

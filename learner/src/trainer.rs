@@ -490,7 +490,7 @@ pub fn example(workload: &Workload, counter: u64) -> Result<Sequence, TrainError
             break;
         }
         match play.turn(&Response { text: &text, finished: true }, usize::MAX)? {
-            Step::Heard(text) => heard.push(Heard { after: response.len(), tokens: workload.encode(&text)? }),
+            Step::Heard(text) => heard.push(Heard { after: response.len(), tokens: workload.heard(&text)? }),
             Step::Over { .. } => break,
         }
     }

@@ -180,10 +180,15 @@ impl Workload {
         let file = |name: &str| files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes.as_slice());
         match &self.tokenizer {
             TokenizerSpec::Characters { alphabet } => Ok(CharTokenizer::of_charter(alphabet)?.into()),
-            TokenizerSpec::Snapshot => {
+            spec @ (TokenizerSpec::Snapshot | TokenizerSpec::Chat) => {
                 let name = "tokenizer.json";
                 let tokenizer = file(name).ok_or(WorkloadError::MissingFile(name))?;
-                Ok(HfTokenizer::from_bytes(tokenizer, file("tokenizer_config.json"))?.into())
+                let mut tokenizer = HfTokenizer::from_bytes(tokenizer, file("tokenizer_config.json"))?;
+                if let Some(template) = file("chat_template.jinja") {
+                    tokenizer = tokenizer.with_template(template)?;
+                }
+                let tokenizer = Tokenizer::from(tokenizer);
+                Ok(if *spec == TokenizerSpec::Chat { tokenizer.in_chat()? } else { tokenizer })
             }
         }
     }
@@ -199,12 +204,12 @@ impl Workload {
     ) -> Result<SampleRequest, WorkloadError> {
         let (order, assignment) = self.assignment(counter)?;
         Ok(SampleRequest {
-            prompt: tokenizer.encode(&assignment.prompt().text)?,
+            prompt: tokenizer.prompt(&assignment.prompt().text)?,
             seed: order.sampler_seed(),
             samples: self.group_size,
             stop_ids: vec![tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?],
             // No tokenizer has more tokens than characters for what environments say.
-            max_heard: u32::try_from(assignment.task().longest_heard()).unwrap_or(u32::MAX),
+            max_heard: u32::try_from(assignment.longest_heard(tokenizer.around())).unwrap_or(u32::MAX),
             params: self.sampling,
         })
     }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::chat::{ChatError, ChatTemplate};
 
 mod characters;
+mod dialogue;
 mod huggingface;
 
 pub use characters::{CHARACTER_VOCABULARY, CharTokenizer, DEFAULT_ALPHABET, MAX_ALPHABET};
@@ -55,6 +56,9 @@ pub enum TokenizerError {
     /// The chat template beside the tokenizer cannot be used.
     #[error(transparent)]
     Chat(#[from] ChatError),
+    /// Prompts cannot be messages of a chat.
+    #[error("the tokenizer does not chat: {0}; set `chat = false` in [model], and prompts stay plain text")]
+    NoChat(String),
     /// The alphabet of a character tokenizer cannot be used.
     #[error("alphabet: {0}; list each character once, at most {MAX_ALPHABET} of them")]
     Alphabet(String),
