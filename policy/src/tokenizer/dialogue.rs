@@ -114,8 +114,13 @@ impl HfTokenizer {
 
     /// Most tokens that `text` makes, whatever stands within it: its special tokens, and one for each byte of the rest.
     fn most_tokens(&self, text: &str) -> Result<usize, TokenizerError> {
-        let most = |id: u32| -> Result<usize, TokenizerError> { Ok(self.decode(&[id], true)?.len().max(1)) };
-        self.encode(text)?.into_iter().map(most).sum()
+        let mut most = text.len();
+        for id in self.encode(text)? {
+            if self.decode(&[id], true)?.is_empty() {
+                most = (most + 1).saturating_sub(self.decode(&[id], false)?.len());
+            }
+        }
+        Ok(most)
     }
 }
 
