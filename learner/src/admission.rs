@@ -8,6 +8,7 @@
 //! | [`Admission::precheck`], pure | size, decoding, signature, identity, run, schema |
 //! | [`Admission::screen`], look-ups | duplicate, lease, versions, freshness |
 //! | [`Admission::judge`], pure, may take long | task rules (the episode is played again), reward recomputed |
+//! | [`SamplingAudit::check`](crate::sampling_audit::SamplingAudit::check), unless the run goes without: pure, takes longest | sampling: were the tokens drawn as the order says? |
 //! | [`Admission::admit`], look-ups again | those of `screen`, then into the buffer's stage |
 //!
 //! The pure steps need no lock and belong on a blocking pool; `screen` keeps the expensive one from what is refused

@@ -27,6 +27,19 @@ pub enum AnswerError {
     NotOver,
 }
 
+impl AnswerError {
+    /// Whether it is one order's own fault, so that others may be answered without it.
+    #[must_use]
+    pub fn is_of_order(&self) -> bool {
+        match self {
+            Self::Task(_) => true,
+            Self::Engine(error) => error.is_of_request(),
+            Self::Workload(WorkloadError::Tokenizer(error)) => error.is_of_text(),
+            Self::Workload(_) | Self::NotOver => false,
+        }
+    }
+}
+
 /// A response to an order: an episode that is over.
 #[derive(Debug, Clone)]
 pub struct Answer {
@@ -94,7 +107,7 @@ impl Episode<'_> {
     fn hear(&mut self, turn: Turn<'_>) -> Result<Option<Vec<u32>>, AnswerError> {
         let text = self.workload.text(turn.tokens);
         match self.play.turn(&Response { text: &text, finished: turn.stopped }, turn.left)? {
-            Step::Heard(text) => Ok(Some(self.workload.encode(&text)?)),
+            Step::Heard(text) => Ok(Some(self.workload.heard(&text)?)),
             Step::Over { verdict, finished } => {
                 self.end = Some((verdict, finished));
                 Ok(None)
@@ -113,8 +126,55 @@ mod tests {
     use super::*;
     use crate::admission::TextDecoder;
     use crate::replay::replay;
+    use crate::sampling_audit::SamplingAudit;
+    use crate::sequences::of_order;
     use crate::testing;
+    use echo_protocol::lease::LeaseId;
     use echo_protocol::order::Purpose;
+    use echo_protocol::trajectory::TrajectoryGroup;
+
+    #[test]
+    fn a_policy_that_chats_is_audited_and_trained_on_its_own_words_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let (workload, weights) = testing::chat(home.path());
+        let workload = Arc::new(workload);
+        let load = || Policy::load(3, &workload.model, &weights).unwrap();
+        let orders: Vec<_> = (0..1000).map(|counter| workload.order(Purpose::Train, counter)).collect();
+        let all = answers(&workload, Arc::new(load()), &orders, workload.charter.group_size).unwrap();
+        let audit = SamplingAudit::new(workload.clone());
+        audit.publish(load());
+        let mut several = 0;
+        for (order, answers) in orders.iter().zip(all) {
+            let trajectories: Vec<_> = answers.into_iter().map(Answer::trajectory).collect();
+            let sequences = of_order(&workload, order, &trajectories).unwrap();
+            let asked = format!("<bos>{}>", workload.assignment(order).prompt().text);
+            for (sequence, trajectory) in sequences.iter().zip(&trajectories) {
+                let own = sequence.tokens().filter(|(_, own)| *own).map(|(token, _)| token);
+                assert_eq!(own.collect::<Vec<_>>(), trajectory.response);
+                let read: Vec<u32> = sequence.tokens().map(|(token, _)| token).collect();
+                let read = workload.tokenizer.decode(&read, false).unwrap();
+                assert!(read.starts_with(&asked), "{read}");
+                if !trajectory.turns.is_empty() {
+                    let between = ["<eos><bos>higher:>", "<eos><bos>lower:>"];
+                    assert!(between.iter().any(|between| read.contains(between)), "{read}");
+                }
+            }
+            // All that have several turns, and some others.
+            let of_several = trajectories.iter().filter(|trajectory| !trajectory.turns.is_empty()).count();
+            several += of_several;
+            if of_several > 0 || order.counter.0 < 20 {
+                let group = TrajectoryGroup {
+                    run: workload.run,
+                    lease: LeaseId(0),
+                    counter: order.counter,
+                    node: workload.charter.learner,
+                    trajectories,
+                };
+                audit.check(&group).unwrap();
+            }
+        }
+        assert!(several > 0);
+    }
 
     #[test]
     fn answers_are_what_admission_makes_of_them() {

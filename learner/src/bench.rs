@@ -4,13 +4,13 @@
 use crate::batch::{BatchError, Sequence, pack};
 use crate::config::RunConfig;
 use crate::device;
+use crate::prepare::character_vocabulary;
 use crate::trainer::Trainer;
 use anyhow::{Context, ensure};
 use clap::Args;
 use echo_policy::config::ModelConfig;
 use echo_policy::decoder::Compute;
 use echo_policy::flops::Work;
-use echo_policy::tokenizer::CHARACTER_VOCABULARY;
 use echo_policy::vectors::{VectorReport, models};
 use echo_policy::weights::Weights;
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ fn compare(config: &RunConfig, dir: &Path) -> anyhow::Result<VectorReport> {
 fn start(config: &RunConfig, random: bool) -> anyhow::Result<(ModelConfig, Weights)> {
     let model = match (&config.model.path, &config.model.tiny) {
         (Some(path), _) => ModelConfig::from_file(&path.join("config.json"))?,
-        (None, Some(tiny)) => ModelConfig::tiny_qwen3(tiny.sizes(CHARACTER_VOCABULARY))?,
+        (None, Some(tiny)) => ModelConfig::tiny_qwen3(tiny.sizes(character_vocabulary(config)?))?,
         (None, None) => anyhow::bail!(crate::config::ConfigError::Model),
     };
     let weights = match &config.model.path {
@@ -133,6 +133,7 @@ fn work(sequences: &[Sequence]) -> Result<Work, BatchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::TaskEntry;
     use clap::Parser;
 
     #[derive(Parser)]
@@ -162,6 +163,7 @@ mod tests {
         let Line { plan } = Line::parse_from("bench --sequences 3 --length 8 --steps 1".split(' '));
         run(&config, &plan).unwrap();
         let (model, _) = start(&config, true).unwrap();
+        assert_eq!(model.vocab_size, 64);
         let batch = sequences(&plan, model.vocab_size);
         assert_eq!((batch.len(), batch[2].prompt.len() + batch[2].response.len()), (3, 8));
         // The last token is predicted, and nothing is asked after it.
@@ -169,5 +171,15 @@ mod tests {
         assert_eq!(work(&batch).unwrap(), exact);
         let long = Plan { length: 64, ..plan };
         assert!(run(&config, &long).is_err(), "the model has 32 positions");
+
+        // A file's characters make the vocabulary, as they do in the run.
+        let scratch = tempfile::tempdir().unwrap();
+        let rows = scratch.path().join("rows.jsonl");
+        let many: String = ('\u{4e00}'..).take(40).collect();
+        std::fs::write(&rows, format!(r#"{{"question": "{many}", "answer": "2"}}"#)).unwrap();
+        let mut config = config;
+        config.tasks = vec![TaskEntry::new("math")];
+        config.data.insert("math".into(), rows);
+        assert_eq!(start(&config, true).unwrap().0.vocab_size, 128);
     }
 }

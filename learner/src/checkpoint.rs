@@ -162,12 +162,32 @@ impl Checkpoints {
         }
     }
 
+    /// The versions whose checkpoints are on this machine, oldest first, damaged ones included.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn versions(&self) -> Result<Vec<PolicyVersion>, CheckpointError> {
+        self.near.versions().await
+    }
+
+    /// The parameters in the checkpoint of `version` on this machine, by Hugging Face name, f32.
+    ///
+    /// # Errors
+    /// When it is damaged, or another run's.
+    pub async fn weights(
+        &self,
+        version: PolicyVersion,
+        run: &RunId,
+    ) -> Result<BTreeMap<String, Tensor>, CheckpointError> {
+        self.near.weights(version, run, &Device::Cpu).await
+    }
+
     /// The oldest checkpoint on this machine: nothing before it is needed for going on from any of them.
     ///
     /// # Errors
     /// When the store fails.
     pub async fn oldest(&self) -> Result<Option<PolicyVersion>, CheckpointError> {
-        Ok(self.near.versions().await?.first().copied())
+        Ok(self.versions().await?.first().copied())
     }
 }
 

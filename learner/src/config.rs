@@ -113,12 +113,14 @@ pub struct RunSection {
     pub seed: u64,
 }
 
-/// `[model]`: exactly one of the two.
+/// `[model]`: exactly one of `path` and `tiny`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSection {
     /// A Hugging Face directory with weights and tokenizer.
     pub path: Option<PathBuf>,
+    /// Whether prompts, and what environments say, are messages of the chat template in `path`; left out, where one is there.
+    pub chat: Option<bool>,
     /// A small model of the Qwen3 form with random weights and the character tokenizer.
     pub tiny: Option<TinySection>,
 }

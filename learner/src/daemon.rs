@@ -7,6 +7,7 @@ use crate::controller::{Controller, Plan};
 use crate::demand;
 use crate::desk::{Desk, DeskConfig};
 use crate::device;
+use crate::evaluation;
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Ended, Learning};
 use crate::leases::LeaseConfig;
@@ -14,6 +15,7 @@ use crate::metrics::{self, EvaluationRow, UpdateRow};
 use crate::peers;
 use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
 use crate::publisher::Publisher;
+use crate::recall::recall;
 use crate::release::{Announce, Releaser, Releases};
 use crate::run_dir::RunDir;
 use crate::sampling_audit::SamplingAudit;
@@ -25,7 +27,6 @@ use crate::watch::{self, Watch};
 use anyhow::{Context, bail};
 use candle_core::Device;
 use echo_policy::weights::Weights;
-use echo_protocol::charter::TokenizerSpec;
 use echo_protocol::clock;
 use echo_protocol::content::ContentId;
 use echo_protocol::control::Peer;
@@ -77,7 +78,10 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     };
     let rows = metrics::updates(&founded.dir.metrics())?;
     let tally = last_tally(&rows, state.as_ref());
+    // Before the rows behind the checkpoint are taken back.
+    let announced = metrics::publications(&founded.dir.metrics())?;
     say_demand(&founded, &rows);
+    evaluation::warnings(&founded.workload.mix).iter().for_each(|text| tracing::warn!("{text}"));
     let watch = Watch::open(&founded.dir, version, &founded.config.watch)?;
     let watching = serve_metrics(&founded.config, &watch).await?;
 
@@ -93,6 +97,9 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let listed = dir.peers();
     let store = Arc::new(SledStore::open(&dir.database())?);
     let shared = Arc::new(shared(founded, store, version, tally, state.as_ref(), &host)?);
+    if let (Some(audit), Some(state)) = (&shared.audit, &state) {
+        recall(audit, &shared.workload, &checkpoints, state.version, &announced).await;
+    }
     // Whom the operator has banned meanwhile is not heard from the start.
     peers::follow(&shared, &dir.peers_journal());
     shared.fleet().recall(state.map(|state| state.fleet).unwrap_or_default());
@@ -197,7 +204,7 @@ fn learn(
 
 fn finish(shared: &Shared, dir: &RunDir, newest: &Checkpoint) -> anyhow::Result<()> {
     let weights = crate::trainer::weights_of(&shared.workload.model, newest)?;
-    let tokenizer = matches!(shared.workload.charter.tokenizer, TokenizerSpec::Snapshot).then(|| dir.start());
+    let tokenizer = shared.workload.charter.tokenizer.travels().then(|| dir.start());
     if !dir.policy().exists() {
         export_policy(&dir.policy(), &shared.workload, &weights, tokenizer.as_deref())?;
     }
@@ -438,8 +445,7 @@ pub fn warm_up_only(config: &RunConfig, output: &Path, progress: impl FnMut(u64,
     config.run.dir = scratch.path().join("run");
     let founded = crate::prepare::found(&config, progress)?;
     let weights = Weights::load_dir(&founded.dir.start(), &founded.workload.model)?;
-    let tokenizer =
-        matches!(founded.workload.charter.tokenizer, TokenizerSpec::Snapshot).then(|| founded.dir.start());
+    let tokenizer = founded.workload.charter.tokenizer.travels().then(|| founded.dir.start());
     export_policy(output, &founded.workload, &weights, tokenizer.as_deref())?;
     tracing::info!("wrote the starting policy to {}", output.display());
     Ok(())

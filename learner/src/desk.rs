@@ -8,7 +8,9 @@ use crate::buffer::{
     BufferError, BufferLimits, DropReason, Flushed, ReplayBuffer, StoredGroup, Totals, Unflushed,
 };
 use crate::filter::Filter;
-use crate::leases::{LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, SnapshotError};
+use crate::leases::{
+    LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, MAX_LEASES_OF_ORDER, SnapshotError,
+};
 use crate::record::{Decision, Network, Record, RecordConfig, RecordJournal, Subject};
 use crate::store::{Store, StoreError};
 use echo_protocol::identity::PublicKey;
@@ -152,6 +154,9 @@ impl Desk {
             return Ok(Vec::new());
         }
         let leases = self.book.grant(now, node, orders, self.room());
+        for order in self.book.take_given_up() {
+            tracing::warn!(%order, "given up: {MAX_LEASES_OF_ORDER} leases of it brought nothing; can the task judge its prompt?");
+        }
         self.journal.save(&mut self.book)?;
         Ok(leases)
     }

@@ -1,13 +1,15 @@
 //! How good the policy is on orders that it is never trained on.
 
-use crate::answers::{AnswerError, answers};
+use crate::answers::{Answer, AnswerError, answers};
 use crate::metrics::EvaluationRow;
 use crate::workload::Workload;
 use echo_policy::engine::Policy;
 use echo_policy::error::{DecoderError, EngineError};
 use echo_policy::weights::Weights;
-use echo_protocol::order::Purpose;
+use echo_protocol::order::{Purpose, WorkOrder};
 use echo_protocol::version::PolicyVersion;
+use echo_sandbox::mix::TaskMix;
+use echo_sandbox::task::Task;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,6 +30,19 @@ pub enum EvaluationError {
     Answer(#[from] AnswerError),
 }
 
+/// What an operator has to know of what evaluations measure: tasks whose file holds no row out.
+pub fn warnings(mix: &TaskMix) -> Vec<String> {
+    let trained_on = mix.tasks().filter(|task| task.held_out_rows() == Some(0));
+    let warning = |task: &dyn Task| {
+        format!(
+            "task {} holds no row of its file out: evaluations ask what training asks, and their accuracy shows what was learned by heart. \
+             Set held_out_percent, and give the file at least 100 / held_out_percent rows",
+            task.name()
+        )
+    };
+    trained_on.map(warning).collect()
+}
+
 /// Answers the first `orders` held-out orders, one response each, sampled at the run's own settings, and counts the right ones.
 pub fn evaluate(
     workload: &Workload,
@@ -38,7 +53,7 @@ pub fn evaluate(
     answer(workload, version, weights, Purpose::HeldOut, 0..orders)
 }
 
-/// Answers these orders of one purpose, and counts the right ones.
+/// Answers these orders of one purpose, and counts the right ones among those that can be judged.
 pub(crate) fn answer(
     workload: &Workload,
     version: PolicyVersion,
@@ -47,23 +62,72 @@ pub(crate) fn answer(
     orders: Range<u64>,
 ) -> Result<EvaluationRow, EvaluationError> {
     let policy = Arc::new(Policy::load(version.0, &workload.model, weights)?);
-    let (mut right, mut reward) = (0u64, 0.0);
+    let (mut right, mut reward, mut answered) = (0u64, 0.0, 0u64);
     let mut first = orders.start;
     while first < orders.end {
         let last = (first + ORDERS_AT_ONCE).min(orders.end);
         let batch: Vec<_> = (first..last).map(|counter| workload.order(purpose, counter)).collect();
-        for answer in answers(workload, policy.clone(), &batch, 1)?.iter().flatten() {
+        for answer in answer_each(workload, &policy, &batch)? {
+            answered += 1;
             right += u64::from(answer.verdict.correct);
             reward += f64::from(answer.verdict.reward);
         }
         first = last;
     }
-    let orders = orders.end - orders.start;
-    let share = |sum: f64| sum / orders.max(1) as f64;
+    let share = |sum: f64| sum / answered.max(1) as f64;
     Ok(EvaluationRow {
         evaluated: version.0,
         held_out_accuracy: share(right as f64),
         held_out_reward: share(reward),
-        orders,
+        orders: answered,
     })
+}
+
+/// One response to each order, without those that cannot be judged: one bad row of a data set must not end a run.
+fn answer_each(
+    workload: &Workload,
+    policy: &Arc<Policy>,
+    orders: &[WorkOrder],
+) -> Result<Vec<Answer>, EvaluationError> {
+    match (answers(workload, policy.clone(), orders, 1), orders) {
+        (Err(error), [order]) if error.is_of_order() => {
+            tracing::warn!(order = %order.counter, %error, "left out of the evaluation");
+            Ok(Vec::new())
+        }
+        (Err(error), _) if error.is_of_order() => {
+            // Halves are answered again until the order is alone.
+            let (first, second) = orders.split_at(orders.len() / 2);
+            let mut answered = answer_each(workload, policy, first)?;
+            answered.extend(answer_each(workload, policy, second)?);
+            Ok(answered)
+        }
+        (answered, _) => Ok(answered?.into_iter().flatten().collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_file_that_holds_nothing_out_is_told() {
+        let row = "{\"question\": \"1+1?\", \"answer\": \"2\"}\n";
+        let told = |workload: Workload| warnings(&workload.mix);
+        let few = told(testing::problems(row).0);
+        assert!(few.len() == 1 && few[0].contains("held_out_percent"), "{few:?}");
+        assert!(told(testing::problems(&row.repeat(10)).0).is_empty());
+        assert!(told(testing::workload().0).is_empty(), "prompts of a procedural task do not repeat");
+    }
+
+    #[test]
+    fn what_cannot_be_judged_is_left_out() {
+        let (workload, weights) = testing::problems(
+            "{\"question\": \"1+1?\", \"answer\": \"2\"}\n{\"question\": \"É?\", \"answer\": \"2\"}",
+        );
+        let has_tokens = |counter: &u64| workload.prompt(&workload.order(Purpose::HeldOut, *counter)).is_ok();
+        let good = (0..20).filter(has_tokens).count() as u64;
+        assert!(good > 2 && good < 18, "{good}");
+        assert_eq!(evaluate(&workload, PolicyVersion(3), &weights, 20).unwrap().orders, good);
+    }
 }

@@ -11,6 +11,7 @@ use crate::filter::Starvation;
 use crate::metrics::{EvaluationRow, PublicationRow, UpdateRow};
 use crate::optimizer::SkipCause;
 use crate::release::{ReleaseError, Releases};
+use crate::sampling_audit::SamplingAudit;
 use crate::service::Shared;
 use crate::trainer::{TrainError, Trainer, UpdateReport};
 use crate::watch::Watch;
@@ -308,6 +309,7 @@ impl Learning {
             *row.degraded.entry(standing.to_owned()).or_default() += 1;
         }
         drop(fleet);
+        row.unaudited = self.shared.audit.as_ref().map_or(0, SamplingAudit::unaudited);
         let desk = self.shared.desk();
         row.accepted = desk.tally().accepted;
         row.refused = desk.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();

@@ -5,8 +5,9 @@
 //! - **out**: a lease runs; the order counts towards N_r of AReaL's admission rule;
 //! - **idle**: its lease ran out, its node is gone, or it was given back; it is leased again before any fresh order.
 //!   Until then whoever last held it may still deliver it, unless it was given back;
-//! - **delivered**: the replay buffer has it. The book then forgets it: an order below the cursor that is neither out
-//!   nor idle has been delivered, so nothing grows with the length of the run.
+//! - **settled**: the replay buffer has it, or it was given up after [`MAX_LEASES_OF_ORDER`] leases that brought nothing. The book then
+//!   forgets it: an order below the cursor that is neither out nor idle is settled, so nothing grows with the length of the run.
+//!   Orders are draws that do not depend on each other, so one that is never delivered is missed by nobody.
 //!
 //! A lease may leave the learner only after [`LeaseJournal::save`] made it durable. Deliveries are not written: after
 //! a crash the buffer says which orders it has, and the book is rebuilt from the journal and the buffer together.
@@ -28,6 +29,11 @@ pub use snapshot::{LeaseSnapshot, OpenLease, SnapshotError};
 
 /// Most orders that are out or idle at once. At the limit no fresh order is leased.
 pub const MAX_OPEN_ORDERS: usize = 1 << 20;
+
+/// Leases of one order that may end without a delivery: an order that nobody can do (a prompt that the task cannot judge, or that has no
+/// tokens) comes before all fresh ones each time, and is given up then. Far more than honest nodes need that come and go; and nodes
+/// that would have a certain order left out have to be given it every time. A restart counts anew.
+pub const MAX_LEASES_OF_ORDER: u32 = 8;
 
 /// The numbers of a lease book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +66,8 @@ pub enum LeaseRefusal {
     /// The lease ran out and the order was given to somebody else, or it was given back.
     #[error("order {0} is no longer held under this lease")]
     Expired(OrderCounter),
-    /// The order has been delivered already.
-    #[error("order {0} has already been delivered")]
+    /// The order has been delivered already, or was given up.
+    #[error("order {0} is settled: it was delivered, or {MAX_LEASES_OF_ORDER} leases of it brought nothing")]
     Delivered(OrderCounter),
 }
 
@@ -92,6 +98,8 @@ enum State {
 struct Slot {
     lease: LeaseId,
     state: State,
+    /// Leases of the order so far, this one included.
+    leases: u32,
 }
 
 /// Who may work on which orders.
@@ -109,6 +117,8 @@ pub struct LeaseBook {
     /// Leases that have not run out.
     deadlines: BTreeSet<(UnixMillis, LeaseId)>,
     out_by_node: BTreeMap<PublicKey, u64>,
+    /// Orders that were given up since somebody asked.
+    given_up: Vec<OrderCounter>,
     changes: Changes,
 }
 
@@ -124,6 +134,7 @@ impl LeaseBook {
             idle: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             out_by_node: BTreeMap::new(),
+            given_up: Vec::new(),
             changes: Changes::default(),
         }
     }
@@ -191,7 +202,7 @@ impl LeaseBook {
         held
     }
 
-    /// Makes the orders of every lease that ran out idle, and returns them.
+    /// Makes the orders of every lease that ran out idle, or gives them up, and returns them.
     pub fn expire(&mut self, now: UnixMillis) -> Vec<OrderCounter> {
         let mut lapsed = Vec::new();
         while let Some(&(deadline, id)) = self.deadlines.first()
@@ -203,12 +214,17 @@ impl LeaseBook {
         lapsed
     }
 
-    /// Makes all orders of `node` idle at once, and returns them. Should it come back, it may still deliver those that
+    /// Makes all orders of `node` idle at once, or gives them up, and returns them. Should it come back, it may still deliver those that
     /// were not leased again.
     pub fn node_gone(&mut self, node: &PublicKey) -> Vec<OrderCounter> {
         let of_node = self.leases.values().filter(|open| open.lease.node == *node);
         let ids: Vec<LeaseId> = of_node.map(|open| open.lease.id).collect();
         ids.into_iter().flat_map(|id| self.lapse(id)).collect()
+    }
+
+    /// The orders that were given up since the last call: none of [`MAX_LEASES_OF_ORDER`] leases brought anything.
+    pub fn take_given_up(&mut self) -> Vec<OrderCounter> {
+        std::mem::take(&mut self.given_up)
     }
 
     /// When [`LeaseBook::expire`] next has something to do.
@@ -271,8 +287,9 @@ impl LeaseBook {
         let deadline = now.plus(self.config.lifetime_ms);
         let lease = Lease { run: self.config.run, id, node, first, count, deadline };
         for counter in lease.orders() {
+            let before = self.orders.get(&counter).map_or(0, |slot| slot.leases);
             self.detach(counter);
-            self.orders.insert(counter, Slot { lease: id, state: State::Out });
+            self.orders.insert(counter, Slot { lease: id, state: State::Out, leases: before + 1 });
         }
         let end = OrderCounter(first.0 + u64::from(count));
         self.cursor = self.cursor.max(end);
@@ -300,9 +317,14 @@ impl LeaseBook {
         }
     }
 
-    /// Makes `counter` idle.
+    /// Makes `counter` idle, or gives it up.
     fn rest(&mut self, counter: OrderCounter, state: State) {
         let Some(slot) = self.orders.get_mut(&counter) else { return };
+        if slot.state == State::Out && slot.leases >= MAX_LEASES_OF_ORDER {
+            self.detach(counter);
+            self.given_up.push(counter);
+            return;
+        }
         let (before, lease) = (slot.state, slot.lease);
         slot.state = state;
         self.idle.insert(counter);
@@ -311,7 +333,7 @@ impl LeaseBook {
         }
     }
 
-    /// Makes the orders of a lease that are out idle.
+    /// Makes the orders of a lease that are out idle, or gives them up.
     fn lapse(&mut self, id: LeaseId) -> Vec<OrderCounter> {
         let Some(open) = self.leases.get(&id) else { return Vec::new() };
         let out = |counter: &OrderCounter| {

@@ -4,7 +4,7 @@
 //!   [`demand`] (what it asks of the fleet), [`metrics`] and [`watch`] (where they are seen);
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
 //!   [`record`] (what every peer has delivered, and who is heard), [`peers`] (the operator's say in it), [`replay`] (episodes played again),
-//!   [`sequences`] (and as the policy read them), [`sampling_audit`] (were its tokens drawn from the policy?), [`filter`] (what is worth a place in
+//!   [`sequences`] (and as the policy read them), [`sampling_audit`] (were its tokens drawn from the policy?), [`recall`] (its policies after a restart), [`filter`] (what is worth a place in
 //!   a batch), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
 //! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`device`] (where), [`bench`] (how fast),
 //!   [`warmup`], [`answers`] (what the policy says to orders), [`evaluation`], [`checkpoint`];
@@ -35,6 +35,7 @@ pub mod optimizer;
 pub mod peers;
 pub mod prepare;
 pub mod publisher;
+pub mod recall;
 pub mod record;
 pub mod rehearsal;
 pub mod release;

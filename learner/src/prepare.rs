@@ -8,7 +8,7 @@ use crate::workload::{Workload, WorkloadError};
 use echo_policy::config::ModelConfig;
 use echo_policy::error::{ConfigError as ModelError, ExportError, WeightsError};
 use echo_policy::export::{ExportExtras, export};
-use echo_policy::tokenizer::{CharTokenizer, DEFAULT_ALPHABET, TokenizerError};
+use echo_policy::tokenizer::{CharTokenizer, DEFAULT_ALPHABET, Tokenizer, TokenizerError};
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, CharterError, RunId, TaskSpec, TokenizerSpec, task_file_name};
 use echo_protocol::clock;
@@ -176,6 +176,11 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     Ok(Founded { dir, config: config.clone(), key, charter, workload })
 }
 
+/// Tokens of the character tokenizer that the tasks of a run file give a model of `[model.tiny]`.
+pub(crate) fn character_vocabulary(config: &RunConfig) -> Result<usize, PrepareError> {
+    Ok(CharTokenizer::of_charter(&alphabet(&Tasks::read(config)?.mix))?.vocabulary())
+}
+
 /// Founds a run that only rehearses broadcasts of `policy`, a Hugging Face directory, which says what the model is. Nothing of it is
 /// kept but the key: each rehearsal is a new run, and nodes leave the one before for it.
 ///
@@ -232,13 +237,11 @@ pub fn export_policy(
     let files = match tokenizer {
         Some(dir) => dir.to_owned(),
         None => {
-            let spec = match &workload.charter.tokenizer {
-                TokenizerSpec::Characters { alphabet } if !alphabet.is_empty() => {
-                    CharTokenizer::new(alphabet)?
-                }
-                _ => CharTokenizer::default(),
+            let alphabet = match &workload.charter.tokenizer {
+                TokenizerSpec::Characters { alphabet } => alphabet.as_str(),
+                TokenizerSpec::Snapshot | TokenizerSpec::Chat => "",
             };
-            spec.save_huggingface(made.path())?;
+            CharTokenizer::of_charter(alphabet)?.save_huggingface(made.path())?;
             made.path().to_owned()
         }
     };
@@ -246,6 +249,7 @@ pub fn export_policy(
     let extras = ExportExtras {
         tokenizer: present("tokenizer.json"),
         tokenizer_config: present("tokenizer_config.json"),
+        chat_template: present("chat_template.jinja"),
         temperature: Some(workload.charter.sampling.temperature),
     };
     Ok(export(target, &workload.model, weights, DType::F32, &extras)?)
@@ -255,10 +259,7 @@ pub fn export_policy(
 /// built-in one.
 pub fn companion_files(founded: &Founded, tokenizer: &Path) -> Vec<PathBuf> {
     let charter = &founded.workload.charter;
-    let mut files = match charter.tokenizer {
-        TokenizerSpec::Characters { .. } => Vec::new(),
-        TokenizerSpec::Snapshot => tokenizer_files(tokenizer),
-    };
+    let mut files = if charter.tokenizer.travels() { tokenizer_files(tokenizer) } else { Vec::new() };
     files.extend(task_paths(&founded.dir, &charter.tasks).map(|(_, path)| path));
     files
 }
@@ -349,11 +350,8 @@ impl Start {
     fn of(config: &RunConfig, mix: &TaskMix) -> Result<Self, PrepareError> {
         if let Some(tiny) = &config.model.tiny {
             let alphabet = alphabet(mix);
-            let characters = match alphabet.as_str() {
-                "" => CharTokenizer::default(),
-                alphabet => CharTokenizer::new(alphabet)?,
-            };
-            let mut model = ModelConfig::tiny_qwen3(tiny.sizes(characters.vocabulary()))?;
+            let vocabulary = CharTokenizer::of_charter(&alphabet)?.vocabulary();
+            let mut model = ModelConfig::tiny_qwen3(tiny.sizes(vocabulary))?;
             model.eos_token_ids = vec![CharTokenizer::EOS];
             model.pad_token_id = Some(CharTokenizer::PAD);
             let weights = Weights::random(&model, config.run.seed);
@@ -361,7 +359,9 @@ impl Start {
             return Ok(Self { model, weights, tokenizer, files: None });
         }
         let path = config.model.path.as_ref().ok_or(ConfigError::Model)?;
-        Ok(Self { tokenizer: TokenizerSpec::Snapshot, ..Self::at(path)? })
+        let chat = chats(path, config.model.chat)?;
+        let tokenizer = if chat { TokenizerSpec::Chat } else { TokenizerSpec::Snapshot };
+        Ok(Self { tokenizer, ..Self::at(path)? })
     }
 
     /// The policy in a Hugging Face directory; one without a tokenizer gets the character tokenizer.
@@ -390,6 +390,25 @@ impl Start {
             snapshot_type: config.snapshot.dtype,
             chunk_bytes: config.snapshot.chunk_bytes,
         })
+    }
+}
+
+/// Whether prompts for the policy in `path` are messages of its chat template: as the run file says, or where there is one that can be used.
+fn chats(path: &Path, wanted: Option<bool>) -> Result<bool, PrepareError> {
+    if wanted == Some(false) {
+        return Ok(false);
+    }
+    let tokenizer = Tokenizer::from_dir(path)?;
+    let has_template = tokenizer.chat_template().is_some();
+    match tokenizer.in_chat() {
+        Ok(_) => Ok(true),
+        Err(error) if wanted == Some(true) => Err(error.into()),
+        Err(error) => {
+            if has_template {
+                tracing::warn!(%error, "the policy's chat template is not used");
+            }
+            Ok(false)
+        }
     }
 }
 
@@ -443,7 +462,7 @@ mod tests {
         };
         RunConfig {
             run: RunSection { name: "test".into(), dir, updates: 3, seed: 0 },
-            model: ModelSection { path: None, tiny: Some(tiny) },
+            model: ModelSection { path: None, tiny: Some(tiny), chat: None },
             tasks: vec![TaskEntry::new("chain_sum")],
             data: Default::default(),
             sampling: Default::default(),
@@ -498,6 +517,55 @@ mod tests {
         assert_eq!(kept.len(), 1);
         fs::write(&kept[0], "other").unwrap();
         assert!(matches!(find(&config.run.dir), Err(PrepareError::TaskFile(path)) if path == kept[0]));
+    }
+
+    #[test]
+    fn a_policy_with_a_chat_template_chats_and_its_nodes_get_the_template() {
+        let scratch = tempfile::tempdir().unwrap();
+        let tiny = config(scratch.path().join("tiny"));
+        let policy = found(&tiny, |_, _| ()).unwrap().dir.start();
+        let of_policy = |name: &str, chat: Option<bool>| {
+            let model = ModelSection { path: Some(policy.clone()), tiny: None, chat };
+            found(&RunConfig { model, ..config(scratch.path().join(name)) }, |_, _| ())
+        };
+        let tokenizer = |name, chat| of_policy(name, chat).unwrap().workload.charter.tokenizer;
+        assert_eq!(tokenizer("plain", None), TokenizerSpec::Snapshot);
+        assert!(matches!(
+            of_policy("none", Some(true)),
+            Err(PrepareError::Tokenizer(TokenizerError::NoChat(_)))
+        ));
+
+        fs::write(policy.join("chat_template.jinja"), crate::testing::CHAT_TEMPLATE).unwrap();
+        assert_eq!(tokenizer("refused", Some(false)), TokenizerSpec::Snapshot);
+        let founded = of_policy("chat", None).unwrap();
+        assert_eq!(founded.workload.charter.tokenizer, TokenizerSpec::Chat);
+        let order = founded.workload.order(echo_protocol::order::Purpose::Train, 0);
+        let asked = founded.workload.prompt(&order).unwrap();
+        let text = founded.workload.assignment(&order).prompt().text;
+        assert_eq!(founded.workload.tokenizer.decode(&asked, false).unwrap(), format!("<bos>{text}>"));
+        let kept = companion_files(&founded, &founded.dir.start());
+        assert!(kept.iter().any(|path| path.ends_with("chat_template.jinja")), "{kept:?}");
+        // What the operator does to the policy's directory later is no matter to the run.
+        fs::remove_file(policy.join("chat_template.jinja")).unwrap();
+        let again = find(&founded.config.run.dir).unwrap();
+        assert_eq!(again.workload.prompt(&order).unwrap(), asked);
+    }
+
+    #[test]
+    fn problems_may_hold_any_character() {
+        let scratch = tempfile::tempdir().unwrap();
+        let rows = scratch.path().join("rows.jsonl");
+        let question = "<x> < <pad>?";
+        fs::write(&rows, format!(r#"{{"question": "{question}", "answer": "2"}}"#)).unwrap();
+        let mut config = config(scratch.path().join("run"));
+        config.tasks = vec![TaskEntry::new("math")];
+        config.data.insert("math".into(), rows);
+        let workload = found(&config, |_, _| ()).unwrap().workload;
+        let order = workload.order(echo_protocol::order::Purpose::Train, 0);
+        let prompt = workload.prompt(&order).unwrap();
+        assert_eq!(prompt.len(), question.len() + 1);
+        assert_eq!(workload.tokenizer.decode(&prompt, true).unwrap(), format!("{question}\n"));
+        assert_eq!(character_vocabulary(&config).unwrap(), workload.model.vocab_size);
     }
 
     #[test]

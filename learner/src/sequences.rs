@@ -47,7 +47,7 @@ fn heard(
     let limit = workload.charter.sampling.max_new_tokens as usize;
     let replayed = replay(assignment.play(), trajectory, limit, workload)?;
     let between = trajectory.turn_ranges().zip(&replayed.heard);
-    between.map(|(turn, text)| Ok(Heard { after: turn.end, tokens: workload.encode(text)? })).collect()
+    between.map(|(turn, text)| Ok(Heard { after: turn.end, tokens: workload.heard(text)? })).collect()
 }
 
 #[cfg(test)]

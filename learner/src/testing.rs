@@ -2,6 +2,7 @@
 
 use crate::workload::Workload;
 use echo_policy::config::{ModelConfig, TinySizes};
+use echo_policy::tokenizer::CharTokenizer;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
 use echo_protocol::identity::NodeKey;
@@ -19,8 +20,11 @@ pub(crate) fn workload() -> (Workload, Weights) {
 
 /// The same model on a game of two turns.
 pub(crate) fn two_turns() -> (Workload, Weights) {
-    let task = TaskSpec::new("guess_number").with("numbers", 3).with("turns", 2).with("largest", 20);
-    workload_of(task, 32, 4)
+    workload_of(two_turns_of(), 32, 4)
+}
+
+fn two_turns_of() -> TaskSpec {
+    TaskSpec::new("guess_number").with("numbers", 3).with("turns", 2).with("largest", 20)
 }
 
 /// The same model, with more positions, on hold'em.
@@ -28,7 +32,41 @@ pub(crate) fn holdem() -> (Workload, Weights) {
     workload_of(TaskSpec::new("holdem").with("turns", 3), 256, 40)
 }
 
+/// The same model on `math` over these rows, with the default alphabet whatever they hold.
+pub(crate) fn problems(rows: &str) -> (Workload, Weights) {
+    let mut files = TaskFiles::none();
+    let data = Some(files.add(rows.as_bytes()));
+    let task = TaskSpec { data, ..TaskSpec::new("math") };
+    workload_with(task, &files, default_tokenizer(), Path::new(""), 32, 4)
+}
+
+/// The game of two turns for a policy that chats; its tokenizer is written to `home`.
+pub(crate) fn chat(home: &Path) -> (Workload, Weights) {
+    CharTokenizer::default().save_huggingface(home).unwrap();
+    std::fs::write(home.join("chat_template.jinja"), CHAT_TEMPLATE).unwrap();
+    workload_with(two_turns_of(), &TaskFiles::none(), TokenizerSpec::Chat, home, 32, 4)
+}
+
+/// A conversation of users' `<bos>words`, assistants' `words<eos>`, and `>` where the assistant is to speak.
+pub(crate) const CHAT_TEMPLATE: &str = "{% for m in messages %}{% if m.role == 'user' %}<bos>{{ m.content }}{% else %}{{ m.content }}<eos>{% endif %}\
+                                        {% endfor %}{% if add_generation_prompt %}>{% endif %}";
+
+fn default_tokenizer() -> TokenizerSpec {
+    TokenizerSpec::Characters { alphabet: String::new() }
+}
+
 fn workload_of(task: TaskSpec, positions: usize, max_new_tokens: u32) -> (Workload, Weights) {
+    workload_with(task, &TaskFiles::none(), default_tokenizer(), Path::new(""), positions, max_new_tokens)
+}
+
+fn workload_with(
+    task: TaskSpec,
+    files: &TaskFiles,
+    tokenizer: TokenizerSpec,
+    home: &Path,
+    positions: usize,
+    max_new_tokens: u32,
+) -> (Workload, Weights) {
     let sizes = TinySizes {
         vocab: 64,
         hidden: 16,
@@ -46,7 +84,7 @@ fn workload_of(task: TaskSpec, positions: usize, max_new_tokens: u32) -> (Worklo
         learner: learner.public(),
         created: UnixMillis(1),
         model: model.to_json(DType::F32),
-        tokenizer: TokenizerSpec::Characters { alphabet: String::new() },
+        tokenizer,
         tasks: vec![task],
         group_size: 4,
         sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens },
@@ -56,5 +94,5 @@ fn workload_of(task: TaskSpec, positions: usize, max_new_tokens: u32) -> (Worklo
     };
     let run = RunId::of(&Signed::sign(&charter, &learner).unwrap());
     let weights = Weights::random(&model, 7);
-    (Workload::open(run, charter, Path::new(""), &TaskFiles::none()).unwrap(), weights)
+    (Workload::open(run, charter, home, files).unwrap(), weights)
 }

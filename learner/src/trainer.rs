@@ -13,7 +13,7 @@ use crate::objective::{Known, Objective, ObjectiveError, ObjectiveStats, Outcome
 use crate::optimizer::{AdamW, AdamWConfig, OptimizerError, SkipCause, StepOutcome, StepReport};
 use crate::sequences::{self, SequenceError};
 use crate::workload::{Workload, WorkloadError};
-use candle_core::{Device, Var};
+use candle_core::{Device, Tensor, Var};
 use echo_policy::config::ModelConfig;
 use echo_policy::decoder::{Activations, Decoder, Gradients, Scores};
 use echo_policy::error::DecoderError;
@@ -25,6 +25,7 @@ use echo_sandbox::episode::Step;
 use echo_sandbox::task::{Response, TaskError};
 use gaps::Differences;
 use grouping::tags;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 pub use effort::Effort;
@@ -166,7 +167,7 @@ impl Trainer {
         checkpoint: &Checkpoint,
         train: &TrainSection,
     ) -> Result<Self, TrainError> {
-        let decoder = decoder_of(config, checkpoint, &train.device.open(train.compute)?)?;
+        let decoder = decoder_of(config, &checkpoint.weights, &train.device.open(train.compute)?)?;
         let mut trainer = Self::over(decoder.with_compute(train.compute), train)?;
         trainer.optimizer.load_state(&checkpoint.optimizer)?;
         Ok(trainer)
@@ -440,12 +441,17 @@ fn scores(
 
 /// A checkpoint's weights in f32.
 pub fn weights_of(config: &ModelConfig, checkpoint: &Checkpoint) -> Result<Weights, TrainError> {
-    Ok(decoder_of(config, checkpoint, &Device::Cpu)?.to_weights(echo_policy::weights::DType::F32)?)
+    Ok(decoder_of(config, &checkpoint.weights, &Device::Cpu)?.to_weights(echo_policy::weights::DType::F32)?)
 }
 
-fn decoder_of(config: &ModelConfig, checkpoint: &Checkpoint, device: &Device) -> Result<Decoder, TrainError> {
+/// The policy whose parameters are `weights`, those of a checkpoint.
+pub(crate) fn decoder_of(
+    config: &ModelConfig,
+    weights: &BTreeMap<String, Tensor>,
+    device: &Device,
+) -> Result<Decoder, TrainError> {
     let vars = expected_tensors(config).into_iter().map(|spec| {
-        let tensor = checkpoint.weights.get(&spec.name);
+        let tensor = weights.get(&spec.name);
         let tensor = tensor.ok_or_else(|| TrainError::Checkpoint(spec.name.clone()))?;
         Ok((spec.name, Var::from_tensor(&tensor.to_device(device)?)?))
     });
@@ -484,7 +490,7 @@ pub fn example(workload: &Workload, counter: u64) -> Result<Sequence, TrainError
             break;
         }
         match play.turn(&Response { text: &text, finished: true }, usize::MAX)? {
-            Step::Heard(text) => heard.push(Heard { after: response.len(), tokens: workload.encode(&text)? }),
+            Step::Heard(text) => heard.push(Heard { after: response.len(), tokens: workload.heard(&text)? }),
             Step::Over { .. } => break,
         }
     }

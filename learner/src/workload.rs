@@ -63,7 +63,7 @@ pub enum WorkloadError {
 }
 
 impl Workload {
-    /// Opens a charter; `tokenizer` is where the tokenizer's files lie, needed for [`TokenizerSpec::Snapshot`], and `files` are those of
+    /// Opens a charter; `tokenizer` is where the tokenizer's files lie, where they travel ([`TokenizerSpec::travels`]), and `files` are those of
     /// tasks.
     pub fn open(
         run: RunId,
@@ -73,13 +73,14 @@ impl Workload {
     ) -> Result<Self, WorkloadError> {
         let model = ModelConfig::from_json(&charter.model)?;
         let tokenizer = match &charter.tokenizer {
-            TokenizerSpec::Characters { alphabet } if alphabet.is_empty() => CharTokenizer::default().into(),
-            TokenizerSpec::Characters { alphabet } => CharTokenizer::new(alphabet)?.into(),
+            TokenizerSpec::Characters { alphabet } => CharTokenizer::of_charter(alphabet)?.into(),
             TokenizerSpec::Snapshot => Tokenizer::from_dir(tokenizer)?,
+            TokenizerSpec::Chat => Tokenizer::from_dir(tokenizer)?.in_chat()?,
         };
         let end = tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?;
         let mix = Arc::new(TaskMix::new(&charter.tasks, files)?);
-        let (read, response) = (mix.longest_read(), charter.sampling.max_new_tokens as usize);
+        let (read, response) =
+            (mix.longest_read(tokenizer.around()), charter.sampling.max_new_tokens as usize);
         let positions = model.max_position_embeddings;
         if read.saturating_add(response) > positions {
             return Err(WorkloadError::TooLong { read, response, positions });
@@ -99,10 +100,15 @@ impl Workload {
 
     /// The order's prompt in tokens.
     pub fn prompt(&self, order: &WorkOrder) -> Result<Vec<u32>, WorkloadError> {
-        self.encode(&self.assignment(order).prompt().text)
+        Ok(self.tokenizer.prompt(&self.assignment(order).prompt().text)?)
     }
 
-    /// A text in tokens.
+    /// What an environment says behind a turn, in tokens.
+    pub fn heard(&self, text: &str) -> Result<Vec<u32>, WorkloadError> {
+        Ok(self.tokenizer.heard(text)?)
+    }
+
+    /// A text in tokens, as the policy says it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, WorkloadError> {
         Ok(self.tokenizer.encode(text)?)
     }
@@ -123,7 +129,7 @@ impl Workload {
         let params = self.sampling();
         let (prompt, seed, stop_ids) = (self.prompt(order)?, order.sampler_seed(), vec![self.end]);
         // No tokenizer has more tokens than characters for what environments say.
-        let max_heard = self.assignment(order).task().longest_heard();
+        let max_heard = self.assignment(order).longest_heard(self.tokenizer.around());
         let max_heard = u32::try_from(max_heard).unwrap_or(u32::MAX);
         Ok(SampleRequest { prompt, seed, samples, stop_ids, max_heard, params })
     }

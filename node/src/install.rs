@@ -50,7 +50,7 @@ pub fn load(store: &ChunkStore, manifest: &Manifest, workload: &Workload) -> Res
     workload.check(manifest)?;
     let mut reader = SnapshotReader::new(store, manifest);
     let chunk = |index, source| InstallError::Chunk { index, source };
-    let files = reader.files().map_err(|e| chunk(e.index, e.source))?;
+    let files = reader.files(|name| workload.needs(name)).map_err(|e| chunk(e.index, e.source))?;
     workload.build_tasks(&files)?;
     let tokenizer = workload.tokenizer(&files)?;
     let mut tensors = Vec::with_capacity(manifest.tensors.len());

@@ -5,6 +5,7 @@
 //! done when its groups are in the outbox, on disk.
 
 mod batch;
+mod given_up;
 mod sample;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::orders::{LeasedOrder, OrderSource};
 use crate::outbox::{Outbox, OutboxError};
 use crate::workload::{Workload, WorkloadError};
 use batch::Batch;
+use given_up::GivenUp;
 
 /// Most orders that are generated together: enough rows to keep a processor busy, few enough to be done soon.
 pub const MAX_BATCH_ORDERS: usize = 8;
@@ -37,6 +39,17 @@ enum BatchError {
     Workload(#[from] WorkloadError),
     #[error(transparent)]
     Outbox(#[from] OutboxError),
+}
+
+impl BatchError {
+    /// Whether it is one order's own fault: a prompt without tokens, or with too many.
+    fn is_of_order(&self) -> bool {
+        match self {
+            Self::Engine(error) => error.is_of_request(),
+            Self::Workload(WorkloadError::Tokenizer(error)) => error.is_of_text(),
+            Self::Workload(_) | Self::Outbox(_) => false,
+        }
+    }
 }
 
 /// Everything that the worker needs.
@@ -70,12 +83,12 @@ impl Worker {
     }
 
     fn run(mut self, runtime: &Handle) -> Result<(), OutboxError> {
-        let stop = self.stop.clone();
+        let (stop, mut given_up) = (self.stop.clone(), GivenUp::default());
         while let Some(Some((installed, orders))) =
             runtime.block_on(stop.run_until_cancelled(self.next_batch()))
         {
             self.board.set(|facts| facts.state = State::Generating);
-            match self.generate(installed, orders) {
+            match self.generate(installed, orders, &mut given_up) {
                 Ok(()) => {}
                 Err(BatchError::Outbox(error)) => return Err(error),
                 Err(error) => {
@@ -112,9 +125,10 @@ impl Worker {
         &mut self,
         mut installed: Arc<Installed>,
         orders: Vec<LeasedOrder>,
+        given_up: &mut GivenUp,
     ) -> Result<(), BatchError> {
         let workload = self.workload.clone();
-        let Some(mut batch) = self.prepare(&workload, &installed, orders)? else { return Ok(()) };
+        let Some(mut batch) = self.prepare(&workload, &installed, orders, given_up)? else { return Ok(()) };
         let mut generation = Generation::start(installed.policy.clone(), batch.requests())?;
         loop {
             generation.step()?;
@@ -135,7 +149,7 @@ impl Worker {
                 installed = newer;
             }
         }
-        let groups = batch.groups(&workload, &self.key, generation.into_completions());
+        let groups = batch.groups(&workload, &self.key, generation.into_completions(), given_up);
         self.outbox.push(&groups)?;
         let trajectories = groups.len() as u64 * u64::from(workload.group_size);
         self.board.generated(clock::now(), trajectories);
@@ -143,12 +157,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Leaves out orders whose lease is over, and those whose group already waits.
+    /// Leaves out orders whose lease is over, those whose group already waits, and those that cannot be begun.
     fn prepare<'w>(
         &self,
         workload: &'w Workload,
         installed: &Installed,
         orders: Vec<LeasedOrder>,
+        given_up: &mut GivenUp,
     ) -> Result<Option<Batch<'w>>, BatchError> {
         let now = clock::now();
         let mut batch = Batch::default();
@@ -156,7 +171,10 @@ impl Worker {
             if order.deadline <= now {
                 tracing::debug!(order = %order.counter, "skipped: its lease was over before it was begun");
             } else if !self.outbox.contains(order.counter)? {
-                batch.add(order, workload, &installed.tokenizer)?;
+                match batch.add(order, workload, installed) {
+                    Err(error) if error.is_of_order() => given_up.note(order.counter, &error),
+                    added => added?,
+                }
             }
         }
         Ok((!batch.is_empty()).then_some(batch))

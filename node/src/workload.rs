@@ -9,7 +9,7 @@ use echo_policy::error::ConfigError;
 use echo_policy::sampler::SamplingParams;
 use echo_policy::tokenizer::{CharTokenizer, HfTokenizer, Tokenizer, TokenizerError};
 use echo_policy::weights::{DType, expected_tensors};
-use echo_protocol::charter::{Charter, RunId, TaskSpec, TokenizerSpec};
+use echo_protocol::charter::{Charter, RunId, TaskSpec, TokenizerSpec, task_file_name};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::manifest::{Manifest, TensorType};
 use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
@@ -125,6 +125,12 @@ impl Workload {
         Ok(())
     }
 
+    /// Whether a snapshot's companion file is of use: those of tasks are the run's, and are read once.
+    pub fn needs(&self, file: &str) -> bool {
+        let of_task = || self.specs.iter().filter_map(|spec| spec.data).any(|id| task_file_name(&id) == file);
+        self.tasks.get().is_none() || !of_task()
+    }
+
     fn assignment(&self, counter: OrderCounter) -> Result<(WorkOrder, Assignment<'_>), WorkloadError> {
         let tasks = self.tasks.get().ok_or(WorkloadError::TasksNotHere)?;
         let order = WorkOrder::derive(&self.run, Purpose::Train, counter);
@@ -173,14 +179,16 @@ impl Workload {
     pub fn tokenizer(&self, files: &[(String, Vec<u8>)]) -> Result<Tokenizer, WorkloadError> {
         let file = |name: &str| files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes.as_slice());
         match &self.tokenizer {
-            TokenizerSpec::Characters { alphabet } if alphabet.is_empty() => {
-                Ok(CharTokenizer::default().into())
-            }
-            TokenizerSpec::Characters { alphabet } => Ok(CharTokenizer::new(alphabet)?.into()),
-            TokenizerSpec::Snapshot => {
+            TokenizerSpec::Characters { alphabet } => Ok(CharTokenizer::of_charter(alphabet)?.into()),
+            spec @ (TokenizerSpec::Snapshot | TokenizerSpec::Chat) => {
                 let name = "tokenizer.json";
                 let tokenizer = file(name).ok_or(WorkloadError::MissingFile(name))?;
-                Ok(HfTokenizer::from_bytes(tokenizer, file("tokenizer_config.json"))?.into())
+                let mut tokenizer = HfTokenizer::from_bytes(tokenizer, file("tokenizer_config.json"))?;
+                if let Some(template) = file("chat_template.jinja") {
+                    tokenizer = tokenizer.with_template(template)?;
+                }
+                let tokenizer = Tokenizer::from(tokenizer);
+                Ok(if *spec == TokenizerSpec::Chat { tokenizer.in_chat()? } else { tokenizer })
             }
         }
     }
@@ -196,12 +204,12 @@ impl Workload {
     ) -> Result<SampleRequest, WorkloadError> {
         let (order, assignment) = self.assignment(counter)?;
         Ok(SampleRequest {
-            prompt: tokenizer.encode(&assignment.prompt().text)?,
+            prompt: tokenizer.prompt(&assignment.prompt().text)?,
             seed: order.sampler_seed(),
             samples: self.group_size,
             stop_ids: vec![tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?],
             // No tokenizer has more tokens than characters for what environments say.
-            max_heard: u32::try_from(assignment.task().longest_heard()).unwrap_or(u32::MAX),
+            max_heard: u32::try_from(assignment.longest_heard(tokenizer.around())).unwrap_or(u32::MAX),
             params: self.sampling,
         })
     }

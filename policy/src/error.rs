@@ -328,6 +328,14 @@ pub enum EngineError {
     Weights(#[from] WeightsError),
 }
 
+impl EngineError {
+    /// Whether it is one request's own fault, so that others may be generated without it.
+    #[must_use]
+    pub fn is_of_request(&self) -> bool {
+        matches!(self, Self::Token { .. } | Self::EmptyPrompt { .. } | Self::TooLong { .. })
+    }
+}
+
 /// A model directory that could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {

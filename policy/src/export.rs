@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::config::ModelConfig;
 use crate::error::ExportError;
+use crate::tokenizer::{CHAT_TEMPLATE_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 use crate::weights::{DType, Weights};
 
 /// Distinguishes the partial directories of exports that run at the same time.
@@ -20,6 +21,8 @@ pub struct ExportExtras {
     pub tokenizer: Option<PathBuf>,
     /// A `tokenizer_config.json` (chat template, special tokens), copied in under that name.
     pub tokenizer_config: Option<PathBuf>,
+    /// A `chat_template.jinja`, copied in under that name.
+    pub chat_template: Option<PathBuf>,
     /// The softmax temperature that responses are to be drawn at; left out, 1.
     pub temperature: Option<f32>,
 }
@@ -94,9 +97,11 @@ fn write_files(
     safetensors::serialize_to_file(views, Some(metadata), &path)
         .map_err(|e| ExportError::Serialize(e.to_string()))?;
     sync_file(&path)?;
-    for (source, name) in
-        [(&extras.tokenizer, "tokenizer.json"), (&extras.tokenizer_config, "tokenizer_config.json")]
-    {
+    for (source, name) in [
+        (&extras.tokenizer, TOKENIZER_FILE),
+        (&extras.tokenizer_config, TOKENIZER_CONFIG_FILE),
+        (&extras.chat_template, CHAT_TEMPLATE_FILE),
+    ] {
         if let Some(source) = source {
             let path = partial.join(name);
             fs::copy(source, &path).map_err(writing(source))?;
@@ -172,7 +177,9 @@ mod tests {
         let tokenizer = home.path().join("t.json");
         fs::write(&tokenizer, "{}").unwrap();
         let dir = home.path().join("a/model");
-        let extras = ExportExtras { tokenizer: Some(tokenizer), ..ExportExtras::default() };
+        let chat_template = Some(home.path().join("c.jinja"));
+        fs::write(home.path().join("c.jinja"), "{{ messages }}").unwrap();
+        let extras = ExportExtras { tokenizer: Some(tokenizer), chat_template, ..ExportExtras::default() };
         export(&dir, &config, &weights, DType::BF16, &extras).unwrap();
         let again = ModelConfig::from_file(&dir.join("config.json")).unwrap();
         assert_eq!(again, config);
@@ -180,6 +187,7 @@ mod tests {
         let expected = weights.to_dtype(DType::BF16);
         assert!(expected.iter().zip(loaded.iter()).all(|(a, b)| a.bytes() == b.bytes()));
         assert_eq!(fs::read_to_string(dir.join("tokenizer.json")).unwrap(), "{}");
+        assert_eq!(fs::read_to_string(dir.join("chat_template.jinja")).unwrap(), "{{ messages }}");
         assert_eq!(fs::read_dir(home.path().join("a")).unwrap().count(), 1);
         let taken = export(&dir, &config, &weights, DType::F32, &ExportExtras::default());
         assert!(matches!(taken, Err(ExportError::Exists { .. })));

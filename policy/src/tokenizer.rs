@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::chat::{ChatError, ChatTemplate};
 
 mod characters;
+mod dialogue;
 mod huggingface;
 
 pub use characters::{CHARACTER_VOCABULARY, CharTokenizer, DEFAULT_ALPHABET, MAX_ALPHABET};
@@ -55,8 +56,11 @@ pub enum TokenizerError {
     /// The chat template beside the tokenizer cannot be used.
     #[error(transparent)]
     Chat(#[from] ChatError),
+    /// Prompts cannot be messages of a chat.
+    #[error("the tokenizer does not chat: {0}; set `chat = false` in [model], and prompts stay plain text")]
+    NoChat(String),
     /// The alphabet of a character tokenizer cannot be used.
-    #[error("alphabet: {0}; list each character once, at most {MAX_ALPHABET} of them, without `<`")]
+    #[error("alphabet: {0}; list each character once, at most {MAX_ALPHABET} of them")]
     Alphabet(String),
     /// A character that the alphabet does not have.
     #[error(
@@ -86,6 +90,14 @@ pub enum TokenizerError {
     /// The `tokenizers` crate refused a sequence of ids.
     #[error("cannot decode the ids: {0}; they belong to another tokenizer")]
     Decode(String),
+}
+
+impl TokenizerError {
+    /// Whether it is a text's own fault, so that others may be encoded without it.
+    #[must_use]
+    pub fn is_of_text(&self) -> bool {
+        matches!(self, Self::UnknownCharacter { .. } | Self::Encode(_) | Self::Chat(ChatError::Render(_)))
+    }
 }
 
 /// Either kind of tokenizer. No kind adds tokens around a text by itself.

@@ -65,6 +65,15 @@ pub enum TokenizerSpec {
     },
     /// `tokenizer.json` and its companions travel as files of the snapshot.
     Snapshot,
+    /// The same; and prompts, and what environments say, are messages of the chat template among them.
+    Chat,
+}
+
+impl TokenizerSpec {
+    /// Whether the tokenizer's files travel with snapshots.
+    pub fn travels(&self) -> bool {
+        matches!(self, Self::Snapshot | Self::Chat)
+    }
 }
 
 /// One workload of a mix.

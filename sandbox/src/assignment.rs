@@ -36,6 +36,12 @@ impl<'a> Assignment<'a> {
         self.task.prompt(self.seed)
     }
 
+    /// The most that is heard behind the prompt, in bytes, with `around` more for each time.
+    pub fn longest_heard(&self, around: usize) -> usize {
+        let times = self.task.max_turns().saturating_sub(1) as usize;
+        self.task.longest_heard().saturating_add(around.saturating_mul(times))
+    }
+
     /// Begins the episode that the prompt opens.
     pub fn play(&self) -> Play<'a> {
         Play::new(self.task, self.seed)

@@ -47,6 +47,11 @@ impl<R> Rows<R> {
         &self.0[seed.draws().below(self.0.len() as u64) as usize]
     }
 
+    /// How many of these rows are held out from `train`: none where both are the same.
+    pub fn held_out_from(&self, train: &Self) -> usize {
+        if Arc::ptr_eq(&self.0, &train.0) { 0 } else { self.0.len() }
+    }
+
     /// All rows.
     pub fn iter(&self) -> std::slice::Iter<'_, R> {
         self.0.iter()
@@ -80,7 +85,7 @@ pub fn read<L: DeserializeOwned, R>(
 }
 
 /// Rows to train on, and rows that are held out for evaluation: `percent` of all, spread evenly. Where that is none, evaluation asks
-/// what training asks.
+/// what training asks, as [`Rows::held_out_from`] tells.
 pub fn split<R>(rows: Vec<R>, percent: u32) -> (Rows<R>, Rows<R>) {
     let percent = u64::from(percent.min(50));
     // Row i is held out where the running share passes a whole number.
@@ -117,10 +122,12 @@ mod tests {
     fn held_out_rows_are_a_share_and_never_trained_on() {
         let (train, held_out) = split((0..200).collect::<Vec<u32>>(), 10);
         assert_eq!((train.iter().len(), held_out.iter().len()), (180, 20));
+        assert_eq!(held_out.held_out_from(&train), 20);
         assert!(held_out.iter().all(|row| !train.iter().any(|other| other == row)));
         assert!(held_out.iter().zip(held_out.iter().skip(1)).all(|(a, b)| b - a == 10), "spread evenly");
         let (train, held_out) = split(vec![1, 2, 3], 10);
         assert_eq!((train.iter().len(), held_out.iter().len()), (3, 3), "too few to hold any out");
+        assert_eq!(held_out.held_out_from(&train), 0);
     }
 
     #[test]

@@ -117,6 +117,11 @@ pub trait Task: Debug + Send + Sync {
         None
     }
 
+    /// How many rows of its file are kept for evaluation; 0: evaluation asks what training asks. Procedural tasks have no rows.
+    fn held_out_rows(&self) -> Option<usize> {
+        None
+    }
+
     /// The characters of all prompts and solutions, where a file brings them: a character tokenizer is made for them. Procedural tasks
     /// stay within what every one of them has.
     fn alphabet(&self) -> BTreeSet<char> {

@@ -121,6 +121,25 @@ impl Shelf {
         run: &RunId,
         device: &Device,
     ) -> Result<Checkpoint, CheckpointError> {
+        let state = self.state(version, run).await?;
+        let weights = self.tensors(&state, WEIGHTS, device).await?;
+        let optimizer = self.tensors(&state, OPTIMIZER, device).await?;
+        Ok(Checkpoint { state, weights, optimizer })
+    }
+
+    /// Reads the weights of a checkpoint alone.
+    pub(super) async fn weights(
+        &self,
+        version: PolicyVersion,
+        run: &RunId,
+        device: &Device,
+    ) -> Result<BTreeMap<String, Tensor>, CheckpointError> {
+        let state = self.state(version, run).await?;
+        self.tensors(&state, WEIGHTS, device).await
+    }
+
+    /// Reads what commits a checkpoint.
+    async fn state(&self, version: PolicyVersion, run: &RunId) -> Result<State, CheckpointError> {
         let text = self.get(version, STATE).await?;
         let state = State::parse(&text).map_err(|what| self.damaged(version, what))?;
         if state.run != *run {
@@ -132,9 +151,7 @@ impl Shelf {
         if state.version != version {
             return Err(self.damaged(version, format!("it says that it is {}", state.version)));
         }
-        let weights = self.tensors(&state, WEIGHTS, device).await?;
-        let optimizer = self.tensors(&state, OPTIMIZER, device).await?;
-        Ok(Checkpoint { state, weights, optimizer })
+        Ok(state)
     }
 
     async fn tensors(

@@ -120,8 +120,10 @@ impl LeaseBook {
             if id >= snapshot.next_lease || book.leases.contains_key(&id) || lease.run != config.run {
                 return Err(contradiction("the number or run", id));
             }
-            let orders: BTreeMap<OrderCounter, Slot> =
-                left.iter().map(|counter| (*counter, Slot { lease: id, state: State::Out })).collect();
+            let orders: BTreeMap<OrderCounter, Slot> = left
+                .iter()
+                .map(|counter| (*counter, Slot { lease: id, state: State::Out, leases: 1 }))
+                .collect();
             let strange = |counter: &OrderCounter| {
                 !lease.covers(*counter) || *counter >= snapshot.cursor || book.orders.contains_key(counter)
             };

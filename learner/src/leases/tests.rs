@@ -127,6 +127,35 @@ fn the_orders_of_a_gone_node_are_free_at_once() {
 }
 
 #[test]
+fn an_order_that_nobody_delivers_is_given_up_in_the_end() {
+    let mut book = LeaseBook::new(config());
+    for lease in 1..=MAX_LEASES_OF_ORDER {
+        let now = at(2_000 * u64::from(lease));
+        // The first is never delivered, the second at last.
+        assert_eq!(ranges(&book.grant(now, node((lease % 2) as u8), 2, 10)), [(0, 2)], "lease {lease}");
+        assert_eq!((book.take_given_up(), book.outstanding()), (vec![], 2));
+    }
+    book.delivered(OrderCounter(1));
+    assert_eq!(book.expire(at(1 << 20)), [OrderCounter(0)]);
+    assert_eq!(book.take_given_up(), [OrderCounter(0)]);
+    assert_eq!((book.outstanding(), book.idle(), book.next_deadline()), (0, 0, None));
+    assert_eq!(book.snapshot().leases, []);
+    let late = book.check(&node(0), LeaseId(7), OrderCounter(0));
+    assert_eq!(late, Err(LeaseRefusal::Delivered(OrderCounter(0))));
+    assert_eq!(ranges(&book.grant(at(1 << 20), node(1), 1, 10)), [(2, 1)]);
+
+    // Those that go, and those whose groups are refused, count alike.
+    for _ in 0..MAX_LEASES_OF_ORDER / 2 {
+        assert!(book.give_back(&node(1), OrderCounter(2)));
+        book.grant(at(1 << 20), node(1), 1, 10);
+        book.node_gone(&node(1));
+        book.grant(at(1 << 20), node(1), 1, 10);
+    }
+    assert_eq!(book.take_given_up(), [OrderCounter(2)]);
+    assert_eq!((book.outstanding(), book.cursor()), (1, OrderCounter(4)));
+}
+
+#[test]
 fn snapshots_of_another_run_or_with_contradictions_are_refused() {
     let mut book = LeaseBook::new(config());
     book.grant(at(0), node(1), 3, 10);
@@ -211,6 +240,7 @@ proptest! {
         // What left the learner: every lease, in order; and what the buffer has.
         let mut sent: Vec<Lease> = Vec::new();
         let mut delivered = BTreeSet::new();
+        let mut given_up = BTreeSet::new();
         for op in ops {
             match op {
                 Op::Grant { node: n, orders, room } => {
@@ -219,7 +249,10 @@ proptest! {
                     prop_assert!(granted <= room.min(u64::from(orders)) && book.out_with(&node(n)) <= 100);
                     journal.save(&mut book).unwrap();
                     for lease in leases {
-                        prop_assert!(!lease.orders().any(|counter| delivered.contains(&counter.0)));
+                        let settled = |counter: OrderCounter| {
+                            delivered.contains(&counter.0) || given_up.contains(&counter)
+                        };
+                        prop_assert!(!lease.orders().any(settled));
                         let running = |old: &&Lease| old.node != lease.node && old.deadline > at(now);
                         for old in sent.iter().filter(running) {
                             // Leased to two nodes at once only when the first gave it back or was gone.
@@ -264,13 +297,18 @@ proptest! {
                         Some(snapshot) => LeaseBook::restore(config(), snapshot).unwrap(),
                         None => LeaseBook::new(config()),
                     };
+                    // What the disk does not know to be given up is leased again.
+                    let left: BTreeSet<_> = book.snapshot().leases.into_iter().flat_map(|open| open.left).collect();
+                    given_up.retain(|counter| !left.contains(counter));
                     book.expire(at(now));
                 }
             }
-            // Every order that ever left is delivered, out or idle; and the cursor is behind all of them.
+            given_up.extend(book.take_given_up());
+            // Every order that ever left is delivered, given up, out or idle; and the cursor is behind all of them.
             let ever: BTreeSet<u64> = sent.iter().flat_map(Lease::orders).map(|counter| counter.0).collect();
             prop_assert_eq!(ever.len() as u64, book.cursor().0);
-            prop_assert_eq!(ever.len() as u64, book.outstanding() + book.idle() + delivered.len() as u64);
+            let settled = (delivered.len() + given_up.len()) as u64;
+            prop_assert_eq!(ever.len() as u64, book.outstanding() + book.idle() + settled);
             let by_node: u64 = (0..3).map(|n| book.out_with(&node(n))).sum();
             prop_assert_eq!(by_node, book.outstanding());
             let mut records = 0;

@@ -127,6 +127,9 @@ pub struct UpdateRow {
     pub accepted: u64,
     /// Groups refused, by reason.
     pub refused: BTreeMap<String, u64>,
+    /// Groups that the sampling audit let pass since the process started, as a policy that they name could not be asked.
+    #[serde(default)]
+    pub unaudited: u64,
     /// Groups acknowledged and not trained on since the run began, by reason.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,

@@ -8,7 +8,10 @@ use echo_protocol::order::OrderCounter;
 use echo_protocol::signed::Signed;
 use echo_protocol::trajectory::TrajectoryGroup;
 
+use super::BatchError;
+use super::given_up::GivenUp;
 use super::sample::Sample;
+use crate::install::Installed;
 use crate::orders::LeasedOrder;
 use crate::workload::{Workload, WorkloadError};
 
@@ -21,15 +24,18 @@ pub(super) struct Batch<'w> {
 }
 
 impl<'w> Batch<'w> {
+    /// Adds an order. One that fails leaves the batch as it was.
     pub(super) fn add(
         &mut self,
         order: LeasedOrder,
         workload: &'w Workload,
-        tokenizer: &Tokenizer,
-    ) -> Result<(), WorkloadError> {
-        let request = workload.request(order.counter, tokenizer)?;
+        installed: &Installed,
+    ) -> Result<(), BatchError> {
+        let request = workload.request(order.counter, &installed.tokenizer)?;
+        // The engine accepts all requests or none. Nothing is computed here.
+        Generation::start(installed.policy.clone(), vec![request.clone()])?;
         let samples = (0..request.samples).map(|_| workload.play(order.counter).map(Sample::new));
-        self.samples.push(samples.collect::<Result<_, _>>()?);
+        self.samples.push(samples.collect::<Result<_, WorkloadError>>()?);
         self.requests.push(request);
         self.orders.push(order);
         Ok(())
@@ -60,6 +66,7 @@ impl<'w> Batch<'w> {
         workload: &Workload,
         key: &NodeKey,
         completions: Vec<Vec<Completion>>,
+        given_up: &mut GivenUp,
     ) -> Vec<(OrderCounter, Vec<u8>)> {
         let mut groups = Vec::with_capacity(self.orders.len());
         for ((order, samples), completions) in self.orders.into_iter().zip(self.samples).zip(completions) {
@@ -78,9 +85,7 @@ impl<'w> Batch<'w> {
             });
             match signed {
                 Ok(signed) => groups.push((order.counter, signed.to_bytes())),
-                Err(error) => {
-                    tracing::error!(order = %order.counter, error, "no group was made; the order will be leased again");
-                }
+                Err(error) => given_up.note(order.counter, &error),
             }
         }
         groups

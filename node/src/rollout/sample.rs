@@ -40,7 +40,7 @@ impl<'w> Sample<'w> {
         let said = ended.map_or(turn.tokens, |(_, said)| said);
         let text = tokenizer.decode(said, false)?;
         match self.play.turn(&Response { text: &text, finished: turn.stopped }, turn.left)? {
-            Step::Heard(text) => Ok(Some(tokenizer.encode(&text)?)),
+            Step::Heard(text) => Ok(Some(tokenizer.heard(&text)?)),
             Step::Over { verdict, finished } => {
                 self.end = Ok(End { verdict, finished });
                 Ok(None)
@@ -70,6 +70,7 @@ impl<'w> Sample<'w> {
 mod tests {
     use super::*;
     use crate::testing;
+    use echo_policy::tokenizer::{CharTokenizer, HfTokenizer};
     use echo_protocol::charter::TaskSpec;
     use echo_protocol::order::OrderCounter;
 
@@ -112,6 +113,16 @@ mod tests {
         assert_eq!(sample.hear(turn(&zero, true, 0), &tokenizer), None);
         let trajectory = sample.trajectory(Completion { tokens, turns, ..Completion::default() }).unwrap();
         assert_eq!((trajectory.turns, trajectory.stopped, trajectory.reward), (vec![2, 2], false, 0.0));
+
+        // A policy that chats hears a message.
+        let characters = CharTokenizer::default();
+        let config = characters.to_huggingface_config();
+        let chats =
+            HfTokenizer::from_bytes(characters.to_huggingface_json().as_bytes(), Some(config.as_bytes()));
+        let template = b"{% for m in messages %}<bos>{{ m.content }}<eos>{% endfor %}>";
+        let chats = Tokenizer::from(chats.unwrap().with_template(template).unwrap()).in_chat().unwrap();
+        let heard = Sample::new(workload.play(COUNTER).unwrap()).hear(turn(&zero, true, 9), &chats).unwrap();
+        assert_eq!(tokenizer.decode(&heard, false).unwrap(), "<bos>higher:<eos>>");
 
         let open = Sample::new(workload.play(COUNTER).unwrap());
         assert!(matches!(open.trajectory(Completion::default()), Err(WorkloadError::NotOver)));

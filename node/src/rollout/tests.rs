@@ -2,7 +2,7 @@ use super::*;
 use crate::install;
 use crate::orders::{OrderStock, order_queue};
 use crate::testing;
-use echo_protocol::charter::TaskSpec;
+use echo_protocol::charter::{TaskSpec, task_file_name};
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::signed::Signed;
@@ -10,6 +10,7 @@ use echo_protocol::store::ChunkStore;
 use echo_protocol::time::UnixMillis;
 use echo_protocol::trajectory::{Form, TrajectoryGroup};
 use echo_sandbox::episode::Step;
+use echo_sandbox::files::TaskFiles;
 use echo_sandbox::task::{Response, Verdict};
 
 struct Bench {
@@ -28,6 +29,10 @@ fn key() -> NodeKey {
 }
 
 fn bench() -> Bench {
+    bench_of(testing::workload())
+}
+
+fn bench_of(workload: Arc<Workload>) -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     let outbox = Outbox::open(&dir.path().join("outbox"), &testing::run_id()).unwrap();
@@ -35,7 +40,7 @@ fn bench() -> Bench {
     let (policy, installed) = watch::channel(None);
     let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
     let worker = Worker {
-        workload: testing::workload(),
+        workload,
         key: Arc::new(key()),
         orders,
         batch: 4,
@@ -126,6 +131,29 @@ async fn orders_whose_lease_is_over_or_whose_group_waits_are_not_begun() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_without_tokens_costs_its_own_order_alone() {
+    let rows =
+        "{\"question\": \"1+1?\", \"answer\": \"2\"}\n{\"question\": \"É?\", \"answer\": \"2\"}".as_bytes();
+    let id = TaskFiles::none().add(rows);
+    let workload = testing::workload_of(TaskSpec { data: Some(id), ..TaskSpec::new("math") });
+    workload.build_tasks(&[(task_file_name(&id), rows.to_vec())]).unwrap();
+    let tokenizer = workload.tokenizer(&[]).unwrap();
+    let (good, poison): (Vec<u64>, Vec<u64>) =
+        (0..16).partition(|counter| workload.request(OrderCounter(*counter), &tokenizer).is_ok());
+    assert!(good.len() > 2 && poison.len() > 2, "{good:?}");
+    let bench = bench_of(Arc::new(workload));
+    // Some of these batches hold nothing else.
+    poison.iter().copied().chain(0..16).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
+    bench.install(1);
+    bench.wait_for(good.len() as u64).await;
+    for counter in 0..16 {
+        assert_eq!(bench.outbox.contains(OrderCounter(counter)).unwrap(), good.contains(&counter));
+    }
+    assert_ne!(bench.board.facts(clock::now()).state, State::PolicyUnusable);
+    bench.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_generated_while_the_outbox_is_full() {
     let bench = bench();
     let filling: Vec<_> =
@@ -161,7 +189,7 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
     for counter in 0..8 {
         let order =
             LeasedOrder { lease: LeaseId(1), counter: OrderCounter(counter), deadline: UnixMillis(u64::MAX) };
-        batch.add(order, &workload, &first.tokenizer).unwrap();
+        batch.add(order, &workload, &first).unwrap();
     }
     let mut generation = Generation::start(first.policy.clone(), batch.requests()).unwrap();
     for step in 0.. {
@@ -175,7 +203,7 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
             break;
         }
     }
-    let groups = batch.groups(&workload, &key(), generation.into_completions());
+    let groups = batch.groups(&workload, &key(), generation.into_completions(), &mut GivenUp::default());
     let form = Form { group_size: testing::GROUP, max_new_tokens: testing::RESPONSE, vocabulary: 64 };
     let mut mixed = 0;
     for (_, bytes) in &groups {
@@ -206,7 +234,7 @@ fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
     // A random policy says a number, and nothing else, in about one of 400 turns.
     for counter in (0..1000).map(OrderCounter) {
         let order = LeasedOrder { lease: LeaseId(1), counter, deadline: UnixMillis(u64::MAX) };
-        batch.add(order, &workload, tokenizer).unwrap();
+        batch.add(order, &workload, &first).unwrap();
     }
     let mut generation = Generation::start(first.policy.clone(), batch.requests()).unwrap();
     for step in 0.. {
@@ -220,7 +248,7 @@ fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
         }
     }
     let form = Form { group_size: testing::GROUP, max_new_tokens: testing::RESPONSE, vocabulary: 64 };
-    let groups = batch.groups(&workload, &key(), generation.into_completions());
+    let groups = batch.groups(&workload, &key(), generation.into_completions(), &mut GivenUp::default());
     assert_eq!(groups.len(), 1000);
     let mut several = 0;
     for (counter, bytes) in &groups {

@@ -28,6 +28,32 @@ fn the_engine_is_told_how_much_an_environment_says() {
 }
 
 #[test]
+fn a_policy_that_chats_reads_messages() {
+    let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
+    charter.tokenizer = TokenizerSpec::Chat;
+    charter.tasks = vec![TaskSpec::new("guess_number")];
+    let workload = Workload::new(run, &charter).unwrap();
+    let characters = CharTokenizer::default();
+    let mut files = vec![
+        ("tokenizer.json".to_owned(), characters.to_huggingface_json().into_bytes()),
+        ("tokenizer_config.json".to_owned(), characters.to_huggingface_config().into_bytes()),
+    ];
+    let without = workload.tokenizer(&files);
+    assert!(matches!(without, Err(WorkloadError::Tokenizer(TokenizerError::NoChat(_)))));
+    let template = "{% for m in messages %}{{ '<bos>' if m.role == 'user' else '' }}{{ m.content }}{{ '' if m.role == 'user' else '<eos>' }}\
+                    {% endfor %}{% if add_generation_prompt %}>{% endif %}";
+    files.push(("chat_template.jinja".to_owned(), template.into()));
+    let tokenizer = workload.tokenizer(&files).unwrap();
+
+    let request = workload.request(OrderCounter(0), &tokenizer).unwrap();
+    let asked = workload.assignment(OrderCounter(0)).unwrap().1.prompt().text;
+    assert_eq!(tokenizer.decode(&request.prompt, false).unwrap(), format!("<bos>{asked}>"));
+    let heard = tokenizer.heard("higher:").unwrap();
+    assert_eq!(tokenizer.decode(&heard, false).unwrap(), "<bos>higher:>");
+    assert_eq!(request.max_heard, 3 * heard.len() as u32);
+}
+
+#[test]
 fn snapshots_that_contradict_the_charter_are_not_fetched() {
     let dir = tempfile::tempdir().unwrap();
     let manifest = testing::snapshot(&ChunkStore::open(dir.path()).unwrap(), 1);
@@ -59,8 +85,13 @@ fn tasks_made_of_a_file_wait_for_the_snapshot_that_brings_it() {
     let request = || workload.request(OrderCounter(0), &tokenizer);
     assert!(matches!(request(), Err(WorkloadError::TasksNotHere)));
     assert!(matches!(workload.build_tasks(&[]), Err(WorkloadError::Tasks(_))));
-    let name = echo_protocol::charter::task_file_name(&id);
-    workload.build_tasks(&[(name, rows.to_vec())]).unwrap();
+    let name = task_file_name(&id);
+    assert!(workload.needs(&name) && workload.needs("tokenizer.json"));
+    workload.build_tasks(&[(name.clone(), rows.to_vec())]).unwrap();
+    assert!(
+        !workload.needs(&name) && workload.needs("tokenizer.json"),
+        "later versions are not asked for it"
+    );
     assert_eq!(tokenizer.decode(&request().unwrap().prompt, false).unwrap(), "1+1=\n");
 
     charter.tasks = vec![TaskSpec::new("chess")];

@@ -15,9 +15,9 @@ pub const MAX_ALPHABET: usize = 1021;
 /// What the four procedural tasks write, in the order of the ids.
 pub const DEFAULT_ALPHABET: &str = "0123456789abcdefghijklmnopqrstuvwxyz +-*/=(),:;?._>\n";
 
+/// The names of tokens that are not characters. Only decoding writes them: a text that spells one is characters all the same, where the
+/// alphabet has them, so nothing that a task quotes becomes a special token.
 const SPECIALS: [&str; 3] = ["<pad>", "<bos>", "<eos>"];
-/// Opens the name of a token that is not a character, so no alphabet may have it.
-const RESERVED: char = '<';
 /// transformers' mark for "no limit".
 const NO_LENGTH_LIMIT: u64 = 1_000_000_000;
 
@@ -45,7 +45,7 @@ impl CharTokenizer {
     /// A tokenizer of other characters: the first character of `alphabet` has id 3, and so on.
     ///
     /// # Errors
-    /// When the alphabet is empty, has more than [`MAX_ALPHABET`] characters, one of them twice, or `<`.
+    /// When the alphabet is empty, has more than [`MAX_ALPHABET`] characters, or one of them twice.
     pub fn new(alphabet: &str) -> Result<Self, TokenizerError> {
         let refuse = |text: String| Err(TokenizerError::Alphabet(text));
         let alphabet: Vec<char> = alphabet.chars().take(MAX_ALPHABET + 1).collect();
@@ -57,14 +57,19 @@ impl CharTokenizer {
         }
         let mut ids = BTreeMap::new();
         for (id, &character) in (SPECIALS.len() as u32..).zip(&alphabet) {
-            if character == RESERVED {
-                return refuse(format!("{RESERVED:?} is reserved for special tokens"));
-            }
             if ids.insert(character, id).is_some() {
                 return refuse(format!("{character:?} is there twice"));
             }
         }
         Ok(Self { alphabet, ids })
+    }
+
+    /// The tokenizer of a run whose charter names `alphabet`; an empty one stands for [`DEFAULT_ALPHABET`].
+    ///
+    /// # Errors
+    /// As [`CharTokenizer::new`], save for an empty alphabet.
+    pub fn of_charter(alphabet: &str) -> Result<Self, TokenizerError> {
+        if alphabet.is_empty() { Ok(Self::default()) } else { Self::new(alphabet) }
     }
 
     /// Number of tokens, unused ones included.
@@ -113,7 +118,8 @@ impl CharTokenizer {
         }
     }
 
-    /// The text of a `tokenizer.json` that encodes and decodes the same way, for `tokenizers` and `transformers`.
+    /// The text of a `tokenizer.json` that encodes and decodes the same way, for `tokenizers` and `transformers`; save that there a text
+    /// that spells the name of a special token is that token, which an alphabet without `<` has no text for.
     pub fn to_huggingface_json(&self) -> String {
         let vocabulary: serde_json::Map<String, Value> =
             (0..self.vocabulary()).map(|id| (self.name(id), Value::from(id))).collect();
@@ -200,7 +206,7 @@ mod tests {
     #[test]
     fn bad_alphabets_are_refused() {
         let long: String = ('\u{4e00}'..).take(MAX_ALPHABET + 1).collect();
-        for alphabet in ["", "aba", "<", &long] {
+        for alphabet in ["", "aba", &long] {
             assert!(matches!(CharTokenizer::new(alphabet), Err(TokenizerError::Alphabet(_))), "{alphabet:?}");
         }
         for (characters, vocabulary) in [(61, 64), (62, 128), (MAX_ALPHABET, 1024)] {
@@ -209,6 +215,29 @@ mod tests {
             assert_eq!((tokenizer.alphabet(), tokenizer.vocabulary()), (alphabet, vocabulary));
             assert_eq!(tokenizer.token_id("<eos>"), Some(CharTokenizer::EOS));
         }
+    }
+
+    #[test]
+    fn what_spells_a_special_token_is_none() {
+        let tokenizer = CharTokenizer::new("<>abceops0").unwrap();
+        let text = "0<a><eos><bos";
+        let ids = tokenizer.encode(text).unwrap();
+        assert_eq!(ids.len(), text.len());
+        assert!(ids.iter().all(|id| *id > CharTokenizer::EOS));
+        assert_eq!(tokenizer.decode(&ids, true).unwrap(), text);
+        assert_eq!(tokenizer.decode(&[CharTokenizer::EOS], true).unwrap(), "");
+        // The exported form agrees about all that spells no special token's name.
+        let exported = HfTokenizer::from_bytes(tokenizer.to_huggingface_json().as_bytes(), None).unwrap();
+        for text in ["<", "a<b>c", "<<0>", "<bos"] {
+            assert_eq!(exported.encode(text).unwrap(), tokenizer.encode(text).unwrap(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_charters_empty_alphabet_is_the_default_one() {
+        assert_eq!(CharTokenizer::of_charter("").unwrap(), CharTokenizer::default());
+        assert_eq!(CharTokenizer::of_charter("01").unwrap().alphabet(), "01");
+        assert!(CharTokenizer::of_charter("00").is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::AddedToken;
 
+use super::dialogue::Chat;
 use super::{
     CHAT_TEMPLATE_FILE, MAX_TOKENIZER_BYTES, MAX_TOKENIZER_CONFIG_BYTES, TOKENIZER_CONFIG_FILE,
     TokenizerError, read_capped,
@@ -40,8 +41,10 @@ struct AddedTokenConfig {
 pub struct HfTokenizer {
     inner: tokenizers::Tokenizer,
     /// The special tokens' texts by their names in tokenizer_config.json, such as `eos_token`.
-    special_tokens: BTreeMap<String, String>,
-    chat_template: Option<ChatTemplate>,
+    pub(super) special_tokens: BTreeMap<String, String>,
+    pub(super) chat_template: Option<ChatTemplate>,
+    /// Set where the template is in use.
+    pub(super) chat: Option<Chat>,
 }
 
 impl HfTokenizer {
@@ -56,14 +59,23 @@ impl HfTokenizer {
             source: std::io::ErrorKind::NotFound.into(),
         })?;
         let config = read_capped(&path.with_file_name(TOKENIZER_CONFIG_FILE), MAX_TOKENIZER_CONFIG_BYTES)?;
-        let mut tokenizer = Self::from_bytes(&bytes, config.as_deref())?;
+        let tokenizer = Self::from_bytes(&bytes, config.as_deref())?;
         let template = path.with_file_name(CHAT_TEMPLATE_FILE);
-        if let Some(source) = read_capped(&template, MAX_TEMPLATE_BYTES as u64)? {
-            let source = String::from_utf8(source)
-                .map_err(|error| ChatError::Syntax(format!("it is not UTF-8: {error}")))?;
-            tokenizer.chat_template = Some(ChatTemplate::new(source, tokenizer.special_tokens.clone())?);
+        match read_capped(&template, MAX_TEMPLATE_BYTES as u64)? {
+            Some(source) => tokenizer.with_template(&source),
+            None => Ok(tokenizer),
         }
-        Ok(tokenizer)
+    }
+
+    /// The same with the contents of a `chat_template.jinja`.
+    ///
+    /// # Errors
+    /// When it is too large, or does not parse.
+    pub fn with_template(mut self, source: &[u8]) -> Result<Self, TokenizerError> {
+        let source =
+            str::from_utf8(source).map_err(|error| ChatError::Syntax(format!("it is not UTF-8: {error}")))?;
+        self.chat_template = Some(ChatTemplate::new(source, self.special_tokens.clone())?);
+        Ok(self)
     }
 
     /// Reads the contents of a `tokenizer.json` and, where there is one, of its `tokenizer_config.json`.
@@ -77,7 +89,7 @@ impl HfTokenizer {
         inner.with_padding(None);
         inner.with_truncation(None).map_err(|error| TokenizerError::Malformed(error.to_string()))?;
         let Some(config) = config else {
-            return Ok(Self { inner, special_tokens: BTreeMap::new(), chat_template: None });
+            return Ok(Self { inner, special_tokens: BTreeMap::new(), chat_template: None, chat: None });
         };
         let malformed = |error: serde_json::Error| TokenizerError::Config(error.to_string());
         let config: Value = serde_json::from_slice(config).map_err(malformed)?;
@@ -85,7 +97,7 @@ impl HfTokenizer {
         let chat_template = ChatTemplate::from_config(&config, special_tokens.clone())?;
         let added = Config::deserialize(&config).map_err(malformed)?.added_tokens_decoder;
         add_missing_tokens(&mut inner, added)?;
-        Ok(Self { inner, special_tokens, chat_template })
+        Ok(Self { inner, special_tokens, chat_template, chat: None })
     }
 
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {

@@ -30,10 +30,10 @@ impl<'a> SnapshotReader<'a> {
         Self { store, manifest, last: None }
     }
 
-    /// The companion files with their content.
-    pub fn files(&mut self) -> Result<Vec<(String, Vec<u8>)>, ReadError> {
-        let files = &self.manifest.files;
-        files.iter().map(|f| Ok((f.name.clone(), self.bytes(f.offset..f.offset + f.length)?))).collect()
+    /// The companion files whose names are `wanted`, with their content; nothing of the others is read.
+    pub fn files(&mut self, wanted: impl Fn(&str) -> bool) -> Result<Vec<(String, Vec<u8>)>, ReadError> {
+        let files = self.manifest.files.iter().filter(|file| wanted(&file.name));
+        files.map(|f| Ok((f.name.clone(), self.bytes(f.offset..f.offset + f.length)?))).collect()
     }
 
     /// One tensor's bytes, row-major and little-endian.

@@ -129,6 +129,10 @@ impl Task for MathProblems {
         self.held_out.as_deref().map(|task| task as &dyn Task)
     }
 
+    fn held_out_rows(&self) -> Option<usize> {
+        self.held_out.as_ref().map(|held_out| held_out.rows.held_out_from(&self.rows))
+    }
+
     fn alphabet(&self) -> BTreeSet<char> {
         let texts = |task: &Self| -> BTreeSet<char> {
             task.rows.iter().flat_map(|row| row.question.chars().chain(row.worked.chars())).collect()
@@ -187,6 +191,16 @@ mod tests {
         assert!(earns(&task, power, "The answer is 8.0"));
         assert!(!earns(&task, apples, "The answer is 8"));
         assert!(!earns(&task, apples, ""));
+    }
+
+    #[test]
+    fn it_says_how_many_rows_are_held_out() {
+        let held_out = |config: MathConfig, rows: &str| {
+            MathProblems::new(config, rows.as_bytes()).unwrap().held_out_rows()
+        };
+        assert_eq!(held_out(MathConfig::default(), ROWS), Some(0), "three rows are too few for a tenth");
+        assert_eq!(held_out(MathConfig::default(), &ROWS.repeat(7)), Some(2));
+        assert_eq!(held_out(MathConfig { held_out_percent: 0 }, &ROWS.repeat(7)), Some(0));
     }
 
     #[test]
