@@ -3,11 +3,20 @@
 
 use std::sync::OnceLock;
 
+use echo_fuzz::{Edit, edited};
 use echo_protocol::content::ContentId;
 use echo_sandbox::wasm::Runtime;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+/// The module that comes with the crate, as text.
+const EXAMPLE: &str = include_str!("../../sandbox/verifiers/letter_counting.wat");
+
+fuzz_target!(|input: (Vec<Edit>, &[u8])| {
+    static SAMPLE: OnceLock<Vec<u8>> = OnceLock::new();
+    let (edits, bytes) = input;
+    let made =
+        edited(SAMPLE.get_or_init(|| wat::parse_str(EXAMPLE).expect("the example is a module")), &edits);
+    let bytes = if bytes.is_empty() { &made } else { bytes };
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| Runtime::new().expect("WebAssembly runs where fuzzers do"));
     let Ok(verifier) = runtime.load(ContentId::of(bytes), bytes) else { return };

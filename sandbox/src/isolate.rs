@@ -54,6 +54,9 @@ use elsewhere as system;
 #[cfg(target_os = "linux")]
 use linux as system;
 
+#[cfg(all(feature = "fuzzing", target_os = "linux"))]
+pub(crate) use linux::keeper_message;
+
 pub use error::IsolateError;
 pub use job::{Collect, Job, MAX_FILES, MAX_MOUNTS, MAX_TEXT_BYTES, Mount, Placed, Source, WORK};
 pub use limits::Limits;

@@ -40,6 +40,8 @@ pub mod code;
 pub mod data_set;
 pub mod episode;
 pub mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod isolate;
 pub mod mix;
 pub mod registry;

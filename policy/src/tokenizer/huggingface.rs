@@ -1,6 +1,7 @@
 //! Tokenizers read from a Hugging Face directory, through the `tokenizers` crate.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -83,8 +84,8 @@ impl HfTokenizer {
     /// # Errors
     /// When either is malformed, or they contradict each other.
     pub fn from_bytes(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Self, TokenizerError> {
-        let mut inner = tokenizers::Tokenizer::from_bytes(tokenizer)
-            .map_err(|error| TokenizerError::Malformed(error.to_string()))?;
+        let mut inner =
+            guarded(|| tokenizers::Tokenizer::from_bytes(tokenizer)).map_err(TokenizerError::Malformed)?;
         // A saved tokenizer may carry the settings of its last batch; a text is encoded whole here.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(|error| TokenizerError::Malformed(error.to_string()))?;
@@ -101,14 +102,12 @@ impl HfTokenizer {
     }
 
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        let encoding = self.inner.encode_fast(text, false);
-        encoding
-            .map(|encoding| encoding.get_ids().to_vec())
-            .map_err(|error| TokenizerError::Encode(error.to_string()))
+        let encoding = guarded(|| self.inner.encode_fast(text, false));
+        encoding.map(|encoding| encoding.get_ids().to_vec()).map_err(TokenizerError::Encode)
     }
 
     pub(super) fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
-        self.inner.decode(ids, skip_special).map_err(|error| TokenizerError::Decode(error.to_string()))
+        guarded(|| self.inner.decode(ids, skip_special)).map_err(TokenizerError::Decode)
     }
 
     pub(super) fn vocab_size(&self) -> usize {
@@ -127,6 +126,12 @@ impl HfTokenizer {
     pub(super) fn chat_template(&self) -> Option<&ChatTemplate> {
         self.chat_template.as_ref()
     }
+}
+
+/// What a part of the `tokenizers` crate gives. It panics on some of what it should refuse, and files may come from strangers.
+fn guarded<T>(part: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    let panicked = |_| "the tokenizers crate panicked".to_owned();
+    catch_unwind(AssertUnwindSafe(part)).map_err(panicked)?.map_err(|error| error.to_string())
 }
 
 /// All `*_token` fields that hold a token: a string, or an object with `content`.
@@ -149,7 +154,7 @@ fn add_missing_tokens(
                 .rstrip(token.rstrip)
                 .normalized(token.normalized)
                 .single_word(token.single_word);
-            inner.add_tokens([token]).map_err(|error| TokenizerError::Config(error.to_string()))?;
+            guarded(|| inner.add_tokens([token])).map_err(TokenizerError::Config)?;
         }
         if inner.token_to_id(&content) != Some(id) {
             return Err(TokenizerError::Config(format!(
@@ -215,6 +220,18 @@ mod tests {
         assert_eq!(shown(dir.path()), "file <eos>");
         std::fs::write(dir.path().join(CHAT_TEMPLATE_FILE), "{{").unwrap();
         assert!(matches!(Tokenizer::from_dir(dir.path()), Err(TokenizerError::Chat(_))));
+    }
+
+    /// Found by fuzzing: the `tokenizers` crate panics on a decoder that is none.
+    #[test]
+    fn a_panic_of_the_library_is_an_error() {
+        let whole: Value = serde_json::from_str(&CharTokenizer::default().to_huggingface_json()).unwrap();
+        for decoder in [json!(5), json!({"type": 5})] {
+            let mut broken = whole.clone();
+            broken["decoder"] = decoder;
+            let refused = HfTokenizer::from_bytes(broken.to_string().as_bytes(), None);
+            assert!(matches!(refused, Err(TokenizerError::Malformed(_))), "{refused:?}");
+        }
     }
 
     #[test]

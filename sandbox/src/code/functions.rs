@@ -26,7 +26,7 @@
 //! the checks, and neither are its values' classes, beyond those of plain data.
 
 mod exam;
-pub(super) mod frames;
+pub(crate) mod frames;
 mod harness;
 mod task;
 mod wire;

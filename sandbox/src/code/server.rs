@@ -8,7 +8,7 @@
 
 mod client;
 mod connection;
-mod frame;
+pub(crate) mod frame;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

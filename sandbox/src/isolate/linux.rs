@@ -21,6 +21,8 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::message::fuzzing::keeper_message;
 use self::pool::Pool;
 use self::slot::{Plan, Slot};
 use super::{IsolateError, Job, Outcome, Report, Requirements, Unfit};

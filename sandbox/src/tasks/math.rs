@@ -144,6 +144,10 @@ pub fn gsm8k(answer: &str) -> Option<Parsed> {
 
 /// Whether the prediction says what the gold answer says, within [`MAX_STEPS`]. The order matters.
 pub fn verify(gold: &Parsed, prediction: &Parsed, options: &Options) -> bool {
+    verify_within(gold, prediction, options, &Budget::new(MAX_STEPS))
+}
+
+fn verify_within(gold: &Parsed, prediction: &Parsed, options: &Options, budget: &Budget) -> bool {
     if let (Some(gold), Some(prediction)) = (&gold.text, &prediction.text)
         && gold == prediction
         && !gold.is_empty()
@@ -151,15 +155,24 @@ pub fn verify(gold: &Parsed, prediction: &Parsed, options: &Options) -> bool {
         return true;
     }
     let (Some(gold), Some(prediction)) = (&gold.value, &prediction.value) else { return false };
-    let budget = Budget::new(MAX_STEPS);
     let options = &Options { precision: options.precision.min(MAX_PRECISION), ..options.clone() };
-    Comparison { options, budget: &budget }.answers(gold, prediction)
+    Comparison { options, budget }.answers(gold, prediction)
 }
 
 /// Compares the answers of two texts, the gold one first.
 pub fn judge(gold: &str, response: &str, options: &Options) -> Judged {
     let extracted = extract(response, options);
     Judged { equal: verify(&extract(gold, options), &extracted, options), extracted }
+}
+
+/// [`judge`], and the steps that each of its parts took: reading the response, reading the gold answer, comparing them.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn judge_counted(gold: &str, response: &str, options: &Options) -> (Judged, [u32; 3]) {
+    let budgets = [(); 3].map(|()| Budget::new(MAX_STEPS));
+    let extracted = extract::extract(response, options, &budgets[0]);
+    let gold = extract::extract(gold, options, &budgets[1]);
+    let equal = verify_within(&gold, &extracted, options, &budgets[2]);
+    (Judged { equal, extracted }, budgets.map(|budget| MAX_STEPS - budget.left()))
 }
 
 #[cfg(test)]

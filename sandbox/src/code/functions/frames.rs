@@ -5,7 +5,7 @@ const MAX_DIGITS: usize = 9;
 
 /// The whole frames that `channel` begins with. A judged program may have written anything there: reading ends where
 /// it is no frame.
-pub(in crate::code) fn read(channel: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn read(channel: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = channel;
     std::iter::from_fn(move || {
         let colon = rest.iter().take(MAX_DIGITS + 1).position(|byte| *byte == b':')?;

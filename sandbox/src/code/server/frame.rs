@@ -25,7 +25,7 @@ pub enum FrameError {
 }
 
 /// Sends a message.
-pub(super) fn write<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<(), FrameError> {
+pub(crate) fn write<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<(), FrameError> {
     let bytes = codec::encode(message, MAX_FRAME_BYTES)?;
     let length = u32::try_from(bytes.len()).expect("a frame is shorter than 4 GiB");
     stream.write_all(&[&length.to_be_bytes(), bytes.as_slice()].concat())?;
@@ -33,7 +33,7 @@ pub(super) fn write<T: Serialize>(stream: &mut impl Write, message: &T) -> Resul
 }
 
 /// The length that a frame begins with; `None` at the end of the connection.
-pub(super) fn read_length(stream: &mut impl Read) -> Result<Option<usize>, FrameError> {
+pub(crate) fn read_length(stream: &mut impl Read) -> Result<Option<usize>, FrameError> {
     let mut length = [0; 4];
     // The first byte alone, to tell an end between frames from one within.
     if stream.read(&mut length[..1])? == 0 {
@@ -48,7 +48,7 @@ pub(super) fn read_length(stream: &mut impl Read) -> Result<Option<usize>, Frame
 }
 
 /// The message of `length` bytes. Memory grows as they arrive.
-pub(super) fn read_message<T: DeserializeOwned>(
+pub(crate) fn read_message<T: DeserializeOwned>(
     stream: &mut impl Read,
     length: usize,
 ) -> Result<T, FrameError> {

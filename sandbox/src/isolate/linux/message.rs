@@ -295,5 +295,8 @@ fn write_path(writer: &mut Writer, path: &PathBuf) {
     writer.bytes(Path::new(path).as_os_str().as_bytes());
 }
 
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
+
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// Steps that parsing and comparing one pair of texts may take: some tens of milliseconds where every step costs the most.
+/// Steps that reading one text may take, and comparing two: some tens of milliseconds where every step costs the most.
 pub const MAX_STEPS: u32 = 100_000;
 
 /// The steps that are left.
@@ -20,5 +20,11 @@ impl Budget {
         let left = self.0.get().checked_sub(steps);
         self.0.set(left.unwrap_or(0));
         left.map(|_| ())
+    }
+
+    /// What is left.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn left(&self) -> u32 {
+        self.0.get()
     }
 }

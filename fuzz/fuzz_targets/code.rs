@@ -1,0 +1,168 @@
+//! What clients and judged programs say to those who judge: calls and replies, the channel of functions, messages of keepers. Readers
+//! stay within what they were given, what was written is read as it was, and a suite that passes its checks is within its limits.
+#![no_main]
+
+use std::fmt::Debug;
+use std::sync::OnceLock;
+
+use echo_fuzz::{Edit, edited};
+use echo_protocol::content::ContentId;
+use echo_sandbox::checkers::Checker;
+use echo_sandbox::code::functions::FunctionTask;
+use echo_sandbox::code::judge::Options;
+use echo_sandbox::code::language::Language;
+use echo_sandbox::code::program::Submission;
+use echo_sandbox::code::server::{Call, PROTOCOL, Reply};
+use echo_sandbox::code::service::Request;
+use echo_sandbox::code::suite::{
+    Checking, FileNames, MAX_CPU_MS, MAX_MEMORY, MAX_NAME_BYTES, MAX_OUTPUT, MAX_TESTS, Suite, Test,
+};
+use echo_sandbox::code::verdict::{TestReport, Verdict};
+use echo_sandbox::fuzzing::{function_frames, keeper_message, server_messages, server_stream};
+use libfuzzer_sys::fuzz_target;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Kinds of messages of keepers, and some numbers that are none.
+const KEEPER_KINDS: u8 = 12;
+
+fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
+    let (kind, sample, edits, stream) = input;
+    let samples = samples();
+    let made = edited(&samples[usize::from(sample) % samples.len()], &edits);
+    let stream = if stream.is_empty() { &made } else { stream };
+    match kind % 8 {
+        0 => {
+            for call in read_messages::<Call>(stream) {
+                check_call(&call);
+            }
+        }
+        1 => drop(read_messages::<Reply>(stream)),
+        2 => read_channel(stream),
+        3 => read_language(stream),
+        // Most of the others are orders with texts and lists.
+        other => keeper_message((other + sample) % KEEPER_KINDS, stream),
+    }
+});
+
+fn read_messages<T: Serialize + DeserializeOwned + PartialEq + Debug>(stream: &[u8]) -> Vec<T> {
+    let messages: Vec<T> = server_messages(stream);
+    assert!(messages.len() <= stream.len() / 4);
+    if let Some(written) = server_stream(&messages) {
+        assert_eq!(server_messages::<T>(&written), messages);
+    }
+    messages
+}
+
+fn check_call(call: &Call) {
+    let Call::Judge(request) = call else { return };
+    let Request::Program { suite, .. } = &**request else { return };
+    if suite.check().is_err() {
+        return;
+    }
+    assert!((1..=MAX_TESTS).contains(&suite.tests.len()) && suite.data().len() <= 2 * MAX_TESTS);
+    assert!(suite.cpu_ms <= MAX_CPU_MS && suite.memory <= MAX_MEMORY && suite.output <= MAX_OUTPUT);
+    for name in suite.files.iter().flat_map(|files| [&files.input, &files.output]) {
+        assert!(
+            (1..=MAX_NAME_BYTES).contains(&name.len())
+                && !name.contains(['/', '\0'])
+                && !name.starts_with('.')
+        );
+    }
+}
+
+/// Frames lie one behind the other, from the channel's first byte on.
+fn read_channel(channel: &[u8]) {
+    let mut end = channel.as_ptr() as usize;
+    for frame in function_frames(channel) {
+        let begin = frame.as_ptr() as usize;
+        assert!(begin >= end + "0:".len());
+        end = begin + frame.len();
+    }
+    assert!(end <= channel.as_ptr() as usize + channel.len());
+}
+
+fn read_language(name: &[u8]) {
+    let name = String::from_utf8_lossy(name);
+    if let Ok(language) = name.parse::<Language>() {
+        assert_eq!(language.name(), name);
+    }
+    if let Ok(checker) = name.parse::<Checker>() {
+        assert_eq!(checker.name(), name);
+    }
+}
+
+fn samples() -> &'static [Vec<u8>] {
+    static SAMPLES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    SAMPLES.get_or_init(|| {
+        let calls = calls();
+        let id = ContentId::of(b"test");
+        let replies = [
+            Reply::Welcome {
+                languages: vec![Language::Python, Language::Go],
+                lacks: vec!["rust: install it".into()],
+            },
+            Reply::Missing(vec![id]),
+            Reply::Stored(id),
+            Reply::Report(TestReport {
+                verdict: Verdict::RuntimeError(1),
+                message: "x".into(),
+                cpu_us: 7,
+                memory_peak: 9,
+            }),
+            Reply::Done,
+            Reply::Refused { reason: "too much".into() },
+        ];
+        let mut samples: Vec<_> = calls.chunks(1).filter_map(server_stream).collect();
+        samples.extend(replies.chunks(1).filter_map(server_stream));
+        samples.extend(server_stream(&replies));
+        samples.push(b"2:ab0:11:hello world".to_vec());
+        samples.push(b"c++17".to_vec());
+        samples.push(orders());
+        samples
+    })
+}
+
+fn calls() -> [Call; 5] {
+    let id = ContentId::of(b"test");
+    let submission = Submission { language: Language::Python, source: "print(1)".into() };
+    let files = FileNames { input: "sums.in".into(), output: "sums.out".into() };
+    let test = Test { input: id, answer: id };
+    let suite = Suite { files: Some(files), ..Suite::new(vec![test, test], Checking::Stock(Checker::Wcmp)) };
+    let task = FunctionTask {
+        reference: "def f(): return 1".into(),
+        subjects: Some(vec!["f".into()]),
+        setup: String::new(),
+        checks: vec!["assert f() == 1".into()],
+    };
+    let options = Options { stop_early: true };
+    [
+        Call::Hello { protocol: PROTOCOL.into() },
+        Call::Missing(vec![id, id]),
+        Call::Put(b"1 2\n".to_vec().into()),
+        Call::Judge(Box::new(Request::Program { submission, suite, options })),
+        Call::Judge(Box::new(Request::Functions { source: "def f(): return 2".into(), task })),
+    ]
+}
+
+/// Numbers and counted texts, of which messages of keepers consist: enough for any.
+fn orders() -> Vec<u8> {
+    let number = |number: u64| number.to_le_bytes().to_vec();
+    let text = |text: &str| [number(text.len() as u64), text.as_bytes().to_vec()].concat();
+    [
+        text("/bin/true"),
+        number(1),
+        text("true"),
+        number(1),
+        text("A=b"),
+        number(0),
+        number(1),
+        text("a"),
+        number(1),
+        text("x"),
+    ]
+    .into_iter()
+    .chain((1..=9).map(number))
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,332 @@
+//! Messages from strangers: decoding must not panic, what is read is written in one form, and what is checked is within its bounds.
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use echo_fuzz::{Edit, edited, reread};
+use echo_protocol::charter::{Charter, MAX_CHARTER_BYTES, RunId, Sampling, TaskSpec, TokenizerSpec};
+use echo_protocol::codec::{decode, encode};
+use echo_protocol::content::ContentId;
+use echo_protocol::control::{
+    MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, Neighbour, Neighbourhood,
+    Peer, Request, Response,
+};
+use echo_protocol::heartbeat::{
+    Heartbeat, MAX_ADDRESS_BYTES, MAX_ADDRESSES, Reach, UplinkReport, WHOLE_PERMILLE,
+};
+use echo_protocol::identity::{NodeKey, PublicKey};
+use echo_protocol::lease::{Lease, LeaseId, MAX_LEASE_ORDERS};
+use echo_protocol::manifest::TensorType;
+use echo_protocol::order::OrderCounter;
+use echo_protocol::rate::BytesPerSec;
+use echo_protocol::receipt::Receipt;
+use echo_protocol::relay::{Mode, Role};
+use echo_protocol::signed::{ENVELOPE_BYTES, Signable, Signed};
+use echo_protocol::staleness::Staleness;
+use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
+use echo_protocol::time::UnixMillis;
+use echo_protocol::trajectory::{
+    Form, MAX_GROUP_BYTES, MAX_TURNS, MetaValue, Trajectory, TrajectoryGroup, VersionSpan, spans,
+};
+use echo_protocol::version::PolicyVersion;
+use libfuzzer_sys::fuzz_target;
+
+/// The form that groups are checked against.
+const FORM: Form = Form { group_size: 2, max_new_tokens: 64, vocabulary: 64 };
+
+fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
+    let (kind, sample, edits, bytes) = input;
+    let samples = samples();
+    let made = edited(&samples[usize::from(sample) % samples.len()], &edits);
+    let bytes = if bytes.is_empty() { &made } else { bytes };
+    match kind % 11 {
+        0 => {
+            if let Some(Request::Heartbeat(heartbeat)) = reread(bytes, MAX_REQUEST_BYTES) {
+                check_heartbeat(heartbeat);
+            }
+        }
+        1 => check_response(bytes),
+        2 => {
+            if let Some(answer) = reread::<Answer>(bytes, MAX_ANSWER_BYTES) {
+                assert!(answer.in_version_1().receipt.is_none());
+            }
+        }
+        3 => {
+            if let Some(group) = reread::<TrajectoryGroup>(bytes, MAX_GROUP_BYTES) {
+                check_group(&group);
+            }
+        }
+        4 => {
+            if let Some(lease) = reread::<Lease>(bytes, Lease::MAX_BYTES) {
+                check_lease(&lease);
+            }
+        }
+        5 => {
+            if let Some(charter) = reread::<Charter>(bytes, MAX_CHARTER_BYTES) {
+                check_charter(&charter);
+            }
+        }
+        6 => check_signed::<TrajectoryGroup>(bytes),
+        7 => check_signed::<Lease>(bytes),
+        8 => check_signed::<Charter>(bytes),
+        9 => check_signed::<Receipt>(bytes),
+        _ => drop(reread::<Receipt>(bytes, Receipt::MAX_BYTES)),
+    }
+});
+
+fn check_heartbeat(heartbeat: Heartbeat) {
+    let heartbeat = heartbeat.checked();
+    assert!(heartbeat.rollouts_per_s.is_finite() && heartbeat.rollouts_per_s >= 0.0);
+    assert!(heartbeat.progress.is_none_or(|(_, permille)| permille <= WHOLE_PERMILLE));
+    assert!(heartbeat.addresses.len() <= MAX_ADDRESSES && heartbeat.uplinks.len() <= MAX_NEIGHBOURS);
+    assert!(heartbeat.addresses.iter().all(|address| address.len() <= MAX_ADDRESS_BYTES));
+    assert_eq!(heartbeat.clone().checked(), heartbeat);
+    // Whoever is checked can say it to others.
+    Request::Heartbeat(heartbeat).to_bytes().expect("a heartbeat within its bounds is a request");
+}
+
+fn check_response(bytes: &[u8]) {
+    match reread(bytes, MAX_RESPONSE_BYTES) {
+        Some(
+            Response::News { neighbourhood: Some(neighbourhood), .. }
+            | Response::Neighbours(Some(neighbourhood)),
+        ) => {
+            let bounded = neighbourhood.bounded();
+            assert_ne!(bounded.digest(), 0);
+            let Neighbourhood { neighbours, dial, consumers, .. } = &bounded;
+            assert!(
+                [neighbours.len(), dial.len(), consumers.len()]
+                    .iter()
+                    .all(|length| *length <= MAX_NEIGHBOURS)
+            );
+            let mut peers = neighbours.iter().map(|neighbour| &neighbour.peer).chain(dial);
+            assert!(peers.all(|peer| peer.addresses.len() <= MAX_PEER_ADDRESSES));
+        }
+        Some(Response::Charter(charter)) => {
+            if let Ok((run, charter)) = Charter::open(&charter) {
+                assert!(run.as_bytes() != &[0; 32] && charter.validate().is_ok());
+            }
+        }
+        Some(Response::Manifest(Some(manifest))) => {
+            assert!(manifest.open_from(&stranger().public()).is_err())
+        }
+        Some(Response::Leases { leases, .. }) => {
+            assert!(leases.iter().all(|lease| lease.open_from(&stranger().public()).is_err()));
+        }
+        _ => {}
+    }
+}
+
+fn check_group(group: &TrajectoryGroup) {
+    let (oldest, newest) = (group.oldest_version(), group.newest_version());
+    assert!(oldest <= newest);
+    if group.check_form(&FORM).is_err() {
+        return;
+    }
+    assert_eq!(group.trajectories.len(), FORM.group_size as usize);
+    for trajectory in &group.trajectories {
+        let tokens = trajectory.response.len();
+        assert!(
+            trajectory.logprobs.len() == tokens && trajectory.response.iter().all(|id| *id < FORM.vocabulary)
+        );
+        assert_eq!(trajectory.token_versions().count(), tokens);
+        assert_eq!(spans(trajectory.token_versions()), trajectory.versions);
+        let mut end = 0;
+        for range in trajectory.turn_ranges() {
+            assert!(range.start == end && range.start < range.end);
+            end = range.end;
+        }
+        assert!(end == tokens && trajectory.turn_ranges().count() <= MAX_TURNS);
+    }
+}
+
+fn check_lease(lease: &Lease) {
+    let orders: Vec<OrderCounter> = lease.orders().collect();
+    assert!(orders.len() <= MAX_LEASE_ORDERS as usize);
+    assert!(orders.iter().all(|order| lease.covers(*order)));
+}
+
+fn check_charter(charter: &Charter) {
+    if charter.validate().is_err() {
+        return;
+    }
+    let signed = Signed::sign(charter, &stranger());
+    if let Ok(signed) = signed {
+        assert_eq!(Charter::open(&signed).is_ok(), charter.learner == stranger().public());
+    }
+}
+
+/// An envelope around anything is read and written, and the key of nobody has signed none.
+fn check_signed<T: Signable>(bytes: &[u8]) {
+    let cap = T::MAX_BYTES + ENVELOPE_BYTES;
+    let Some(signed) = reread::<Signed<T>>(bytes, cap) else { return };
+    assert!(signed.open_from(&stranger().public()).is_err());
+    if signed.verify().is_ok() {
+        let again = Signed::<T>::from_bytes(&signed.to_bytes()).expect("what was written is read");
+        assert!(again.verify().is_ok() && again.body_id() == signed.body_id());
+    }
+}
+
+/// A key that nothing among the samples is signed with: no input can hold its signature.
+fn stranger() -> NodeKey {
+    NodeKey::from_secret([7; 32])
+}
+
+fn samples() -> &'static [Vec<u8>] {
+    static SAMPLES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    SAMPLES.get_or_init(sound)
+}
+
+/// Sound messages of every kind.
+fn sound() -> Vec<Vec<u8>> {
+    let key = NodeKey::from_secret([1; 32]);
+    let me = key.public();
+    let run: RunId = written(&ContentId::of(b"run"));
+    let group = group(run, me);
+    let lease = Lease {
+        run,
+        id: LeaseId(3),
+        node: me,
+        first: OrderCounter(64),
+        count: 8,
+        deadline: UnixMillis(1_700_000_000_000),
+    };
+    let charter = charter(me);
+    let receipt = Receipt {
+        run,
+        node: me,
+        sequence: 4,
+        counter: OrderCounter(65),
+        group: ContentId::of(b"group"),
+        oldest: PolicyVersion(2),
+        newest: PolicyVersion(3),
+        trajectories: 2,
+        rewards: 1.5,
+        at: UnixMillis(1_700_000_000_000),
+    };
+    let [signed_lease, signed_charter] = [signed(&lease, &key).to_bytes(), signed(&charter, &key).to_bytes()];
+    let receipt_signed = signed(&receipt, &key);
+    let answer = Answer {
+        counter: Some(OrderCounter(65)),
+        outcome: Outcome::Accepted,
+        receipt: Some(Box::new(receipt_signed.clone())),
+    };
+    let refused = Answer::new(
+        Some(OrderCounter(1)),
+        Outcome::Refused { reason: RefuseReason::Schema, detail: "too long".into() },
+    );
+    let mut samples = vec![
+        bytes(&group),
+        bytes(&lease),
+        bytes(&charter),
+        bytes(&receipt),
+        bytes(&answer),
+        bytes(&refused),
+        signed(&group, &key).to_bytes(),
+        signed_lease,
+        signed_charter,
+        receipt_signed.to_bytes(),
+    ];
+    samples.extend(requests(me).iter().map(bytes));
+    samples.extend(responses(me, signed(&charter, &key), signed(&lease, &key)).iter().map(bytes));
+    samples
+}
+
+fn requests(me: PublicKey) -> [Request; 5] {
+    let heartbeat = Heartbeat {
+        installed: Some(PolicyVersion(2)),
+        progress: Some((PolicyVersion(3), 500)),
+        rollouts_per_s: 1.5,
+        outbox: 2,
+        addresses: vec!["/ip4/192.0.2.1/tcp/4001".into()],
+        reach: Reach::default(),
+        relays: true,
+        max_upload: Some(BytesPerSec(5_000_000)),
+        uplinks: vec![UplinkReport { peer: me, bytes: 9, bytes_per_s: 1, failed: 0, rotten: false }],
+        neighbourhood: 7,
+    };
+    [
+        Request::Charter,
+        Request::Heartbeat(heartbeat),
+        Request::Manifest(Some(PolicyVersion(3))),
+        Request::Lease { orders: 8 },
+        Request::Neighbours { lost: vec![me] },
+    ]
+}
+
+fn responses(me: PublicKey, charter: Signed<Charter>, lease: Signed<Lease>) -> [Response; 6] {
+    let peer = Peer { key: me, addresses: vec!["/ip4/192.0.2.1/tcp/4001".into()] };
+    let neighbourhood = Neighbourhood {
+        mode: Mode::Echo,
+        neighbours: vec![Neighbour { peer: peer.clone(), role: Role::Parent }],
+        dial: vec![peer],
+        consumers: vec![me],
+    };
+    [
+        Response::Charter(charter),
+        Response::News {
+            newest: Some(PolicyVersion(3)),
+            neighbourhood: Some(neighbourhood.clone()),
+            ended: false,
+        },
+        Response::Manifest(None),
+        Response::Leases { leases: vec![lease], retry_after_ms: 500 },
+        Response::Neighbours(Some(neighbourhood)),
+        Response::Refused("not now".into()),
+    ]
+}
+
+fn group(run: RunId, node: PublicKey) -> TrajectoryGroup {
+    let trajectory = Trajectory {
+        response: vec![5, 6, 7, 2],
+        turns: vec![3, 1],
+        logprobs: vec![-0.5, -1.25, 0.0, -0.125],
+        versions: vec![
+            VersionSpan { version: PolicyVersion(2), tokens: 1 },
+            VersionSpan { version: PolicyVersion(3), tokens: 3 },
+        ],
+        reward: 0.5,
+        stopped: true,
+        omega: BTreeMap::from([
+            ("chips".to_owned(), MetaValue::Integer(-3)),
+            ("miss".to_owned(), MetaValue::Text("cut".to_owned())),
+        ]),
+    };
+    TrajectoryGroup {
+        run,
+        lease: LeaseId(3),
+        counter: OrderCounter(65),
+        node,
+        trajectories: vec![trajectory.clone(), trajectory],
+    }
+}
+
+fn charter(learner: PublicKey) -> Charter {
+    Charter {
+        name: "addition".into(),
+        learner,
+        created: UnixMillis(1_700_000_000_000),
+        model: "{}".into(),
+        tokenizer: TokenizerSpec::Characters { alphabet: "ab".into() },
+        tasks: vec![TaskSpec::new("chain_sum").with("digits", 2)],
+        group_size: 4,
+        sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: 8 },
+        staleness: Staleness::new(3, None).expect("κ follows from S"),
+        snapshot_type: TensorType::F32,
+        chunk_bytes: 16 << 10,
+    }
+}
+
+fn bytes<T: serde::Serialize>(message: &T) -> Vec<u8> {
+    encode(message, MAX_GROUP_BYTES).expect("samples are short")
+}
+
+fn signed<T: Signable>(value: &T, key: &NodeKey) -> Signed<T> {
+    Signed::sign(value, key).expect("samples are short")
+}
+
+/// A run is named by a content id, and travels like one.
+fn written(id: &ContentId) -> RunId {
+    decode(&bytes(id), 64).expect("a run id travels like a content id")
+}

@@ -1,0 +1,66 @@
+//! Messages with any content, over a real socket.
+
+use std::fmt::Debug;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::*;
+
+/// The longest body that is sent: the socket has to hold it, as nobody reads meanwhile.
+const MAX_BODY: usize = 32 << 10;
+
+/// Reads a message of this kind with this body as a keeper and as its host do, and panics unless what was read arrives a
+/// second time as it was.
+pub(crate) fn keeper_message(kind: u8, body: &[u8]) {
+    let (near, far) = UnixStream::pair().expect("sockets can be made");
+    let body = &body[..body.len().min(MAX_BODY)];
+    let fds: &[BorrowedFd<'_>] = match kind {
+        RUN => &[near.as_fd(); 3],
+        WORK => &[near.as_fd()],
+        _ => &[],
+    };
+    let send = || channel::send(&near, kind, body, fds).expect("the socket holds the message");
+
+    send();
+    if let Ok(Some(order)) = Order::receive(&far) {
+        match &order {
+            Order::Setup(setup) => send_setup(&near, setup),
+            Order::Run(task, fds) => send_task(&near, task, [fds[0].as_fd(), fds[1].as_fd(), fds[2].as_fd()]),
+            Order::Kill => send_kill(&near),
+        }
+        .expect("the socket holds what it held before");
+        same(
+            &content_of_order(&order),
+            Order::receive(&far).map(|order| order.map(|it| content_of_order(&it))),
+        );
+    }
+
+    send();
+    if let Ok(Some(said)) = Answer::receive(&far) {
+        answer(&near, &said).expect("the socket holds what it held before");
+        same(
+            &content_of_answer(&said),
+            Answer::receive(&far).map(|said| said.map(|it| content_of_answer(&it))),
+        );
+    }
+}
+
+fn same<T: PartialEq + Debug>(sent: &T, received: io::Result<Option<T>>) {
+    assert_eq!(received.expect("what was read once is read again").as_ref(), Some(sent));
+}
+
+/// All of an order but its descriptors, which have other numbers each time.
+fn content_of_order(order: &Order) -> (Option<Setup>, Option<Task>) {
+    match order {
+        Order::Setup(setup) => (Some(setup.clone()), None),
+        Order::Run(task, _) => (None, Some(task.clone())),
+        Order::Kill => (None, None),
+    }
+}
+
+/// All of an answer but its descriptor.
+fn content_of_answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Work(_) => "work".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
