@@ -102,7 +102,7 @@ pub enum Problem {
     #[error("roles is empty, so this node would do nothing; use --role rollout, --role relay, or both")]
     NoRole,
     /// The run has tasks that this machine cannot do.
-    #[error("{0}; or help without generating: --role relay")]
+    #[error("{0}\nMend that, or help without generating: --role relay")]
     Machine(SpecError),
     /// The log filter makes no sense.
     #[error("log {filter:?}: {cause}; use error, warn, info, debug or trace")]
