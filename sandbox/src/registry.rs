@@ -21,6 +21,7 @@ use crate::tasks::wasm::{self, WasmTask};
 use Make::{OfFile, Procedural};
 
 type Params = BTreeMap<String, i64>;
+
 /// How a task is made.
 enum Make {
     /// Of code alone.
