@@ -80,7 +80,8 @@ fn a_share_of_the_tests_earns_a_share_where_that_is_asked_for() {
 fn only_what_speed_decides_may_differ() {
     let task = build(CodeConfig::default());
     let slow = judged(&task, "Print a third", "while True: pass");
-    assert_eq!(told(&slow), "TLE(cpu)");
+    // On a machine that is busy with something else, the clock is first.
+    assert!(["TLE(cpu)", "TLE(wall)"].contains(&told(&slow)), "{slow:?}");
     assert!(task.may_differ(&slow, 1.0));
     assert!(task.may_differ(&judged(&task, "Print a third", "print(1 / 3)"), 0.0));
     assert!(!task.may_differ(&judged(&task, "Print a third", "print(1)"), 1.0));
