@@ -150,6 +150,7 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
     let key = keyfile::load_or_create(&dir.identity())?;
     let tasks = Tasks::read(config)?;
+    tasks.mix.tasks().try_for_each(|task| task.try_solutions())?;
     if config.warmup.is_some()
         && let Some(task) = tasks.mix.tasks().find(|task| !task.knows_solutions())
     {

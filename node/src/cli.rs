@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::config::Flags;
+use crate::verify_server::VerifyServer;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +22,9 @@ Examples:
   echo-node receipts list
       What the learner accepted and refused of this node's work. `receipts verify` checks the learner's signatures.
 
+  echo-node verify-server --socket verify.sock
+      Judge programs for other processes of this machine, without joining a run; see `verify-server --help`.
+
   ECHO_NODE_THREADS=2 echo-node config
       What the node would run with, and where each value came from.
 
@@ -34,6 +38,22 @@ directory (threads = 2), then the defaults. Limits:
   max_download most bytes a second that it receives
 
 Stop a node with Ctrl-C at any moment: what it has finished is in its outbox and goes out at the next start.";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  echo-node verify-server --socket /run/user/1000/echo-verify.sock
+      Judge programs for processes of this user. They put test data, which is kept once by its content, then send
+      programs with the names of their tests, and get a verdict for each test as it is made: AC, WA, PE, TLE(cpu),
+      TLE(wall), MLE, OLE, RE(code), SG(signal), CE, or Internal, which is never a score.
+
+  sudo echo-node verify-server --socket /run/echo-verify.sock --allow-uid 1000 --allow-uid 1001 --workers 8
+      The same for two users. The kernel says who connects; nobody else is let in.
+
+Languages are those that are installed: Python 3 (python3), C++ (g++), Rust (rustc and a C linker), Go (go). What is
+missing is listed at the start. Programs are isolated by means that Linux alone has; where the system gives less than
+that takes, the server refuses to start and says what is missing. Clients: `echo_sandbox::code::server::Client`.
+
+Stop it with Ctrl-C: who waits is told, runs that go on are ended by their limits, and nothing is left but the store.";
 
 /// Work for an Echo run: receive its newest policy, generate and score rollouts, send them to its learner
 #[derive(Debug, Parser)]
@@ -73,6 +93,9 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Judge programs by tests for other processes of this machine, over a local socket; joins no run
+    #[command(after_help = VERIFY_EXAMPLES)]
+    VerifyServer(VerifyServer),
 }
 
 /// What to do with receipts.
@@ -107,6 +130,31 @@ mod tests {
             .unwrap();
         assert_eq!(cli.command, Command::Config { json: true });
         assert_eq!((cli.flags.threads, cli.flags.roles), (Some(2), Some(vec![Role::Relay])));
+    }
+
+    #[test]
+    fn a_verify_server_needs_a_socket_and_little_else() {
+        let parse = |words: &[&str]| {
+            let cli = Cli::try_parse_from(["echo-node", "verify-server"].iter().chain(words)).ok()?;
+            let Command::VerifyServer(options) = cli.command else { return None };
+            Some(options)
+        };
+        assert_eq!(parse(&[]), None);
+        let plain = parse(&["--socket", "v.sock"]).unwrap();
+        assert_eq!(
+            (plain.allow_uid, plain.workers, plain.store, plain.store_bytes),
+            (vec![], None, None, 1 << 30)
+        );
+        let words = "--socket v.sock --allow-uid 7 --allow-uid 8 --workers 3 --store s --store-bytes 5MiB";
+        let full = parse(&words.split(' ').collect::<Vec<_>>()).unwrap();
+        assert_eq!((full.allow_uid, full.workers.map(usize::from)), (vec![7, 8], Some(3)));
+        assert_eq!((full.store, full.store_bytes), (Some("s".into()), 5 << 20));
+        assert_eq!(parse(&["--socket", "v.sock", "--workers", "0"]), None);
+        let mut cli = Cli::command();
+        let help = cli.find_subcommand_mut("verify-server").unwrap().render_long_help().to_string();
+        for word in ["--allow-uid 1000", "TLE(cpu)", "what is missing", "Ctrl-C"] {
+            assert!(help.contains(word), "{word}");
+        }
     }
 
     #[test]

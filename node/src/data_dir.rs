@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 /// | `chunks/` | chunks of snapshots, named by their content |
 /// | `outbox/` | finished groups that the learner has not yet acknowledged |
 /// | `receipts/` | receipts for accepted groups, and counts of refused ones |
+/// | `tests/` | test data of `echo-node verify-server` |
 /// | `status.json` | what the status line says, for programs |
 #[derive(Clone, Debug)]
 pub struct DataDir(PathBuf);
@@ -113,6 +114,11 @@ impl DataDir {
     /// Receipts for accepted groups, and counts of refused ones.
     pub fn receipts(&self) -> PathBuf {
         self.0.join("receipts")
+    }
+
+    /// Test data of the verification server.
+    pub fn tests(&self) -> PathBuf {
+        self.0.join("tests")
     }
 
     /// The status for programs.

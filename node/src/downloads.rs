@@ -16,7 +16,8 @@ use crate::install::{self, InstallError, Installed};
 use crate::learner::Learner;
 use crate::manifests::Manifests;
 use crate::neighbours::Neighbours;
-use crate::workload::Workload;
+use crate::node::NodeError;
+use crate::workload::{Workload, WorkloadError};
 
 /// Everything that receiving snapshots needs.
 pub struct Downloads {
@@ -47,8 +48,8 @@ impl Downloads {
     /// Follows the snapshot service until it stops.
     ///
     /// # Errors
-    /// [`Stopped`]
-    pub async fn run(self, mut events: mpsc::Receiver<SnapshotEvent>) -> Result<(), Stopped> {
+    /// [`Stopped`]; [`WorkloadError::Machine`] when the files of tasks ask for what this machine lacks.
+    pub async fn run(self, mut events: mpsc::Receiver<SnapshotEvent>) -> Result<(), NodeError> {
         let (complete, completed) = watch::channel(None);
         // One question at a time; what comes while it is under way is asked again by the relay machine.
         let (ask, asked) = mpsc::channel(1);
@@ -66,11 +67,11 @@ impl Downloads {
                     }
                 }
             }
-            Err(Stopped)
+            Err(Stopped.into())
         };
         tokio::select! {
             ended = follow => ended,
-            ended = self.ask_neighbours(asked) => ended,
+            ended = self.ask_neighbours(asked) => Ok(ended?),
             ended = self.install(completed) => ended,
         }
     }
@@ -88,7 +89,7 @@ impl Downloads {
     }
 
     /// Installs the newest complete snapshot; those that are overtaken meanwhile are skipped.
-    async fn install(&self, mut completed: watch::Receiver<Option<Arc<Manifest>>>) -> Result<(), Stopped> {
+    async fn install(&self, mut completed: watch::Receiver<Option<Arc<Manifest>>>) -> Result<(), NodeError> {
         while completed.changed().await.is_ok() {
             let Some(manifest) = completed.borrow_and_update().clone() else { continue };
             let version = manifest.version;
@@ -111,6 +112,10 @@ impl Downloads {
                     tracing::warn!(%version, "not installed yet: {source}");
                     self.snapshots.damaged(version, index).await?;
                 }
+                // No other snapshot would mend this machine.
+                Ok(Err(InstallError::Workload(error @ WorkloadError::Machine(_)))) => {
+                    return Err(error.into());
+                }
                 Ok(Err(error)) => {
                     tracing::error!(%version, %error, "not installed; the version before stays in use")
                 }
@@ -120,7 +125,7 @@ impl Downloads {
                 }
             }
         }
-        Err(Stopped)
+        Err(Stopped.into())
     }
 
     fn done(&self, version: PolicyVersion) {

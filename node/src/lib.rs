@@ -43,6 +43,7 @@ pub mod status;
 pub mod supply;
 pub mod trust;
 pub mod uplink;
+pub mod verify_server;
 pub mod workload;
 
 #[cfg(test)]

@@ -12,9 +12,11 @@ use echo_node::node::{self, Summary};
 use echo_node::preflight::{self, Problem};
 use echo_node::shutdown;
 use echo_node::status::{Screen, line};
+use echo_node::verify_server::{self, VerifyServer};
 use echo_protocol::{clock, keyfile, net};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 // Every group of a snapshot is a handful of buffers of tens of KiB.
 #[global_allocator]
@@ -45,18 +47,14 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Identity { json } => identity(&config.settings, *json),
         Command::Receipts(command) => receipts(&config.settings, command),
         Command::Preflight { json } => preflight(&config.settings, *json),
+        Command::VerifyServer(options) => verify_server(&config.settings, options),
     }
 }
 
 fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     let ready = preflight::check(settings, clock::now())?;
     let screen = Screen::new();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_new(&settings.log)?)
-        .with_writer(screen.log_writer())
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+    log(settings, screen.log_writer())?;
     // One thread for the network: waking a second one costs a volunteer more than it carries. Disk, hashes and generating have theirs.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("no async runtime")?;
@@ -66,6 +64,19 @@ fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     })?;
     println!("{}", farewell(&summary));
     Ok(ExitCode::SUCCESS)
+}
+
+fn log<W>(settings: &Settings, to: W) -> anyhow::Result<()>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_new(&settings.log)?)
+        .with_writer(to)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    Ok(())
 }
 
 fn farewell(summary: &Summary) -> String {
@@ -111,10 +122,13 @@ fn receipts(settings: &Settings, command: &Receipts) -> anyhow::Result<ExitCode>
 
 fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
     let checked = preflight::check(settings, clock::now());
+    // Runs differ in what they need, so what cannot be judged is no problem yet.
+    let (languages, lacks) = preflight::programs();
     if json {
         let problems = checked.as_ref().err().map_or(&[][..], |problems| &problems.0);
         let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
-        print_json(&json!({ "ready": checked.is_ok(), "problems": texts }))?;
+        let programs = json!({ "languages": languages, "lacks": lacks });
+        print_json(&json!({ "ready": checked.is_ok(), "problems": texts, "programs": programs }))?;
     } else {
         match &checked {
             Ok(ready) => {
@@ -122,8 +136,24 @@ fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
             }
             Err(problems) => println!("{problems}"),
         }
+        match languages.as_slice() {
+            [] => println!("runs whose task is code are not for this machine:"),
+            languages => println!("programs can be judged in {}", languages.join(", ")),
+        }
+        lacks.iter().for_each(|lack| println!("  - {lack}"));
     }
     Ok(if checked.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn verify_server(settings: &Settings, options: &VerifyServer) -> anyhow::Result<ExitCode> {
+    log(settings, std::io::stderr)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("no async runtime")?;
+    runtime.block_on(async {
+        let stop = shutdown::on_signals().context("cannot listen for signals")?;
+        verify_server::serve(options, &settings.data(), &stop).await
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print_json(value: &serde_json::Value) -> anyhow::Result<ExitCode> {

@@ -10,6 +10,9 @@ use echo_protocol::net::peer::peer_of_key;
 use echo_protocol::net::{Multiaddr, PeerId};
 use echo_protocol::peer_list::Trust;
 use echo_protocol::time::UnixMillis;
+use echo_sandbox::code::{Judge, Language};
+use echo_sandbox::isolate::Lack;
+use echo_sandbox::spec::SpecError;
 
 use crate::config::Settings;
 use crate::data_dir::{DataDir, DataDirError, DataLock};
@@ -98,6 +101,9 @@ pub enum Problem {
     /// The node is to do nothing.
     #[error("roles is empty, so this node would do nothing; use --role rollout, --role relay, or both")]
     NoRole,
+    /// The run has tasks that this machine cannot do.
+    #[error("{0}\nMend that, or help without generating: --role relay")]
+    Machine(SpecError),
     /// The log filter makes no sense.
     #[error("log {filter:?}: {cause}; use error, warn, info, debug or trace")]
     Log {
@@ -182,6 +188,9 @@ pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
         problems.push(Problem::NoPeers);
     }
     let target = list.as_ref().and_then(|(list, _)| note(&mut problems, checks::target(settings, list)));
+    if let (Some(target), true) = (&target, settings.generates()) {
+        problems.extend(checks::machine(&data, target));
+    }
     let learner = target.as_ref().and_then(|target| {
         let no_key = || Problem::NoKey { run: target.name.clone(), key: target.learner };
         note(&mut problems, peer_of_key(&target.learner).ok_or_else(no_key))
@@ -193,6 +202,18 @@ pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
             Ok(Ready { data, lock, identity, listen, bootstraps, target, learner, trust })
         }
         _ => Err(Problems(problems)),
+    }
+}
+
+/// The languages in which programs can be judged here, for runs whose task is code, and what is missing for the others.
+pub fn programs() -> (Vec<&'static str>, Vec<String>) {
+    let told = |lack: &Lack| format!("{}: {}", lack.what, lack.mend);
+    match Judge::shared() {
+        Ok(judge) => {
+            let languages = judge.tools().languages().map(Language::name).collect();
+            (languages, judge.tools().lacks().iter().map(|(_, lack)| told(lack)).collect())
+        }
+        Err(unfit) => (Vec::new(), unfit.lacks.iter().map(told).collect()),
     }
 }
 

@@ -17,6 +17,7 @@ use echo_sandbox::assignment::Assignment;
 use echo_sandbox::episode::Play;
 use echo_sandbox::files::TaskFiles;
 use echo_sandbox::mix::TaskMix;
+use echo_sandbox::registry;
 use echo_sandbox::spec::SpecError;
 use echo_sandbox::task::TaskError;
 
@@ -31,7 +32,12 @@ pub enum WorkloadError {
     Model(#[from] ConfigError),
     /// A task that this version does not know.
     #[error("the run's tasks: {0}; a newer echo-node may know them")]
-    Tasks(#[from] SpecError),
+    Tasks(SpecError),
+    /// A task that this machine cannot do.
+    #[error(
+        "this node cannot generate for the run: {0}\nMend that and start again, or help without generating: --role relay"
+    )]
+    Machine(SpecError),
     /// The tokenizer cannot be built, or has no token for something.
     #[error("the run's tokenizer: {0}")]
     Tokenizer(#[from] TokenizerError),
@@ -58,6 +64,15 @@ pub enum WorkloadError {
     /// An episode that nobody played to its end.
     #[error("an episode of the order is not over")]
     NotOver,
+}
+
+impl From<SpecError> for WorkloadError {
+    fn from(error: SpecError) -> Self {
+        match error {
+            SpecError::Machine { .. } => Self::Machine(error),
+            _ => Self::Tasks(error),
+        }
+    }
 }
 
 /// A run: its tasks, its model and how it is sampled.
@@ -112,10 +127,20 @@ impl Workload {
         Ok(workload)
     }
 
+    /// Checks that this machine can do what the run's tasks need, as far as that is known before their files are there. Only who
+    /// generates has to.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Machine`]
+    pub fn check_machine(&self) -> Result<(), WorkloadError> {
+        Ok(self.specs.iter().try_for_each(registry::check_machine)?)
+    }
+
     /// Builds the run's tasks, if they are not yet; `files` are a snapshot's companions.
     ///
     /// # Errors
-    /// [`WorkloadError::Tasks`], for example when a file is missing.
+    /// [`WorkloadError::Tasks`], for example when a file is missing; [`WorkloadError::Machine`] when this machine lacks what they need,
+    /// for example a compiler.
     pub fn build_tasks(&self, files: &[(String, Vec<u8>)]) -> Result<(), WorkloadError> {
         if self.tasks.get().is_none() {
             let mix = TaskMix::new(&self.specs, &TaskFiles::of_snapshot(&self.specs, files))?;

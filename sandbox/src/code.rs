@@ -9,12 +9,12 @@
 //!
 //! let sandbox = Arc::new(Sandbox::open(&Requirements::default())?);
 //! let store = Arc::new(TestStore::open("tests".as_ref(), 1 << 30)?);
-//! let judge = Arc::new(Judge::new(sandbox, Arc::clone(&store)));
+//! let judge = Arc::new(Judge::new(sandbox));
 //! let test = Test { input: store.put(b"2 3\n")?, answer: store.put(b"5\n")? };
 //! let suite = Suite::new(vec![test], Checking::Stock(Checker::Ncmp));
 //! let source = "print(sum(map(int, input().split())))".to_owned();
 //! let submission = Submission { language: Language::Python, source };
-//! for report in Judge::judge(&judge, submission, suite, Options::default())? {
+//! for report in Judge::judge(&judge, submission, suite, store, Options::default())? {
 //!     assert_eq!(report.verdict, Verdict::Accepted);
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -26,7 +26,7 @@
 //! - [`store`]: the data of tests, by content; [`suite`]: tests and how they are checked;
 //! - [`judge`]: verdicts of a program, test after test;
 //! - [`functions`]: functions that are called with arguments, and checked by an author's asserts;
-//! - [`service`]: many judgings at once, fair to whoever asks; [`server`]: the same over a local socket;
+//! - [`service`]: many judgings at once, fair to whoever asks; `server`: the same over a local socket, on Linux;
 //! - [`vectors`]: reference solutions, and mutants of them.
 //!
 //! An expected answer is never in a sandbox together with the judged program (invariant 8), and a failure of ours is
@@ -36,6 +36,7 @@ pub mod functions;
 pub mod judge;
 pub mod language;
 pub mod program;
+#[cfg(target_os = "linux")]
 pub mod server;
 pub mod service;
 pub mod store;
@@ -44,14 +45,14 @@ pub mod toolchain;
 pub mod vectors;
 pub mod verdict;
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod testing;
 
-pub use functions::{Exam, ExamError, FunctionTask};
+pub use functions::{Exam, ExamError, Exams, FunctionTask};
 pub use judge::{Judge, Judging, Options};
 pub use language::Language;
 pub use program::Submission;
-pub use store::{StoreError, TestStore};
+pub use store::{StoreError, TestData, TestStore};
 pub use suite::{Checking, FileNames, Suite, SuiteError, Test};
 pub use toolchain::Toolchains;
 pub use verdict::{TestReport, Verdict};

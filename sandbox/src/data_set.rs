@@ -66,6 +66,17 @@ pub fn read<L: DeserializeOwned, R>(
     bytes: &[u8],
     check: impl Fn(L) -> Result<R, String>,
 ) -> Result<Vec<R>, DataError> {
+    read_lines(bytes, |_, row| check(row))
+}
+
+/// The same where `check` wants to know the number of the line, from 1.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_lines<L: DeserializeOwned, R>(
+    bytes: &[u8],
+    mut check: impl FnMut(usize, L) -> Result<R, String>,
+) -> Result<Vec<R>, DataError> {
     let mut rows = Vec::new();
     for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         let refuse = |reason: String| DataError::Line { line: index + 1, reason };
@@ -79,7 +90,7 @@ pub fn read<L: DeserializeOwned, R>(
             return Err(DataError::TooManyRows);
         }
         let row = serde_json::from_slice(line).map_err(|error| refuse(error.to_string()))?;
-        rows.push(check(row).map_err(refuse)?);
+        rows.push(check(index + 1, row).map_err(refuse)?);
     }
     if rows.is_empty() { Err(DataError::Empty) } else { Ok(rows) }
 }

@@ -3,49 +3,68 @@
 use std::collections::BTreeMap;
 
 use echo_protocol::charter::TaskSpec;
+use echo_protocol::content::ContentId;
 use serde::Deserialize;
 
 use crate::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use crate::spec::{self, MAX_NAME_BYTES, SpecError};
 use crate::task::Task;
+use crate::tasks::chain_sum::{self, ChainSum};
+use crate::tasks::code::{self, CodeTask};
+use crate::tasks::countdown::{self, Countdown};
+use crate::tasks::guess_number::{self, GuessNumber};
+use crate::tasks::holdem::{self, game::Holdem};
 use crate::tasks::math::problems::{self, MathProblems};
-use crate::tasks::wasm::WasmTask;
-use crate::tasks::{chain_sum, countdown, guess_number, holdem, number_sorting, spell_backward, wasm};
+use crate::tasks::number_sorting::{self, NumberSorting};
+use crate::tasks::spell_backward::{self, SpellBackward};
+use crate::tasks::wasm::{self, WasmTask};
+use Make::{OfFile, Procedural};
 
 type Params = BTreeMap<String, i64>;
-type Builder = fn(&Params) -> Result<Box<dyn Task>, SpecError>;
-type FileBuilder = fn(&Params, &[u8]) -> Result<Box<dyn Task>, SpecError>;
 
-/// Tasks that are code alone.
-const PROCEDURAL: [(&str, Builder); 6] = [
-    (chain_sum::NAME, |params| {
-        Ok(Box::new(chain_sum::ChainSum::new(spec::config(chain_sum::NAME, params)?)?))
-    }),
-    (countdown::NAME, |params| {
-        Ok(Box::new(countdown::Countdown::new(spec::config(countdown::NAME, params)?)?))
-    }),
-    (guess_number::NAME, |params| {
-        Ok(Box::new(guess_number::GuessNumber::new(spec::config(guess_number::NAME, params)?)?))
-    }),
-    (holdem::NAME, |params| Ok(Box::new(holdem::game::Holdem::new(spec::config(holdem::NAME, params)?)?))),
-    (number_sorting::NAME, |params| {
-        Ok(Box::new(number_sorting::NumberSorting::new(spec::config(number_sorting::NAME, params)?)?))
-    }),
-    (spell_backward::NAME, |params| {
-        Ok(Box::new(spell_backward::SpellBackward::new(spec::config(spell_backward::NAME, params)?)?))
-    }),
+/// How a task is made.
+enum Make {
+    /// Of code alone.
+    Procedural(fn(&Params) -> Made),
+    /// Of a file.
+    OfFile(fn(&Params, &[u8]) -> Made),
+}
+
+type Made = Result<Box<dyn Task>, SpecError>;
+
+const TASKS: [(&str, Make); 9] = [
+    (chain_sum::NAME, Procedural(|params| boxed(ChainSum::new(spec::config(chain_sum::NAME, params)?)))),
+    (code::NAME, OfFile(|params, bytes| boxed(CodeTask::new(spec::config(code::NAME, params)?, bytes)))),
+    (countdown::NAME, Procedural(|params| boxed(Countdown::new(spec::config(countdown::NAME, params)?)))),
+    (
+        guess_number::NAME,
+        Procedural(|params| boxed(GuessNumber::new(spec::config(guess_number::NAME, params)?))),
+    ),
+    (holdem::NAME, Procedural(|params| boxed(Holdem::new(spec::config(holdem::NAME, params)?)))),
+    (
+        problems::NAME,
+        OfFile(|params, bytes| boxed(MathProblems::new(spec::config(problems::NAME, params)?, bytes))),
+    ),
+    (
+        number_sorting::NAME,
+        Procedural(|params| boxed(NumberSorting::new(spec::config(number_sorting::NAME, params)?))),
+    ),
+    (
+        spell_backward::NAME,
+        Procedural(|params| boxed(SpellBackward::new(spec::config(spell_backward::NAME, params)?))),
+    ),
+    (
+        wasm::NAME,
+        OfFile(|params, bytes| {
+            let NoParams {} = spec::config(wasm::NAME, params)?;
+            boxed(WasmTask::load(bytes))
+        }),
+    ),
 ];
 
-/// Tasks that are made of a file.
-const FROM_FILES: [(&str, FileBuilder); 2] = [
-    (problems::NAME, |params, bytes| {
-        Ok(Box::new(MathProblems::new(spec::config(problems::NAME, params)?, bytes)?))
-    }),
-    (wasm::NAME, |params, bytes| {
-        let NoParams {} = spec::config(wasm::NAME, params)?;
-        Ok(Box::new(WasmTask::load(bytes)?))
-    }),
-];
+fn boxed<T: Task + 'static>(task: Result<T, SpecError>) -> Made {
+    task.map(|task| Box::new(task) as Box<dyn Task>)
+}
 
 /// The parameters of a task that has none.
 #[derive(Deserialize)]
@@ -54,12 +73,12 @@ struct NoParams {}
 
 /// The names of the procedural tasks, sorted.
 pub fn procedural() -> impl Iterator<Item = &'static str> {
-    PROCEDURAL.iter().map(|(name, _)| *name)
+    TASKS.iter().filter(|(_, make)| matches!(make, Procedural(_))).map(|(name, _)| *name)
 }
 
 /// The names of the tasks that are made of a file, sorted.
 pub fn from_files() -> impl Iterator<Item = &'static str> {
-    FROM_FILES.iter().map(|(name, _)| *name)
+    TASKS.iter().filter(|(_, make)| matches!(make, OfFile(_))).map(|(name, _)| *name)
 }
 
 /// Checks what can be checked of `spec` before its file is there.
@@ -67,40 +86,57 @@ pub fn from_files() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// When there is no such task, or it is given a file that it does not read, or none where it needs one.
 pub fn check(spec: &TaskSpec) -> Result<(), SpecError> {
-    if spec.name.len() > MAX_NAME_BYTES {
-        return Err(SpecError::LongName { bytes: spec.name.len() });
-    }
-    let procedural_one = procedural().find(|name| *name == spec.name);
-    let made_of_file = from_files().find(|name| *name == spec.name);
-    match (procedural_one, made_of_file, spec.data) {
-        (Some(_), _, None) | (_, Some(_), Some(_)) => Ok(()),
-        (Some(task), _, Some(_)) => Err(SpecError::NoUseForFile { task }),
-        (_, Some(task), None) => Err(SpecError::NeedsFile { task }),
-        (None, None, _) => {
-            let known = procedural().chain(from_files()).collect::<Vec<_>>().join(", ");
-            Err(SpecError::UnknownTask { name: spec.name.clone(), known })
-        }
-    }
+    find(spec).map(drop)
+}
+
+/// Checks that this machine can do what `spec` needs, as far as that is known before its file is there. Tasks that judge programs need
+/// a sandbox; which languages, their files say.
+///
+/// # Errors
+/// [`SpecError::Machine`]
+pub fn check_machine(spec: &TaskSpec) -> Result<(), SpecError> {
+    if spec.name == code::NAME { code::judge().map(drop) } else { Ok(()) }
 }
 
 /// Builds the task that `spec` asks for; the weight plays no part.
 ///
 /// # Errors
-/// When there is no such task or parameter (the message lists those that exist), a parameter is out of range, or the task's file is not
-/// among `files` or not of its form.
+/// When there is no such task or parameter (the message lists those that exist), a parameter is out of range, the task's file is not
+/// among `files` or not of its form, or this machine lacks what the task needs.
 pub fn build(spec: &TaskSpec, files: &TaskFiles) -> Result<Box<dyn Task>, SpecError> {
-    check(spec)?;
-    if let Some((_, builder)) = PROCEDURAL.iter().find(|(name, _)| *name == spec.name) {
-        return builder(&spec.params);
+    match find(spec)? {
+        Found::Procedural(make) => make(&spec.params),
+        Found::OfFile { task, make, id } => {
+            let bytes = files.get(&id).ok_or(SpecError::MissingFile { task, id })?;
+            if bytes.len() as u64 > MAX_TASK_FILE_BYTES {
+                return Err(SpecError::LargeFile { task, bytes: bytes.len() as u64 });
+            }
+            make(&spec.params, bytes)
+        }
     }
-    let (name, builder) =
-        FROM_FILES.iter().find(|(name, _)| *name == spec.name).expect("`check` found the name");
-    let id = spec.data.expect("`check` found a file");
-    let bytes = files.get(&id).ok_or(SpecError::MissingFile { task: name, id })?;
-    if bytes.len() as u64 > MAX_TASK_FILE_BYTES {
-        return Err(SpecError::LargeFile { task: name, bytes: bytes.len() as u64 });
+}
+
+/// A row of the table that goes with a specification.
+enum Found {
+    Procedural(fn(&Params) -> Made),
+    OfFile { task: &'static str, make: fn(&Params, &[u8]) -> Made, id: ContentId },
+}
+
+fn find(spec: &TaskSpec) -> Result<Found, SpecError> {
+    if spec.name.len() > MAX_NAME_BYTES {
+        return Err(SpecError::LongName { bytes: spec.name.len() });
     }
-    builder(&spec.params, bytes)
+    let row = TASKS.iter().find(|(name, _)| *name == spec.name);
+    match (row, spec.data) {
+        (Some((_, Procedural(make))), None) => Ok(Found::Procedural(*make)),
+        (Some((task, OfFile(make))), Some(id)) => Ok(Found::OfFile { task, make: *make, id }),
+        (Some((task, Procedural(_))), Some(_)) => Err(SpecError::NoUseForFile { task }),
+        (Some((task, OfFile(_))), None) => Err(SpecError::NeedsFile { task }),
+        (None, _) => {
+            let known = procedural().chain(from_files()).collect::<Vec<_>>().join(", ");
+            Err(SpecError::UnknownTask { name: spec.name.clone(), known })
+        }
+    }
 }
 
 #[cfg(test)]

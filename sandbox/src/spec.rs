@@ -9,6 +9,7 @@ use serde::de::value::{Error as ValueError, MapDeserializer};
 
 use crate::data_set::DataError;
 use crate::files::MAX_TASK_FILE_BYTES;
+use crate::isolate::Lack;
 
 /// The most bytes of a task's or a parameter's name. They come from a charter, and refusals quote them.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -94,6 +95,14 @@ pub enum SpecError {
         /// What is wrong with it.
         reason: String,
     },
+    /// This machine cannot do what the task needs.
+    #[error("task {task} runs programs, and this machine lacks what that needs:{}", listed(.lacks))]
+    Machine {
+        /// The task's name.
+        task: &'static str,
+        /// All that is missing, each with its mend.
+        lacks: Vec<Lack>,
+    },
     /// A task that no order would ever use.
     #[error("task {name} has weight 0: give it at least 1, or leave it out")]
     NoWeight {
@@ -111,6 +120,10 @@ pub enum SpecError {
         /// How many are allowed.
         limit: usize,
     },
+}
+
+fn listed(lacks: &[Lack]) -> String {
+    lacks.iter().map(|Lack { what, mend }| format!("\n- {what}: {mend}")).collect()
 }
 
 /// Reads the typed configuration of `task`.

@@ -8,6 +8,7 @@ use std::fmt::{Debug, Display};
 use echo_protocol::draw::Draws;
 
 use crate::episode::{Episode, OneTurn};
+use crate::spec::SpecError;
 
 pub use verdict::{MetadataError, Miss, Verdict};
 
@@ -72,8 +73,10 @@ impl TaskError {
 
 /// A workload: prompts and the rewards of their responses.
 ///
-/// All methods are pure: the same seed gives the same prompt and the same verdict on every platform. Implementations
-/// read responses from strangers, so [`Task::reward`] must not panic or allocate beyond the size of the response.
+/// All methods are pure: the same seed gives the same prompt and the same verdict on every platform. Only a task that judges by running
+/// programs may differ, as far as [`Task::may_differ`] says.
+///
+/// Implementations read responses from strangers, so [`Task::reward`] must not panic or allocate beyond the size of the response.
 pub trait Task: Debug + Send + Sync {
     /// The name under which run configurations ask for the task.
     fn name(&self) -> &'static str;
@@ -87,6 +90,12 @@ pub trait Task: Debug + Send + Sync {
     /// [`TaskError::Internal`] when the judging itself failed; a bad response is a verdict, not an error.
     fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError>;
 
+    /// Whether an honest node may have come to `claimed` where the learner came to `verdict`: where judging depends on how fast a
+    /// machine is. Then nobody lied, and the learner's own figure counts.
+    fn may_differ(&self, _verdict: &Verdict, _claimed: f32) -> bool {
+        false
+    }
+
     /// A right answer to the prompt of `seed`, for the supervised warm-up and for tests. Where there are several turns, it is a good first
     /// one.
     fn solution(&self, seed: TaskSeed) -> String;
@@ -94,6 +103,15 @@ pub trait Task: Debug + Send + Sync {
     /// Whether it knows them: without, there is no supervised warm-up.
     fn knows_solutions(&self) -> bool {
         true
+    }
+
+    /// Judges every solution that an author has shown, where that could fail: a problem whose own solution is wrong is never judged. May
+    /// take minutes; whoever founds a run on the task asks once.
+    ///
+    /// # Errors
+    /// The first problem that cannot be judged.
+    fn try_solutions(&self) -> Result<(), SpecError> {
+        Ok(())
     }
 
     /// Begins the episode of `seed`, which the prompt opens. Tasks with several turns say here what happens in them.

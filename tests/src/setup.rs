@@ -36,6 +36,27 @@ pub const REQUIREMENTS: &[Requirement] = &[
         probe: has_c_compiler,
     },
     Requirement {
+        name: "Python 3 (python3)",
+        why: "tests of the sandbox run programs of this language",
+        optional: false,
+        apt: &["python3"],
+        probe: || has_language("python3"),
+    },
+    Requirement {
+        name: "a C++ compiler (g++)",
+        why: "tests of the sandbox compile and run programs of this language",
+        optional: false,
+        apt: &["g++"],
+        probe: || has_language("g++"),
+    },
+    Requirement {
+        name: "Go (go)",
+        why: "tests of the sandbox compile and run programs of this language",
+        optional: false,
+        apt: &["golang-go"],
+        probe: || has_language("go"),
+    },
+    Requirement {
         name: "ip, tc and nft",
         why: "as root, tests of broadcasts put nodes behind real links",
         optional: true,
@@ -121,14 +142,24 @@ fn has_c_compiler() -> bool {
     cfg!(windows) || runs(env::var_os("CC").unwrap_or_else(|| "cc".into()))
 }
 
+/// Elsewhere than on Linux there is no sandbox, and nothing to run in it.
+fn has_language(tool: &str) -> bool {
+    // Go does not know `--version`.
+    !cfg!(target_os = "linux") || runs_with(tool, if tool == "go" { "version" } else { "--version" })
+}
+
 /// Elsewhere than on Linux, and without root, there is no use for them.
 fn has_network_tools() -> bool {
     !cfg!(target_os = "linux") || !is_root() || crate::netns::obstacle(true).is_none()
 }
 
 fn runs(program: impl Into<OsString>) -> bool {
+    runs_with(program, "--version")
+}
+
+fn runs_with(program: impl Into<OsString>, argument: &str) -> bool {
     let mut command = Command::new(program.into());
-    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 

@@ -3,7 +3,7 @@
 use echo_protocol::order::{Purpose, WorkOrder};
 use echo_protocol::submission::RefuseReason;
 use echo_sandbox::assignment::Assignment;
-use echo_sandbox::task::Verdict;
+use echo_sandbox::task::{Task, Verdict};
 
 use super::{Admission, Admitted, Checked, Refusal, Rejection};
 use crate::replay::{ReplayError, replay};
@@ -32,7 +32,7 @@ impl Admission {
                 Err(ReplayError::Rules(what)) => return Err(refuse(RefuseReason::TaskRules, what)),
                 Err(ReplayError::Task(error)) => return Err(Rejection::retry(&error)),
             };
-            if (trajectory.reward - verdict.reward).abs() > REWARD_TOLERANCE {
+            if is_lie(assignment.task(), &verdict, trajectory.reward) {
                 let what = format!("claims reward {}, earns {}", trajectory.reward, verdict.reward);
                 return Err(refuse(RefuseReason::Reward, what));
             }
@@ -42,6 +42,11 @@ impl Admission {
         }
         Ok(Admitted { id, group, correct })
     }
+}
+
+/// Whether no honest node could have come to the reward that is claimed.
+fn is_lie(task: &dyn Task, verdict: &Verdict, claimed: f32) -> bool {
+    (claimed - verdict.reward).abs() > REWARD_TOLERANCE && !task.may_differ(verdict, claimed)
 }
 
 /// A task whose rewards are none has failed.
@@ -57,7 +62,7 @@ fn sound(assignment: &Assignment<'_>, verdict: Verdict) -> Result<Verdict, Rejec
 mod tests {
     use super::*;
     use echo_sandbox::episode::Step;
-    use echo_sandbox::task::{Prompt, Response, Task, TaskError, TaskSeed};
+    use echo_sandbox::task::{Prompt, Response, TaskError, TaskSeed};
 
     /// A task whose judging fails, or gives what no reward is.
     #[derive(Debug)]
@@ -74,6 +79,9 @@ mod tests {
             let reward = self.0.ok_or_else(|| TaskError::internal("broken", "the judge's disk is full"))?;
             Ok(Verdict { reward, ..Verdict::right() })
         }
+        fn may_differ(&self, verdict: &Verdict, claimed: f32) -> bool {
+            claimed < verdict.reward
+        }
         fn solution(&self, _: TaskSeed) -> String {
             String::new()
         }
@@ -83,6 +91,14 @@ mod tests {
         fn longest_response(&self) -> usize {
             0
         }
+    }
+
+    #[test]
+    fn a_claim_that_speed_explains_is_no_lie() {
+        let lies = |claimed| is_lie(&Broken(None), &Verdict { reward: 0.5, ..Verdict::right() }, claimed);
+        assert!(lies(0.6) && !lies(0.5 + REWARD_TOLERANCE / 2.0));
+        // Only a slower machine, of which this task knows, comes to less.
+        assert!(!lies(0.4));
     }
 
     #[test]

@@ -66,6 +66,9 @@ impl Works {
         let ledger = Ledger::open(&ready.data.receipts(), charter, ready.identity.public())?;
         let (run, charter) = Charter::open(charter)?;
         let workload = Arc::new(Workload::new(run, &charter)?);
+        if settings.generates() {
+            workload.check_machine()?;
+        }
         // Blocks, and nothing else of the run has begun.
         let outbox = Outbox::open(&ready.data.outbox(), &run)?;
         board.set(|facts| {
@@ -136,7 +139,7 @@ impl Works {
                 policy: settings.generates().then_some(policy),
                 installed: done,
             };
-            async move { Ok(downloads.run(snapshot_events).await?) }
+            downloads.run(snapshot_events)
         });
         services.spawn({
             let fetching = supply::fetch_manifests(learner.clone(), manifests.clone(), told);

@@ -3,16 +3,19 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
+use echo_protocol::charter::Charter;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::keyfile;
 use echo_protocol::net::{AddrProtocol, Multiaddr, dialable};
 use echo_protocol::peer_list::{PeerList, Trust};
 use echo_protocol::time::UnixMillis;
+use echo_sandbox::registry;
 use tracing_subscriber::EnvFilter;
 
 use super::{MIN_FREE_BYTES, Problem, Target};
 use crate::config::{MAX_ORDERS, MIN_ORDERS, Settings};
 use crate::data_dir::DataDir;
+use crate::membership;
 use crate::trust;
 
 pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
@@ -91,6 +94,15 @@ pub(super) fn target(settings: &Settings, list: &PeerList) -> Result<Target, Pro
         (None, _) => Err(problem(format!("the peer list has no run {wanted:?}"))),
         (Some(_), Some(_)) => Err(problem(format!("the peer list has several runs named {wanted:?}"))),
     }
+}
+
+/// What the tasks of the run ask of this machine, where its charter is known from an earlier start. A run that is new to this node is
+/// looked at when it is joined.
+pub(super) fn machine(data: &DataDir, target: &Target) -> Option<Problem> {
+    let signed = membership::kept_charter(data, &target.learner)?;
+    let (_, charter) = Charter::open(&signed).ok()?;
+    let lacking = charter.tasks.iter().try_for_each(registry::check_machine).err();
+    lacking.map(Problem::Machine)
 }
 
 pub(super) fn listen(addresses: &[String], problems: &mut Vec<Problem>) -> Vec<Multiaddr> {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::testing;
 use echo_protocol::store::ChunkStore;
+use echo_sandbox::isolate::Lack;
 
 #[test]
 fn an_order_becomes_the_same_request_everywhere() {
@@ -99,4 +100,18 @@ fn tasks_made_of_a_file_wait_for_the_snapshot_that_brings_it() {
         matches!(Workload::new(run, &charter), Err(WorkloadError::Tasks(_))),
         "told before anything is fetched"
     );
+}
+
+#[test]
+fn what_this_machine_lacks_is_no_matter_of_versions() {
+    let lacks = vec![Lack { what: "there is no g++".into(), mend: "apt install g++".into() }];
+    let refused = WorkloadError::from(SpecError::Machine { task: "code", lacks });
+    assert!(matches!(refused, WorkloadError::Machine(_)));
+    let text = refused.to_string();
+    assert!(
+        ["there is no g++: apt install g++", "--role relay"].iter().all(|part| text.contains(part)),
+        "{text}"
+    );
+    // Tasks that run nothing ask nothing of the machine.
+    testing::workload().check_machine().unwrap();
 }

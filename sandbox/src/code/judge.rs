@@ -7,19 +7,18 @@ use std::sync::{Arc, OnceLock};
 use super::functions::Harness;
 use super::language::{HELLO, Language};
 use super::program::{Given, Program, Submission, internal};
-use super::store::TestStore;
+use super::store::TestData;
 use super::suite::{Suite, SuiteError, Test};
 use super::toolchain::Toolchains;
 use super::verdict::{TestReport, Verdict};
-use crate::isolate::{Collect, Collected, Lack, Limits, Outcome, Placed, Sandbox};
+use crate::isolate::{Collect, Collected, Lack, Limits, Outcome, Placed, Requirements, Sandbox, Unfit};
 use check::Check;
 
-/// What judges programs here: a sandbox, what is installed, and the data of tests.
+/// What judges programs here: a sandbox, and what is installed.
 #[derive(Debug)]
 pub struct Judge {
     pub(super) sandbox: Arc<Sandbox>,
     tools: Toolchains,
-    store: Arc<TestStore>,
     harness: OnceLock<Harness>,
 }
 
@@ -33,19 +32,25 @@ pub struct Options {
 
 impl Judge {
     /// A judge with what [`Toolchains::find`] finds.
-    pub fn new(sandbox: Arc<Sandbox>, store: Arc<TestStore>) -> Self {
+    pub fn new(sandbox: Arc<Sandbox>) -> Self {
         let tools = Toolchains::find(sandbox.report());
-        Self { sandbox, tools, store, harness: OnceLock::new() }
+        Self { sandbox, tools, harness: OnceLock::new() }
+    }
+
+    /// The one judge of this process, made when it is first asked for: to open a sandbox starts a process, and compilers are
+    /// asked where they lie. What is missing then stays missing until the process is started again.
+    ///
+    /// # Errors
+    /// All that the system lacks.
+    pub fn shared() -> Result<Arc<Self>, Unfit> {
+        static SHARED: OnceLock<Result<Arc<Judge>, Unfit>> = OnceLock::new();
+        let open = || Ok(Arc::new(Self::new(Arc::new(Sandbox::open(&Requirements::default())?))));
+        SHARED.get_or_init(open).clone()
     }
 
     /// What is installed.
     pub fn tools(&self) -> &Toolchains {
         &self.tools
-    }
-
-    /// The data of tests.
-    pub fn store(&self) -> &TestStore {
-        &self.store
     }
 
     /// What judges functions. It is made once, when it is first needed; when that fails, it is tried again.
@@ -78,7 +83,7 @@ impl Judge {
         })
     }
 
-    /// Judges `submission` by `suite`: each step of the iterator builds what is not built yet, and runs one test.
+    /// Judges `submission` by `suite`, whose data is in `data`: each step of the iterator builds what is not built yet, and runs one test.
     ///
     /// # Errors
     /// When nothing can be judged by the suite.
@@ -86,11 +91,12 @@ impl Judge {
         judge: &Arc<Self>,
         submission: Submission,
         suite: Suite,
+        data: Arc<dyn TestData>,
         options: Options,
     ) -> Result<Judging, SuiteError> {
         suite.check()?;
         let judge = Arc::clone(judge);
-        Ok(Judging { judge, suite, options, next: 0, stage: Stage::Submitted(submission) })
+        Ok(Judging { judge, data, suite, options, next: 0, stage: Stage::Submitted(submission) })
     }
 }
 
@@ -99,6 +105,7 @@ impl Judge {
 #[derive(Debug)]
 pub struct Judging {
     judge: Arc<Judge>,
+    data: Arc<dyn TestData>,
     suite: Suite,
     options: Options,
     /// The test that comes next.
@@ -153,7 +160,7 @@ impl Judging {
     }
 
     fn test(&self, program: &Program, check: &Check, test: Test) -> Result<TestReport, TestReport> {
-        let read = |id| self.judge.store.get(id).map_err(|error| internal(&error));
+        let read = |id| self.data.read(id).map_err(|error| internal(&error));
         let input = read(test.input)?;
         let limits = self.suite.limits();
         let outcome = match &self.suite.files {
@@ -197,5 +204,5 @@ impl Judging {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

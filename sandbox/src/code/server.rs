@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::Shutdown;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
 use super::service::{ClientId, Service};
@@ -48,6 +48,12 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Why the socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
+    /// There is something else.
+    #[error("{path} is there already and is no socket; choose another path")]
+    NoSocket {
+        /// The path.
+        path: PathBuf,
+    },
     /// Another server answers there.
     #[error("another server is listening at {path}; stop it, or choose another path")]
     InUse {
@@ -70,6 +76,7 @@ pub enum ServerError {
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
+    listener: UnixListener,
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -91,6 +98,10 @@ impl Server {
     /// When another server is there, or the system refuses.
     pub fn start(path: &Path, service: Arc<Service>, users: &[u32]) -> Result<Self, ServerError> {
         let listen = |source| ServerError::Listen { path: path.into(), source };
+        // To connect to a file that is no socket is refused like a socket that nobody listens at.
+        if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+            return Err(ServerError::NoSocket { path: path.into() });
+        }
         match UnixStream::connect(path) {
             Ok(_) => return Err(ServerError::InUse { path: path.into() }),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -106,8 +117,9 @@ impl Server {
         let shared =
             Arc::new(Shared { service, users, stopping: AtomicBool::new(false), open: Mutex::default() });
         let accepting = Arc::clone(&shared);
-        let accepting = thread::spawn(move || accepting.accept(&listener));
-        Ok(Self { path: path.into(), shared, accepting: Some(accepting) })
+        let listening = listener.try_clone().map_err(listen)?;
+        let accepting = thread::Builder::new().spawn(move || accepting.accept(&listening)).map_err(listen)?;
+        Ok(Self { path: path.into(), listener, shared, accepting: Some(accepting) })
     }
 
     /// Where it listens.
@@ -119,8 +131,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
-        // The one who waits for connections wakes up by one. Where that fails, so does accepting.
-        let _ = UnixStream::connect(&self.path);
+        // Wakes up the one who waits for connections, whatever has become of the socket's name.
+        // SAFETY: a call without memory, on a descriptor that is open.
+        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
         for (_, stream) in self.shared.open().values() {
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -152,10 +165,14 @@ impl Shared {
         match self.register(number, &stream) {
             Ok(client) => {
                 let shared = Arc::clone(self);
-                thread::spawn(move || {
+                let serve = move || {
                     connection::serve(&shared.service, client, &mut stream);
                     shared.open().remove(&number);
-                });
+                };
+                // Without a thread, all that is left of the connection is its entry.
+                if thread::Builder::new().spawn(serve).is_err() {
+                    self.open().remove(&number);
+                }
             }
             // A client that is gone already need not be told.
             Err(reason) => drop(frame::write(&mut stream, &Reply::Refused { reason })),
@@ -163,12 +180,13 @@ impl Shared {
     }
 
     fn register(&self, number: u64, stream: &UnixStream) -> Result<ClientId, String> {
-        let peer = socket_peercred(stream).map_err(|error| format!("who connects is not known: {error}"))?;
-        let user = peer.uid.as_raw();
+        let peer = peer(stream).map_err(|error| format!("who connects is not known: {error}"))?;
+        let user = peer.uid;
         if !self.users.contains(&user) {
             return Err(format!("user {user} may not use this server; add it to the server's users"));
         }
-        let client = ClientId(u64::from(peer.pid.as_raw_nonzero().get().unsigned_abs()));
+        // 0 is who cannot be seen from here: processes of the host, for a server in a container.
+        let client = ClientId(u64::from(peer.pid.unsigned_abs()));
         let closing = stream.try_clone().map_err(|error| format!("the server cannot take more: {error}"))?;
         let mut open = self.open();
         let own = open.values().filter(|(other, _)| *other == client).count();
@@ -181,6 +199,19 @@ impl Shared {
         }
         open.insert(number, (client, closing));
         Ok(client)
+    }
+}
+
+/// Who is at the other end, as the kernel has seen it when it connected.
+fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    let (socket, at) = (stream.as_raw_fd(), (&raw mut peer).cast());
+    // SAFETY: the kernel writes at most `length` bytes to `peer`, in which any bytes are numbers.
+    match unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, at, &raw mut length) } {
+        0 if length as usize == size_of::<libc::ucred>() => Ok(peer),
+        0 => Err(io::Error::from(io::ErrorKind::InvalidData)),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -12,21 +12,16 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use echo_protocol::codec;
-use echo_protocol::content::ContentId;
-use hashlink::LruCache;
 use serde::{Deserialize, Serialize};
 
-use super::functions::{Exam, ExamError, FunctionTask, MAX_TASK_BYTES};
+use super::functions::{Exams, FunctionTask};
 use super::judge::{Judge, Judging, Options};
 use super::program::Submission;
+use super::store::TestStore;
 use super::suite::{Suite, SuiteError};
 use super::verdict::{TestReport, Verdict};
 use queue::Queue;
 pub use queue::{Full, QueueLimits};
-
-/// Tasks of functions that are kept ready; preparing one takes three runs.
-pub const MAX_EXAMS: usize = 64;
 
 /// Whoever asks, for taking turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +60,15 @@ pub enum Refused {
     Suite(#[from] SuiteError),
 }
 
+/// What a service has to do, and what it has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Requests that wait or are worked on.
+    pub admitted: usize,
+    /// Requests that have ended since the start, also those that nobody listened to any longer.
+    pub finished: u64,
+}
+
 /// Judges requests with a fixed number of threads, until it is dropped.
 pub struct Service {
     shared: Arc<Shared>,
@@ -73,13 +77,15 @@ pub struct Service {
 
 struct Shared {
     judge: Arc<Judge>,
+    store: Arc<TestStore>,
+    exams: Exams,
     state: Mutex<State>,
     changed: Condvar,
-    exams: Mutex<LruCache<ContentId, Arc<Exam>>>,
 }
 
 struct State {
     queue: Queue<Work>,
+    finished: u64,
     closed: bool,
 }
 
@@ -100,11 +106,16 @@ enum Event {
 }
 
 impl Service {
-    /// Starts `workers` threads: as many runs go on at one time.
-    pub fn start(judge: Arc<Judge>, workers: NonZeroUsize, limits: QueueLimits) -> Self {
-        let state = Mutex::new(State { queue: Queue::new(limits), closed: false });
-        let exams = Mutex::new(LruCache::new(MAX_EXAMS));
-        let shared = Arc::new(Shared { judge, state, changed: Condvar::new(), exams });
+    /// Starts `workers` threads: as many runs go on at one time. The data of tests is in `store`.
+    pub fn start(
+        judge: Arc<Judge>,
+        store: Arc<TestStore>,
+        workers: NonZeroUsize,
+        limits: QueueLimits,
+    ) -> Self {
+        let state = Mutex::new(State { queue: Queue::new(limits), finished: 0, closed: false });
+        let exams = Exams::new(Arc::clone(&judge));
+        let shared = Arc::new(Shared { judge, store, exams, state, changed: Condvar::new() });
         let start = |_| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.work())
@@ -119,13 +130,18 @@ impl Service {
     pub fn submit(&self, client: ClientId, request: Request) -> Result<Reports, Refused> {
         let stage = match request {
             Request::Program { submission, suite, options } => {
-                Stage::Program(Box::new(Judge::judge(&self.shared.judge, submission, suite, options)?))
+                let store = Arc::clone(&self.shared.store);
+                Stage::Program(Box::new(Judge::judge(&self.shared.judge, submission, suite, store, options)?))
             }
             Request::Functions { source, task } => Stage::Functions { source, task },
         };
         let (listener, events) = mpsc::channel();
-        self.shared.state().queue.admit(client, Work { stage, listener })?;
-        self.shared.changed.notify_one();
+        let mut state = self.shared.state();
+        // Once it is closed, the listener is dropped here, and the reports say so.
+        if !state.closed {
+            state.queue.admit(client, Work { stage, listener })?;
+            self.shared.changed.notify_one();
+        }
         Ok(Reports { events: Some(events) })
     }
 
@@ -133,13 +149,33 @@ impl Service {
     pub fn judge(&self) -> &Judge {
         &self.shared.judge
     }
+
+    /// The data of tests.
+    pub fn store(&self) -> &TestStore {
+        &self.shared.store
+    }
+
+    /// How much there is to do.
+    pub fn load(&self) -> Load {
+        let state = self.shared.state();
+        Load { admitted: state.queue.admitted(), finished: state.finished }
+    }
+
+    /// Ends all requests that wait, and takes no more: their reports end with [`Verdict::Internal`]. Runs that go on are not
+    /// waited for.
+    pub fn close(&self) {
+        let mut state = self.shared.state();
+        state.closed = true;
+        // Listeners are told by being dropped.
+        while state.queue.next().is_some() {}
+        self.shared.changed.notify_all();
+    }
 }
 
 impl Drop for Service {
     /// Waits for the runs that go on; what is not finished then ends with [`Verdict::Internal`].
     fn drop(&mut self) {
-        self.shared.state().closed = true;
-        self.shared.changed.notify_all();
+        self.close();
         for worker in self.workers.drain(..) {
             // A worker that panicked has dropped its listener, who was told.
             let _ = worker.join();
@@ -162,11 +198,12 @@ impl Shared {
         while let Some((client, mut work)) = self.next() {
             let more = work.step(self);
             let mut state = self.state();
-            if more {
+            if more && !state.closed {
                 state.queue.put_back(client, work);
                 self.changed.notify_one();
             } else {
                 state.queue.finish(client);
+                state.finished += 1;
             }
         }
     }
@@ -184,22 +221,6 @@ impl Shared {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
-
-    /// The task, ready to judge.
-    fn exam(&self, task: &FunctionTask) -> Result<Arc<Exam>, ExamError> {
-        // Twice the texts leave room for what stands between them. What is larger is refused when it is prepared.
-        let Ok(bytes) = codec::encode(task, 2 * MAX_TASK_BYTES) else {
-            return Exam::prepare(&self.judge, task.clone()).map(Arc::new);
-        };
-        let id = ContentId::of(&bytes);
-        let exams = || self.exams.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(exam) = exams().get(&id) {
-            return Ok(Arc::clone(exam));
-        }
-        let exam = Arc::new(Exam::prepare(&self.judge, task.clone())?);
-        exams().insert(id, Arc::clone(&exam));
-        Ok(exam)
-    }
 }
 
 impl Work {
@@ -211,7 +232,7 @@ impl Work {
                 (report.into_iter().collect(), judging.is_done())
             }
             Stage::Functions { source, task } => {
-                let reports = shared.exam(task).map(|exam| exam.judge(source));
+                let reports = shared.exams.get(task).map(|exam| exam.judge(source));
                 (
                     reports
                         .unwrap_or_else(|error| vec![TestReport::new(Verdict::Internal, error.to_string())]),
@@ -260,5 +281,5 @@ impl fmt::Debug for Event {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

@@ -4,17 +4,24 @@
 //! a node that has it once has it for all. What is read is verified; what a disk has damaged is deleted and asked for
 //! again. When the store is full, what was not used for longest goes.
 
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use echo_protocol::content::ContentId;
 use hashlink::LinkedHashMap;
-use tempfile::NamedTempFile;
+
+use crate::files::TaskFiles;
 
 /// Bytes of one file of a test.
 pub const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// The file that whoever uses the store has locked.
+const LOCK: &str = "lock";
+
+/// What names of files begin with that are being written.
+const DRAFT: &str = ".draft-";
 
 /// Files in one store; beyond that, what was not used for longest goes.
 pub const MAX_FILES: usize = 1 << 20;
@@ -46,6 +53,14 @@ pub enum StoreError {
         /// How many are allowed.
         limit: u64,
     },
+    /// Another process uses it.
+    #[error(
+        "another process is using the store of test data at {path}; stop it, or choose another directory"
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The disk failed.
     #[error(
         "the store of test data at {path}: {source}; make it a directory that can be written, on a disk with room"
@@ -58,10 +73,34 @@ pub enum StoreError {
     },
 }
 
+/// Where a judge reads the data of tests. Calls may block, and come from many threads.
+pub trait TestData: std::fmt::Debug + Send + Sync {
+    /// What `id` names.
+    ///
+    /// # Errors
+    /// When it is not there, or cannot be read.
+    fn read(&self, id: ContentId) -> Result<Vec<u8>, StoreError>;
+}
+
+impl TestData for TestStore {
+    fn read(&self, id: ContentId) -> Result<Vec<u8>, StoreError> {
+        self.get(id)
+    }
+}
+
+/// Data in memory: that of tasks, which brought it with their file.
+impl TestData for TaskFiles {
+    fn read(&self, id: ContentId) -> Result<Vec<u8>, StoreError> {
+        self.get(&id).map(|bytes| bytes.to_vec()).ok_or(StoreError::Missing { id })
+    }
+}
+
 /// A directory of files named by their content. Calls block and may come from many threads.
 #[derive(Debug)]
 pub struct TestStore {
     dir: PathBuf,
+    /// Held as long as the store is used.
+    _lock: fs::File,
     capacity: u64,
     shelf: Mutex<Shelf>,
 }
@@ -74,20 +113,32 @@ struct Shelf {
 }
 
 impl TestStore {
-    /// Opens the store at `dir`, which is made if need be, for at most `capacity` bytes. Files that do not belong
-    /// there are left alone.
+    /// Opens the store at `dir`, which is made if need be, for at most `capacity` bytes. One process uses it at a time: what an
+    /// earlier one was writing when it was killed is deleted. Files that do not belong there are left alone.
     ///
     /// # Errors
-    /// When the directory cannot be made or read.
+    /// When another process uses it, or the directory cannot be made or read.
     pub fn open(dir: &Path, capacity: u64) -> Result<Self, StoreError> {
-        let store = Self { dir: dir.into(), capacity, shelf: Mutex::default() };
+        let disk = |source| StoreError::Disk { path: dir.into(), source };
+        fs::create_dir_all(dir).map_err(disk)?;
+        let lock = fs::File::create(dir.join(LOCK)).map_err(disk)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: dir.into() }),
+            Err(TryLockError::Error(source)) => return Err(disk(source)),
+        }
+        let store = Self { dir: dir.into(), _lock: lock, capacity, shelf: Mutex::default() };
         let failed = |source| store.failed(source);
-        fs::create_dir_all(dir).map_err(failed)?;
         let mut found = Vec::new();
         for entry in fs::read_dir(dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let data = entry.metadata().map_err(failed)?;
-            let id = entry.file_name().to_str().and_then(ContentId::from_hex);
+            let name = entry.file_name();
+            if data.is_file() && name.as_encoded_bytes().starts_with(DRAFT.as_bytes()) {
+                fs::remove_file(entry.path()).map_err(failed)?;
+                continue;
+            }
+            let id = name.to_str().and_then(ContentId::from_hex);
             if let (Some(id), true) = (id, data.is_file()) {
                 found.push((data.modified().map_err(failed)?, id, data.len()));
             }
@@ -117,7 +168,7 @@ impl TestStore {
             return Ok(id);
         }
         let failed = |source| self.failed(source);
-        let mut draft = NamedTempFile::new_in(&self.dir).map_err(failed)?;
+        let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(&self.dir).map_err(failed)?;
         draft.write_all(bytes).map_err(failed)?;
         let mut shelf = self.shelf();
         draft.persist(self.path(id)).map_err(|error| failed(error.error))?;
@@ -204,6 +255,7 @@ impl TestStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn data_is_kept_once_and_found_again() {
@@ -216,9 +268,14 @@ mod tests {
         assert_eq!(store.missing([id, other]), [other]);
         assert!(matches!(store.get(other), Err(StoreError::Missing { .. })));
         fs::write(dir.path().join("notes.txt"), "not ours").unwrap();
+        fs::write(dir.path().join(".draft-x"), "what a killed process was writing").unwrap();
+        assert!(matches!(TestStore::open(dir.path(), 100), Err(StoreError::InUse { .. })));
+        drop(store);
         let store = TestStore::open(dir.path(), 100).unwrap();
         assert_eq!((store.get(id).unwrap().as_slice(), store.bytes()), (b"1 2 3\n".as_slice(), 6));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let expected = [id.to_string(), "lock".into(), "notes.txt".into()];
+        assert_eq!(names.collect::<BTreeSet<_>>(), expected.map(Into::into).into());
     }
 
     #[test]
@@ -244,11 +301,11 @@ mod tests {
         store.get(first).unwrap();
         let third = store.put(b"ccc").unwrap();
         assert_eq!(store.missing([first, second, third]), [second]);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "with the lock");
         assert!(matches!(store.put(b"123456789"), Err(StoreError::TooLarge { limit: 8, .. })));
         // Opened with less room, it is made to fit.
         drop(store);
         assert_eq!(TestStore::open(dir.path(), 4).unwrap().bytes(), 3);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 }

@@ -10,32 +10,35 @@ use super::suite::{Suite, Test};
 use super::verdict::{TestReport, Verdict};
 use crate::checkers::Checker;
 use crate::code::suite::Checking;
-use crate::isolate::{Requirements, Sandbox};
 
 /// A judge of this machine. The tests need what a node needs that takes tasks with code.
 pub(super) fn judge() -> Arc<Judge> {
-    static JUDGE: OnceLock<Arc<Judge>> = OnceLock::new();
+    Judge::shared().expect("these tests run programs, for which this machine lacks what follows")
+}
+
+/// The data of all tests.
+pub(super) fn store() -> Arc<TestStore> {
+    static STORE: OnceLock<Arc<TestStore>> = OnceLock::new();
     let open = || {
-        let sandbox = Arc::new(Sandbox::open(&Requirements::default()).unwrap());
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(TestStore::open(dir.path(), 1 << 20).unwrap());
         // The store outlives the directory's guard: nothing is dropped in a static.
         std::mem::forget(dir);
-        Arc::new(Judge::new(sandbox, store))
+        store
     };
-    Arc::clone(JUDGE.get_or_init(open))
+    Arc::clone(STORE.get_or_init(open))
 }
 
 /// Tests with these inputs and answers, compared word by word.
-pub(super) fn suite(judge: &Judge, tests: &[(&str, &str)]) -> Suite {
-    let put = |text: &str| judge.store().put(text.as_bytes()).unwrap();
+pub(super) fn suite(tests: &[(&str, &str)]) -> Suite {
+    let put = |text: &str| store().put(text.as_bytes()).unwrap();
     let tests = tests.iter().map(|(input, answer)| Test { input: put(input), answer: put(answer) });
     Suite::new(tests.collect(), Checking::Stock(Checker::Wcmp))
 }
 
 pub(super) fn judging(language: Language, source: &str, suite: Suite, stop_early: bool) -> Judging {
     let submission = Submission { language, source: source.into() };
-    Judge::judge(&judge(), submission, suite, Options { stop_early }).unwrap()
+    Judge::judge(&judge(), submission, suite, store(), Options { stop_early }).unwrap()
 }
 
 pub(super) fn verdicts(reports: impl IntoIterator<Item = TestReport>) -> Vec<Verdict> {

@@ -213,5 +213,5 @@ impl FunctionReport {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

@@ -2,11 +2,10 @@
 
 use super::some_cases;
 use crate::console::{Console, Report};
-use anyhow::Context as _;
 use echo_policy::vectors::VectorReport;
 use echo_sandbox::checkers;
 use echo_sandbox::code::vectors::{FunctionReport, check_functions};
-use echo_sandbox::code::{Judge, TestStore};
+use echo_sandbox::code::Judge;
 use echo_sandbox::isolate::{Requirements, Sandbox};
 use echo_sandbox::tasks::{holdem, math};
 use echo_sandbox::vectors::{Agreement, check_lines};
@@ -17,8 +16,6 @@ use std::time::Instant;
 
 /// The least share of mathematical answers to be judged as the reference judges them.
 const MIN_MATH_AGREEMENT: f64 = 0.95;
-/// Bytes of tests that a judge of functions may keep; they have none.
-const TEST_BYTES: u64 = 1 << 20;
 
 /// Judges the answers of `file`: whether the prediction equals the gold, which at least [`MIN_MATH_AGREEMENT`] have to say as the reference
 /// does, and how long a case takes.
@@ -80,8 +77,7 @@ pub fn phh(file: &Path, console: &Console) -> anyhow::Result<Report> {
 /// When the file cannot be read, holds no task, or this machine cannot isolate programs.
 pub fn functions(file: &Path, console: &Console) -> anyhow::Result<Report> {
     let sandbox = Arc::new(Sandbox::open(&Requirements::default())?);
-    let tests = tempfile::tempdir().context("cannot keep tests")?;
-    let judge = Arc::new(Judge::new(sandbox, Arc::new(TestStore::open(tests.path(), TEST_BYTES)?)));
+    let judge = Arc::new(Judge::new(sandbox));
     let since = Instant::now();
     let found = check_functions(&judge, file)?;
     let seconds = since.elapsed().as_secs_f64();

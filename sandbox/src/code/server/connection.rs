@@ -75,7 +75,7 @@ fn talk(service: &Service, client: ClientId, stream: &mut UnixStream) -> Result<
         }
     }
     while let Some(call) = next(stream)? {
-        let store = service.judge().store();
+        let store = service.store();
         let refused = |error: &dyn std::error::Error| Reply::Refused { reason: error.to_string() };
         let reply = match call {
             Call::Hello { .. } => welcome(service),

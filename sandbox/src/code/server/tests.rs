@@ -7,12 +7,12 @@ use crate::code::language::Language;
 use crate::code::program::Submission;
 use crate::code::service::{QueueLimits, Request};
 use crate::code::suite::Suite;
-use crate::code::testing::{judge, suite};
+use crate::code::testing::{judge, store, suite};
 use crate::code::verdict::Verdict;
 use echo_protocol::content::ContentId;
 
 fn server(dir: &Path) -> Server {
-    let service = Service::start(judge(), NonZeroUsize::MIN, QueueLimits::default());
+    let service = Service::start(judge(), store(), NonZeroUsize::MIN, QueueLimits::default());
     Server::start(&dir.join("verify.sock"), Arc::new(service), &[]).unwrap()
 }
 
@@ -31,7 +31,7 @@ fn tests_are_put_once_and_reports_arrive() {
     assert_eq!(client.missing([absent]).unwrap(), [absent]);
     let id = client.put(b"over the socket").unwrap();
     assert_eq!(client.missing([id, absent]).unwrap(), [absent]);
-    let suite = suite(&judge(), &[("1", "1"), ("1", "2")]);
+    let suite = suite(&[("1", "1"), ("1", "2")]);
     let reports = client.judge(request(suite.clone())).unwrap();
     let verdicts: Vec<_> = reports.map(|report| report.unwrap().verdict).collect();
     assert_eq!(verdicts, [Verdict::Accepted, Verdict::WrongAnswer]);
@@ -101,4 +101,23 @@ fn a_socket_left_behind_is_replaced_and_a_live_one_is_not() {
     drop(first);
     assert!(!path.exists());
     assert!(matches!(Client::connect(&path), Err(ClientError::Connect { .. })));
+}
+
+#[test]
+fn a_file_that_is_no_socket_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let service = Arc::clone(&server(dir.path()).shared.service);
+    let path = dir.path().join("thesis.txt");
+    fs::write(&path, "years of work").unwrap();
+    let refused = Server::start(&path, service, &[]).unwrap_err();
+    assert!(matches!(refused, ServerError::NoSocket { .. }), "{refused}");
+    assert_eq!(fs::read(&path).unwrap(), b"years of work");
+}
+
+#[test]
+fn a_server_whose_socket_was_taken_away_still_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = server(dir.path());
+    fs::remove_file(server.path()).unwrap();
+    drop(server);
 }

@@ -59,6 +59,11 @@ impl<T> Queue<T> {
         Self { limits, clients: BTreeMap::new(), turns: VecDeque::new(), admitted: 0 }
     }
 
+    /// Requests that wait or are worked on.
+    pub(super) fn admitted(&self) -> usize {
+        self.admitted
+    }
+
     /// Takes a request. It counts until it is [finished](Self::finish).
     pub(super) fn admit(&mut self, id: ClientId, request: T) -> Result<(), Full> {
         let QueueLimits { requests, per_client } = self.limits;

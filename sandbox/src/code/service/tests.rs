@@ -1,16 +1,16 @@
 use super::*;
 use crate::code::language::Language;
-use crate::code::testing::{judge, suite, verdicts};
+use crate::code::testing::{judge, store, suite, verdicts};
 
 const LIMITS: QueueLimits = QueueLimits { requests: 3, per_client: 2 };
 
 fn service(limits: QueueLimits) -> Service {
-    Service::start(judge(), NonZeroUsize::new(2).unwrap(), limits)
+    Service::start(judge(), store(), NonZeroUsize::new(2).unwrap(), limits)
 }
 
 fn echoing(tests: &[(&str, &str)]) -> Request {
     let submission = Submission { language: Language::Python, source: "print(input())".into() };
-    Request::Program { submission, suite: suite(&judge(), tests), options: Options::default() }
+    Request::Program { submission, suite: suite(tests), options: Options::default() }
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn what_is_too_much_is_refused_and_what_is_not_heard_ends() {
     assert_eq!(submit(3).unwrap_err(), Refused::Full(Full::Service { limit: 3 }));
     let empty = Request::Program {
         submission: Submission { language: Language::Python, source: String::new() },
-        suite: suite(&judge(), &[]),
+        suite: suite(&[]),
         options: Options::default(),
     };
     assert_eq!(service.submit(ClientId(4), empty).unwrap_err(), Refused::Suite(SuiteError::Empty));
@@ -71,4 +71,16 @@ fn a_short_request_does_not_wait_for_a_long_one() {
     let verdicts = verdicts(long);
     assert_eq!(verdicts.last(), Some(&Verdict::Internal));
     assert!(verdicts.len() < 60, "{}", verdicts.len());
+}
+
+#[test]
+fn a_closed_service_ends_what_waits_and_takes_no_more() {
+    let service = service(QueueLimits::default());
+    let submit = |client| service.submit(ClientId(client), echoing(&[("1", "1"); 40])).unwrap();
+    let waiting: Vec<_> = (0..8).map(submit).collect();
+    service.close();
+    for reports in waiting {
+        assert_eq!(verdicts(reports).last(), Some(&Verdict::Internal));
+    }
+    assert_eq!(verdicts(submit(9)), [Verdict::Internal]);
 }

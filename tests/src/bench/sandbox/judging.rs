@@ -25,6 +25,7 @@ const ROOM: u64 = 1 << 30;
 /// A judge, and what it is asked.
 pub(super) struct Bench {
     judge: Arc<Judge>,
+    store: Arc<TestStore>,
     small: Vec<(Submission, Suite)>,
     large: Vec<(Submission, Suite)>,
 }
@@ -42,7 +43,7 @@ impl Bench {
         let asked = |number, tests: &[Test]| (submission(number), suite(tests));
         let small = (0..JUDGINGS).map(|number| asked(number, &tests[number % INPUTS..][..1])).collect();
         let large = (0..PROGRAMS).map(|number| asked(number, &tests)).collect();
-        Ok(Self { judge: Arc::new(Judge::new(sandbox, store)), small, large })
+        Ok(Self { judge: Arc::new(Judge::new(sandbox)), store, small, large })
     }
 
     /// Judgings of small programs a second.
@@ -64,7 +65,8 @@ impl Bench {
                 let mut judged = 0usize;
                 while let Some((submission, suite)) = asked.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (submission, suite) = (submission.clone(), suite.clone());
-                    for report in Judge::judge(&self.judge, submission, suite, Options::default())? {
+                    let (store, options) = (Arc::clone(&self.store), Options::default());
+                    for report in Judge::judge(&self.judge, submission, suite, store, options)? {
                         let (verdict, message) = (report.verdict, report.message);
                         ensure!(
                             verdict == Verdict::Accepted,

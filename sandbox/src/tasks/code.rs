@@ -1,0 +1,275 @@
+//! `code`: programs that a policy writes, judged by running them against tests.
+//!
+//! The file has a problem a line, in one of three forms, which may be mixed; [`row`] reads them. From the response, [`extract`] takes
+//! the program: the last fenced block of the language, or else all of it. It is run in the sandbox, and the reward is 1 when every test
+//! is accepted.
+//!
+//! How far judging by running is pure. Prompts and solutions are functions of the seed like those of any task. A verdict is, as far as
+//! the program is: it gets no clock that it may rely on, one seed for Python's hashes, no network and nothing of the machine's files but
+//! its libraries. Three things may still differ between machines. Time: a program that one machine runs just within its limit is too
+//! slow on another; so a claim that is too low, or that differs where time decided, is no lie ([`Task::may_differ`]), and what is
+//! trained on is the learner's own figure. Versions of languages: an old Python refuses what a newer one runs. And what a program does
+//! with the random numbers and addresses that it can still come by. A failure of ours, or of a problem's author, is
+//! [`TaskError::Internal`] and never a reward.
+
+mod extract;
+mod row;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use echo_protocol::trajectory::MetaValue;
+use serde::Deserialize;
+
+use crate::code::{
+    ExamError, Exams, FunctionTask, Judge, Language, Options, Submission, Suite, TestReport, Verdict as Told,
+};
+use crate::data_set::{self, DataError, Rows};
+use crate::files::TaskFiles;
+use crate::isolate::Lack;
+use crate::spec::{self, SpecError};
+use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
+use row::{Judged, Row};
+
+/// The task's name in run configurations.
+pub const NAME: &str = "code";
+
+/// Bytes of a response to a problem whose author shows no solution.
+const UNKNOWN_RESPONSE_BYTES: usize = 2_000;
+
+/// The entry of the metadata that holds the verdict by its short name, such as `WA`.
+const VERDICT: &str = "verdict";
+
+/// The parameters of [`CodeTask`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CodeConfig {
+    /// How many of a hundred rows are kept for evaluation, up to 50. Default 10.
+    pub held_out_percent: i64,
+    /// 1: the reward is the share of tests that are accepted, all of which are run. Default 0: all or nothing, and the first test that
+    /// is not accepted is the last.
+    pub partial: i64,
+}
+
+impl Default for CodeConfig {
+    fn default() -> Self {
+        Self { held_out_percent: 10, partial: 0 }
+    }
+}
+
+/// Problems with tests.
+#[derive(Debug)]
+pub struct CodeTask {
+    shared: Arc<Means>,
+    rows: Rows<Row>,
+    held_out: Option<Box<CodeTask>>,
+    longest_prompt: usize,
+    longest_response: usize,
+}
+
+/// What the rows to train on and those that are held out have in common.
+#[derive(Debug)]
+struct Means {
+    judge: Arc<Judge>,
+    exams: Exams,
+    data: Arc<TaskFiles>,
+    partial: bool,
+}
+
+/// Whether programs can be judged on this machine, whatever the language; the means for it are then ready.
+///
+/// # Errors
+/// [`SpecError::Machine`] with all that is missing.
+pub fn judge() -> Result<Arc<Judge>, SpecError> {
+    Judge::shared().map_err(|unfit| SpecError::Machine { task: NAME, lacks: unfit.lacks })
+}
+
+impl CodeTask {
+    /// Builds the task over the rows of a file. A program of one line is run in each of their languages.
+    ///
+    /// # Errors
+    /// When a parameter is out of its range, a line is no problem, or this machine lacks what judging needs.
+    pub fn new(config: CodeConfig, bytes: &[u8]) -> Result<Self, SpecError> {
+        spec::within(NAME, "held_out_percent", config.held_out_percent, 0..=50)?;
+        spec::within(NAME, "partial", config.partial, 0..=1)?;
+        let (rows, data) = row::read(bytes).map_err(|reason| SpecError::Data { task: NAME, reason })?;
+        let judge = judge()?;
+        let languages: BTreeSet<Language> = rows.iter().map(Row::language).collect();
+        let lacks: Vec<Lack> =
+            languages.into_iter().filter_map(|language| judge.probe(language).err()).collect();
+        if !lacks.is_empty() {
+            return Err(SpecError::Machine { task: NAME, lacks });
+        }
+        let longest = |length: fn(&Row) -> usize| rows.iter().map(length).max().unwrap_or_default();
+        let longest_prompt = longest(|row| row.prompt.len());
+        let longest_response =
+            longest(|row| row.solution.as_ref().map_or(UNKNOWN_RESPONSE_BYTES, String::len));
+        let (train, held_out) = data_set::split(rows, config.held_out_percent as u32);
+        let exams = Exams::new(Arc::clone(&judge));
+        let shared = Arc::new(Means { judge, exams, data: Arc::new(data), partial: config.partial == 1 });
+        let of = |rows, held_out| Self {
+            shared: Arc::clone(&shared),
+            rows,
+            held_out,
+            longest_prompt,
+            longest_response,
+        };
+        Ok(of(train, Some(Box::new(of(held_out, None)))))
+    }
+}
+
+impl Means {
+    /// The reports on a program, and how many there are when it passes.
+    fn reports(&self, row: &Row, response: &str) -> Result<(Vec<TestReport>, usize), TaskError> {
+        let source = row.program(response);
+        match &row.judged {
+            Judged::Tests { language, suite } => {
+                let submission = Submission { language: *language, source };
+                let reports = self.run(submission, suite.clone())?;
+                Ok((reports, suite.tests.len()))
+            }
+            Judged::HumanEval(of) => self.examined(row.line, &of.task(), &source),
+            Judged::Mbpp(of) => self.examined(row.line, &of.task(), &source),
+        }
+    }
+
+    fn examined(
+        &self,
+        line: usize,
+        task: &FunctionTask,
+        source: &str,
+    ) -> Result<(Vec<TestReport>, usize), TaskError> {
+        let exam = self.exams.get(task).map_err(|error| match error {
+            ExamError::Internal { .. } => TaskError::internal(NAME, error),
+            broken => TaskError::internal(NAME, format!("line {line} of its file: {broken}")),
+        })?;
+        Ok((exam.judge(source), task.checks.len()))
+    }
+
+    /// Whether a problem's own solution is right, if there is one.
+    fn try_solution(&self, row: &Row) -> Result<(), String> {
+        let Some(solution) = &row.solution else { return Ok(()) };
+        let judged = self.reports(row, solution.trim_ascii_end());
+        let (reports, tests) = judged.map_err(|error| error.to_string())?;
+        let verdict = self.verdict(&reports, tests).map_err(|error| error.to_string())?;
+        if verdict.correct {
+            return Ok(());
+        }
+        let failed = reports.iter().find(|report| report.verdict != Told::Accepted);
+        Err(failed.map_or_else(String::new, |TestReport { verdict, message, .. }| {
+            format!("its own solution gets {verdict} ({message}): mend it or its tests")
+        }))
+    }
+
+    fn run(&self, submission: Submission, suite: Suite) -> Result<Vec<TestReport>, TaskError> {
+        let options = Options { stop_early: !self.partial };
+        let judging = Judge::judge(&self.judge, submission, suite, self.data.clone(), options);
+        Ok(judging.map_err(|error| TaskError::internal(NAME, error))?.collect())
+    }
+
+    /// What the reports on all tests come to.
+    fn verdict(&self, reports: &[TestReport], tests: usize) -> Result<Verdict, TaskError> {
+        let told = Told::combined(reports.iter().map(|report| report.verdict));
+        // A share is only known when every test was judged.
+        let unknown = |report: &&TestReport| {
+            report.verdict == Told::Internal && (self.partial || told == Told::Internal)
+        };
+        if let Some(report) = reports.iter().find(unknown) {
+            return Err(TaskError::internal(NAME, &report.message));
+        }
+        let accepted = reports.iter().filter(|report| report.verdict == Told::Accepted).count();
+        let verdict = if accepted == tests {
+            Verdict::right()
+        } else {
+            let miss = if told == Told::CompileError { Miss::Malformed } else { Miss::WrongAnswer };
+            let reward = if self.partial { accepted as f32 / tests as f32 } else { 0.0 };
+            Verdict { reward, ..Verdict::wrong(miss) }
+        };
+        let named = verdict.with(VERDICT, MetaValue::Text(told.to_string()));
+        named.map_err(|error| TaskError::internal(NAME, error))
+    }
+}
+
+impl Task for CodeTask {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn prompt(&self, seed: TaskSeed) -> Prompt {
+        Prompt { text: self.rows.pick(seed).prompt.clone() }
+    }
+
+    fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError> {
+        let Some(answer) = response.answer() else { return Ok(Verdict::wrong(Miss::Cut)) };
+        let (reports, tests) = self.shared.reports(self.rows.pick(seed), answer)?;
+        self.shared.verdict(&reports, tests)
+    }
+
+    fn may_differ(&self, verdict: &Verdict, claimed: f32) -> bool {
+        let timed = [Told::CpuLimit, Told::WallLimit].map(|limit| MetaValue::Text(limit.to_string()));
+        claimed < verdict.reward || verdict.metadata.get(VERDICT).is_some_and(|told| timed.contains(told))
+    }
+
+    fn solution(&self, seed: TaskSeed) -> String {
+        self.rows.pick(seed).solution.clone().unwrap_or_default()
+    }
+
+    fn knows_solutions(&self) -> bool {
+        self.rows.iter().all(|row| row.solution.is_some())
+    }
+
+    fn try_solutions(&self) -> Result<(), SpecError> {
+        let held_out = self.held_out.iter().flat_map(|task| task.rows.iter());
+        let rows: BTreeMap<usize, &Row> =
+            self.rows.iter().chain(held_out).map(|row| (row.line, row)).collect();
+        let rows: Vec<&Row> = rows.into_values().collect();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(reason) = self.shared.try_solution(row) {
+                    return Some((row.line, reason));
+                }
+            }
+            None
+        };
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let failed = thread::scope(|scope| {
+            let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            let failed = threads.into_iter().map(|thread| thread.join().expect("judging does not panic"));
+            failed.flatten().min()
+        });
+        match failed {
+            Some((line, reason)) => {
+                Err(SpecError::Data { task: NAME, reason: DataError::Line { line, reason } })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn held_out(&self) -> Option<&dyn Task> {
+        self.held_out.as_deref().map(|task| task as &dyn Task)
+    }
+
+    fn alphabet(&self) -> BTreeSet<char> {
+        let texts = |task: &Self| -> BTreeSet<char> {
+            let solutions = task.rows.iter().flat_map(|row| &row.solution);
+            task.rows.iter().map(|row| &row.prompt).chain(solutions).flat_map(|text| text.chars()).collect()
+        };
+        let mut characters = texts(self);
+        characters.extend(self.held_out.iter().flat_map(|task| texts(task)));
+        characters
+    }
+
+    fn longest_prompt(&self) -> usize {
+        self.longest_prompt
+    }
+
+    fn longest_response(&self) -> usize {
+        self.longest_response
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

@@ -1,0 +1,159 @@
+use super::*;
+
+const ROWS: &str = r#"
+{"task_id": "one", "prompt": "def more(x):\n    '''One more.'''\n", "entry_point": "more", "canonical_solution": "    return x + 1\n", "test": "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(-1) == 0\n"}
+{"task_id": 2, "text": "Write a function that doubles.", "code": "def double(x):\r\n    return 2 * x", "test_list": ["assert double(1) == 2", "assert double(3) == 6", "assert double(0) == 0"]}
+{"prompt": "Print the sum of two numbers.", "tests": [{"input": "1 2", "output": "3"}, {"input": "5 5", "output": "10"}, {"input": "0 7", "output": "7"}, {"input": "1 1", "output": "2"}], "solution": "print(sum(map(int, input().split())))"}
+{"prompt": "Print a third.", "tests": [{"input": "", "output": "0.333333333"}], "checker": "rcmp6", "cpu_s": 1, "memory_mb": 128, "solution": "print(1 / 3)"}
+"#;
+
+fn build(config: CodeConfig) -> CodeTask {
+    CodeTask::new(config, ROWS.as_bytes()).unwrap()
+}
+
+/// A seed of the problem whose prompt begins so.
+fn seed(task: &CodeTask, start: &str) -> TaskSeed {
+    let seeds = (0..=u8::MAX).map(|byte| TaskSeed([byte; 32]));
+    seeds.into_iter().find(|seed| task.prompt(*seed).text.starts_with(start)).unwrap()
+}
+
+fn judged(task: &CodeTask, start: &str, text: &str) -> Verdict {
+    task.reward(seed(task, start), &Response { text, finished: true }).unwrap()
+}
+
+fn told(verdict: &Verdict) -> &str {
+    match &verdict.metadata[VERDICT] {
+        MetaValue::Text(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn solutions_of_every_form_are_right_and_others_are_not() {
+    let task = build(CodeConfig::default());
+    for start in ["def more", "Write", "Print the sum", "Print a third"] {
+        let verdict = judged(&task, start, &task.solution(seed(&task, start)));
+        assert_eq!((verdict.reward, verdict.correct, told(&verdict)), (1.0, true, "AC"), "{start}");
+    }
+    let answered = [
+        ("def more", "    return x + 2", "WA"),
+        ("def more", "It is:\n```python\ndef more(x):\n    return x - -1\n```", "AC"),
+        ("def more", "    return x +", "CE"),
+        ("Write", "def double(x): return 2", "WA"),
+        ("Write", "```python\ndef double(x): return x + x\n```", "AC"),
+        ("Write", "def double(x): return {1: 2}[x]", "RE(1)"),
+        ("Print the sum", "print(3)", "WA"),
+        ("Print the sum", "I think that it is three.", "CE"),
+        ("Print the sum", "1 / 0", "RE(1)"),
+        ("Print a third", "print(0.33333334)", "AC"),
+        ("Print a third", "x = bytearray(1 << 28)", "MLE"),
+    ];
+    for (start, text, expected) in answered {
+        let verdict = judged(&task, start, text);
+        assert_eq!(told(&verdict), expected, "{text}");
+        assert_eq!(
+            (verdict.reward, verdict.correct),
+            (f32::from(expected == "AC"), expected == "AC"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_cut_response_is_not_run() {
+    let task = build(CodeConfig::default());
+    let cut = Response { text: "print(1 / 3)", finished: false };
+    assert_eq!(task.reward(seed(&task, "Print a third"), &cut).unwrap(), Verdict::wrong(Miss::Cut));
+}
+
+#[test]
+fn a_share_of_the_tests_earns_a_share_where_that_is_asked_for() {
+    let task = build(CodeConfig { partial: 1, ..CodeConfig::default() });
+    let verdict =
+        judged(&task, "Print the sum", "a, b = map(int, input().split())\nprint(max(3, a + b) if a else 8)");
+    assert_eq!((verdict.reward, verdict.correct, told(&verdict)), (0.5, false, "WA"));
+    assert_eq!(judged(&task, "Write", "def double(x): return 2 if x == 1 else 0").reward, 2.0 / 3.0);
+    assert_eq!(judged(&task, "Print the sum", "print(").reward, 0.0);
+}
+
+#[test]
+fn only_what_speed_decides_may_differ() {
+    let task = build(CodeConfig::default());
+    let slow = judged(&task, "Print a third", "while True: pass");
+    // On a machine that is busy with something else, the clock is first.
+    assert!(["TLE(cpu)", "TLE(wall)"].contains(&told(&slow)), "{slow:?}");
+    assert!(task.may_differ(&slow, 1.0));
+    assert!(task.may_differ(&judged(&task, "Print a third", "print(1 / 3)"), 0.0));
+    assert!(!task.may_differ(&judged(&task, "Print a third", "print(1)"), 1.0));
+}
+
+#[test]
+fn an_authors_mistake_is_no_reward_and_names_the_line() {
+    let broken = r#"{"task_id": 1, "text": "Write f.", "code": "def f(): return 1", "test_list": ["assert f() == 2"]}"#;
+    let task = CodeTask::new(CodeConfig::default(), format!("\n{broken}").as_bytes()).unwrap();
+    let response = Response { text: "def f(): return 2", finished: true };
+    let TaskError::Internal { reason, .. } = task.reward(TaskSeed([0; 32]), &response).unwrap_err();
+    assert!(reason.contains("line 2") && reason.contains("WA"), "{reason}");
+}
+
+#[test]
+fn whoever_founds_a_run_learns_of_a_solution_that_is_wrong() {
+    build(CodeConfig::default()).try_solutions().unwrap();
+    let wrong = r#"{"prompt": "?", "tests": [{"input": "", "output": "1"}], "solution": "print(2)"}"#;
+    let task = CodeTask::new(CodeConfig::default(), format!("{ROWS}{wrong}\n{wrong}").as_bytes()).unwrap();
+    let refused = task.try_solutions().unwrap_err();
+    assert!(matches!(refused, SpecError::Data { reason: DataError::Line { line: 6, .. }, .. }), "{refused}");
+    assert!(refused.to_string().contains("its own solution gets WA"), "{refused}");
+}
+
+#[test]
+fn internal_verdicts_are_never_scored() {
+    let means = |partial| {
+        let judge = judge().unwrap();
+        Means { exams: Exams::new(Arc::clone(&judge)), judge, data: Arc::default(), partial }
+    };
+    let report = |verdict| TestReport { verdict, message: "why".into(), cpu_us: 0, memory_peak: 0 };
+    let [right, wrong, ours] = [Told::Accepted, Told::WrongAnswer, Told::Internal].map(report);
+    for partial in [false, true] {
+        assert!(means(partial).verdict(&[right.clone(), ours.clone()], 2).is_err());
+    }
+    // No failure of ours makes a wrong answer right; but what share would have been is not known.
+    assert_eq!(means(false).verdict(&[wrong.clone(), ours.clone()], 2).unwrap().reward, 0.0);
+    assert!(means(true).verdict(&[wrong, ours], 2).is_err());
+}
+
+#[test]
+fn the_prompt_of_mbpp_shows_one_assert_alone() {
+    let task = build(CodeConfig::default());
+    let prompt = task.prompt(seed(&task, "Write")).text;
+    assert_eq!(
+        prompt,
+        "Write a function that doubles.\nYour code should pass this test:\nassert double(1) == 2\n"
+    );
+}
+
+#[test]
+fn rows_and_parameters_that_make_no_task_are_refused() {
+    let refused = |config, text: &str| CodeTask::new(config, text.as_bytes()).unwrap_err();
+    let nothing = refused(CodeConfig::default(), "{}");
+    assert!(matches!(nothing, SpecError::Data { reason: DataError::Line { line: 1, .. }, .. }), "{nothing}");
+    let share = refused(CodeConfig { partial: 2, ..CodeConfig::default() }, ROWS);
+    assert!(share.to_string().contains("partial"), "{share}");
+}
+
+#[test]
+fn budgets_and_the_alphabet_cover_every_row_and_solutions_may_be_unknown() {
+    let task = build(CodeConfig::default());
+    assert!(task.knows_solutions());
+    let alphabet = task.alphabet();
+    for byte in 0..=u8::MAX {
+        let seed = TaskSeed([byte; 32]);
+        let (prompt, solution) = (task.prompt(seed).text, task.solution(seed));
+        assert!(prompt.len() <= task.longest_prompt() && solution.len() <= task.longest_response());
+        assert!(prompt.chars().chain(solution.chars()).all(|c| alphabet.contains(&c)));
+    }
+    let unknown = r#"{"prompt": "?", "tests": [{"input": "", "output": "1"}]}"#;
+    let task = CodeTask::new(CodeConfig::default(), unknown.as_bytes()).unwrap();
+    assert!(!task.knows_solutions());
+    assert_eq!(task.longest_response(), UNKNOWN_RESPONSE_BYTES);
+}
