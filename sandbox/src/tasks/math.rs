@@ -101,7 +101,7 @@ pub struct Parsed {
 impl Parsed {
     /// Nothing was found, or nothing that could be read.
     pub fn is_empty(&self) -> bool {
-        self.value.is_none() && self.text.is_none()
+        self.value.is_none() && self.text.as_deref().is_none_or(str::is_empty)
     }
 
     /// Whether the answer was understood: otherwise only the same text is equal to it.

@@ -57,7 +57,9 @@ fn no_memory_beyond_the_limit() {
     };
     assert!(table(MAX_TABLE_ELEMENTS - 1).is_ok());
     assert!(matches!(table(MAX_TABLE_ELEMENTS), Err(Failure::Memory(_))));
-    assert!(matches!(table(u32::MAX as usize), Err(Failure::Memory(_))));
+    // How it ends is the runtime's choice: so many elements cost more fuel than there is, too.
+    let most = table(u32::MAX as usize);
+    assert!(matches!(most, Err(Failure::Memory(_) | Failure::Fuel)), "{most:?}");
 }
 
 #[test]
