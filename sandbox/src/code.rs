@@ -45,7 +45,8 @@ pub mod toolchain;
 pub mod vectors;
 pub mod verdict;
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod testing;
 
 pub use functions::{Exam, ExamError, Exams, FunctionTask};

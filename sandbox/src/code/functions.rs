@@ -37,5 +37,6 @@ pub use exams::{Exams, MAX_EXAMS};
 pub(super) use harness::Harness;
 pub use task::{FunctionTask, HumanEval, MAX_CHECKS, MAX_TASK_BYTES, Mbpp};
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;

@@ -281,5 +281,6 @@ impl fmt::Debug for Event {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;
