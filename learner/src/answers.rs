@@ -112,9 +112,9 @@ impl Episode<'_> {
 mod tests {
     use super::*;
     use crate::admission::TextDecoder;
-    use crate::replay::replay;
     use crate::testing;
     use echo_protocol::order::Purpose;
+    use echo_sandbox::replay::replay;
 
     #[test]
     fn answers_are_what_admission_makes_of_them() {

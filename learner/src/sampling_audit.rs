@@ -6,15 +6,13 @@
 //! their policies are gone.
 
 use crate::admission::{Refusal, Rejection};
-use crate::batch::Sequence;
 use crate::sequences;
 use crate::workload::Workload;
-use echo_policy::audit::{Audit, Draw, Evidence, Tolerance};
+use echo_policy::audit::{Sample, examine};
 use echo_policy::engine::Policy;
-use echo_policy::error::EngineError;
 use echo_protocol::order::Purpose;
 use echo_protocol::submission::RefuseReason;
-use echo_protocol::trajectory::{Trajectory, TrajectoryGroup};
+use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,30 +82,24 @@ impl SamplingAudit {
             return Ok(());
         };
         let (seed, params) = (order.sampler_seed(), self.workload.sampling());
-        let tolerance = Tolerance::f32(params.temperature);
+        let samples = group.trajectories.iter().zip(&sequences).map(|(trajectory, sequence)| {
+            let tokens = sequence.tokens().skip(sequence.prompt.len());
+            let versions = trajectory.token_versions().map(|version| version.0);
+            Sample::new(tokens, &trajectory.logprobs, versions)
+        });
         let _turn = lock(&self.turn);
-        let audit = |(version, policy)| Ok((version, Audit::new(policy, prompt, &seed, &params)?));
-        let audits: Result<BTreeMap<_, _>, EngineError> =
-            policies.iter().map(|(version, policy)| (*version, &**policy)).map(audit).collect();
-        let audits = audits.map_err(|error| Rejection::retry(&error))?;
-        let mut evidence = Evidence::default();
-        for ((sample, trajectory), sequence) in (0..).zip(&group.trajectories).zip(&sequences) {
-            let seen = look(&audits, sample, trajectory, sequence);
-            evidence.add(seen.map_err(|error| Rejection::retry(&error))?);
-            // At once: a lie is not worth looking at any longer.
-            if let Some(fault) = evidence.fault(&tolerance) {
+        match examine(&policies, prompt, &seed, &params, samples) {
+            Ok(None) => Ok(()),
+            Ok(Some(fault)) => {
                 let refusal = Refusal::new(RefuseReason::Sampling, fault.to_string());
-                return Err(refusal.of(group.counter).into());
+                Err(refusal.of(group.counter).into())
             }
+            Err(error) => Err(Rejection::retry(&error)),
         }
-        Ok(())
     }
 
     /// The policies that a group names, save those of before this process.
-    fn policies_of(
-        &self,
-        group: &TrajectoryGroup,
-    ) -> Result<BTreeMap<PolicyVersion, Arc<Policy>>, Rejection> {
+    fn policies_of(&self, group: &TrajectoryGroup) -> Result<Vec<Arc<Policy>>, Rejection> {
         let versions = group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version);
         let mut found = BTreeMap::new();
         for version in versions {
@@ -127,7 +119,7 @@ impl SamplingAudit {
                 }
             }
         }
-        Ok(found)
+        Ok(found.into_values().collect())
     }
 }
 
@@ -141,29 +133,6 @@ impl Policies {
             None => Known::LetGo,
         }
     }
-}
-
-/// What is seen of the tokens of one trajectory by the policies that it names.
-fn look(
-    audits: &BTreeMap<PolicyVersion, Audit<'_>>,
-    sample: u32,
-    trajectory: &Trajectory,
-    sequence: &Sequence,
-) -> Result<Evidence, EngineError> {
-    let (tokens, own): (Vec<u32>, Vec<bool>) = sequence.tokens().skip(sequence.prompt.len()).unzip();
-    let drawn = (0..tokens.len()).filter(|&at| own[at]);
-    let draws = (0..).zip(drawn).zip(&trajectory.logprobs).zip(trajectory.token_versions());
-    let mut by_version: BTreeMap<PolicyVersion, Vec<Draw>> = BTreeMap::new();
-    for (((position, at), &logprob), version) in draws {
-        by_version.entry(version).or_default().push(Draw { at, position, logprob });
-    }
-    let mut evidence = Evidence::default();
-    for (version, draws) in by_version {
-        if let Some(audit) = audits.get(&version) {
-            evidence.add(audit.look(sample, &tokens, &draws)?);
-        }
-    }
-    Ok(evidence)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
