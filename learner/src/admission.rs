@@ -8,6 +8,7 @@
 //! | [`Admission::precheck`], pure | size, decoding, signature, identity, run, schema |
 //! | [`Admission::screen`], look-ups | duplicate, lease, versions, freshness |
 //! | [`Admission::judge`], pure, may take long | task rules (the episode is played again), reward recomputed |
+//! | the sampling audit, by the learner or by [verifiers](crate::panel), as often as the node's record says | how tokens were drawn |
 //! | [`Admission::admit`], look-ups again | those of `screen`, then into the buffer's stage |
 //!
 //! The pure steps need no lock and belong on a blocking pool; `screen` keeps the expensive one from what is refused
@@ -45,7 +46,7 @@ use crate::record::Fault;
 pub use echo_sandbox::judge::REWARD_TOLERANCE;
 pub use echo_sandbox::replay::TextDecoder;
 pub use rejection::{MAX_DETAIL_BYTES, Refusal, Rejection};
-pub use tally::Tally;
+pub use tally::{Look, Looks, Tally};
 
 /// Longest frame that is read from a node, in bytes: the largest signed group.
 pub const MAX_FRAME_BYTES: usize = MAX_GROUP_BYTES + ENVELOPE_BYTES;

@@ -98,6 +98,13 @@ impl SamplingAudit {
         }
     }
 
+    /// Whether all policies are here that a group names, so that an audit says something about each of its tokens.
+    pub fn knows(&self, group: &TrajectoryGroup) -> bool {
+        let policies = lock(&self.policies);
+        let mut spans = group.trajectories.iter().flat_map(|t| &t.versions);
+        spans.all(|span| policies.by_version.contains_key(&span.version))
+    }
+
     /// The policies that a group names, save those of before this process.
     fn policies_of(&self, group: &TrajectoryGroup) -> Result<Vec<Arc<Policy>>, Rejection> {
         let versions = group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version);

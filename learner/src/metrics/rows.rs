@@ -1,5 +1,6 @@
 //! The rows.
 
+use crate::admission::Looks;
 use crate::optimizer::SkipCause;
 use crate::trainer::Gap;
 use serde::{Deserialize, Serialize};
@@ -127,6 +128,9 @@ pub struct UpdateRow {
     pub accepted: u64,
     /// Groups refused, by reason.
     pub refused: BTreeMap<String, u64>,
+    /// Groups whose rewards were right, by how their tokens were looked at, since the run began.
+    #[serde(default)]
+    pub looks: Looks,
     /// Groups acknowledged and not trained on since the run began, by reason.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,

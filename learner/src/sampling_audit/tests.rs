@@ -145,6 +145,7 @@ fn a_version_is_believed_only_when_it_is_older_than_the_learner() {
     let model = resumed.workload.model.clone();
     resumed.publish(Policy::load(4, &model, &Weights::random(&model, 9)).unwrap());
     resumed.check(&honest).unwrap();
+    assert!(audit.knows(&honest) && !resumed.knows(&honest), "what passes unseen is not known");
     let mut ahead = honest;
     for trajectory in &mut ahead.trajectories {
         trajectory.versions = spans(trajectory.response.iter().map(|_| PolicyVersion(6)));
