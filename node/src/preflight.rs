@@ -96,7 +96,7 @@ pub enum Problem {
         allowed: String,
     },
     /// The node is to do nothing.
-    #[error("roles is empty, so this node would do nothing; use --role rollout, --role relay, or both")]
+    #[error("roles is empty, so this node would do nothing; use --role with rollout, relay or verifier")]
     NoRole,
     /// The log filter makes no sense.
     #[error("log {filter:?}: {cause}; use error, warn, info, debug or trace")]
