@@ -264,3 +264,6 @@ fn write(shared: &Shared, mut queue: mpsc::Receiver<Pending>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,7 +48,7 @@ struct Line {
 }
 
 /// A verifier's place, until it is dropped.
-struct Seat {
+pub(super) struct Seat {
     shared: Arc<Shared>,
     key: PublicKey,
     stream: u64,
@@ -123,7 +123,11 @@ impl State {
 
 impl Seat {
     /// A place for a verifier; its older stream loses its own. `None` where there are too many.
-    fn take(shared: &Arc<Shared>, key: PublicKey, frames: mpsc::Sender<Arc<Vec<u8>>>) -> Option<Self> {
+    pub(super) fn take(
+        shared: &Arc<Shared>,
+        key: PublicKey,
+        frames: mpsc::Sender<Arc<Vec<u8>>>,
+    ) -> Option<Self> {
         let mut state = lock(&shared.verifiers.0);
         state.gone(&key);
         if state.lines.len() >= MAX_VERIFIERS {
@@ -223,7 +227,7 @@ async fn listen(
 }
 
 impl Seat {
-    fn offer(&self, network: Option<Network>, offer: &Offer) {
+    pub(super) fn offer(&self, network: Option<Network>, offer: &Offer) {
         let mut state = lock(&self.shared.verifiers.0);
         // Not behind a newer stream of the same verifier.
         if state.lines.get(&self.key).is_some_and(|line| line.stream == self.stream) {
@@ -236,7 +240,7 @@ impl Seat {
 ///
 /// # Errors
 /// Why its verifier is not listened to any longer.
-fn hear(shared: &Shared, key: PublicKey, signed: &Signed<Report>) -> Result<(), String> {
+pub(super) fn hear(shared: &Shared, key: PublicKey, signed: &Signed<Report>) -> Result<(), String> {
     shared.desk().hear(clock::now(), &key).map_err(|unheard| unheard.detail)?;
     let report = signed.open_from(&key).map_err(|e| e.to_string())?;
     if report.run != shared.workload.run {
