@@ -364,16 +364,26 @@ impl Record {
     }
 }
 
+/// Which part of this group is looked at whoever made it and vouches for it, by a draw like that of [`Record::rechecks`].
+pub fn glance(secret: &[u8; 32], group: &[u8; 32]) -> u64 {
+    word(secret, &[b"glance", group])
+}
+
 /// A number in [0, 1) that nobody can tell who does not have the secret.
 fn draw(secret: &[u8; 32], parts: &[&[u8]]) -> f64 {
+    // 53 bits: as many as a number in [0, 1) has.
+    (word(secret, parts) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// 64 bits that nobody can tell who does not have the secret.
+fn word(secret: &[u8; 32], parts: &[&[u8]]) -> u64 {
     let mut hasher = blake3::Hasher::new_keyed(secret);
     for part in parts {
         hasher.update(part);
     }
     let hash = hasher.finalize();
     let (first, _) = hash.as_bytes().split_first_chunk().unwrap_or((&[0; 8], &[]));
-    // 53 bits: as many as a number in [0, 1) has.
-    (u64::from_le_bytes(*first) >> 11) as f64 / (1u64 << 53) as f64
+    u64::from_le_bytes(*first)
 }
 
 #[cfg(test)]

@@ -4,6 +4,9 @@
 //! generation engine. What names a version that is not kept is not simply believed: one that comes with the next publication has to
 //! wait for it, and one that was let go counts as stale. Only versions from before the learner's start pass without an audit, as
 //! their policies are gone.
+//!
+//! Whole groups are checked as often as their nodes' records say, by the learner or by verifiers. One trajectory of every other group is checked all the
+//! same ([`SamplingAudit::glance`]): it costs a part of the whole, and what is wrong with all trajectories of a group is found in any.
 
 use crate::admission::{Refusal, Rejection};
 use crate::sequences;
@@ -15,6 +18,7 @@ use echo_protocol::submission::RefuseReason;
 use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most policies that are kept, where the staleness budget admits more.
@@ -74,18 +78,32 @@ impl SamplingAudit {
     /// [`RefuseReason::Sampling`]; [`RefuseReason::Stale`] for a version whose policy was let go; [`Rejection::Retry`] for one
     /// that is not published yet, and when a policy could not be asked.
     pub fn check(&self, group: &TrajectoryGroup) -> Result<(), Rejection> {
+        self.check_part(group, 0..group.trajectories.len())
+    }
+
+    /// Checks one of a group's trajectories, chosen by `draw`: so much of every group is looked at whoever vouches for it.
+    ///
+    /// # Errors
+    /// Those of [`SamplingAudit::check`].
+    pub fn glance(&self, group: &TrajectoryGroup, draw: u64) -> Result<(), Rejection> {
+        let at = draw.checked_rem(group.trajectories.len() as u64).unwrap_or(0) as usize;
+        self.check_part(group, at..(at + 1).min(group.trajectories.len()))
+    }
+
+    fn check_part(&self, group: &TrajectoryGroup, part: Range<usize>) -> Result<(), Rejection> {
         let policies = self.policies_of(group)?;
         let order = self.workload.order(Purpose::Train, group.counter.0);
-        let sequences = sequences::of_order(&self.workload, &order, &group.trajectories);
+        let trajectories = &group.trajectories[part.clone()];
+        let sequences = sequences::of_order(&self.workload, &order, trajectories);
         let sequences = sequences.map_err(|error| Rejection::retry(&error))?;
         let Some(prompt) = sequences.first().map(|sequence| sequence.prompt.as_slice()) else {
             return Ok(());
         };
         let (seed, params) = (order.sampler_seed(), self.workload.sampling());
-        let samples = group.trajectories.iter().zip(&sequences).map(|(trajectory, sequence)| {
+        let samples = part.zip(trajectories).zip(&sequences).map(|((index, trajectory), sequence)| {
             let tokens = sequence.tokens().skip(sequence.prompt.len());
             let versions = trajectory.token_versions().map(|version| version.0);
-            Sample::new(tokens, &trajectory.logprobs, versions)
+            Sample::new(index as u32, tokens, &trajectory.logprobs, versions)
         });
         let _turn = lock(&self.turn);
         match examine(&policies, prompt, &seed, &params, samples) {

@@ -23,11 +23,11 @@ pub struct Tally {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Looks {
-    /// Taken by their nodes' records.
+    /// Taken by their nodes' records, but for one trajectory of each.
     pub skipped: u64,
     /// Audited by the learner at once.
     pub audited: u64,
-    /// Taken by the word of a panel.
+    /// Taken by the word of a panel, but for one trajectory of each.
     pub vouched: u64,
     /// Audited by the learner behind a panel: its verifiers disagreed, or too few said something, or by a draw.
     pub settled: u64,

@@ -12,6 +12,7 @@ use crate::admission::{Admitted, Look, Refusal, Rejection};
 use crate::buffer::Unflushed;
 use crate::desk::Reply;
 use crate::panel::{Question, Ruling};
+use crate::record;
 use asked::Asked;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
@@ -200,20 +201,24 @@ fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<Look
         .map_err(|why| rejected(shared, node, counter, why))
 }
 
-/// Looks at how tokens were drawn, as often as the node's record says; or has verifiers look.
+/// Looks at how tokens were drawn, as often as the node's record says; or has verifiers look. One trajectory of every group is looked at in any case.
 fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Looked, Rejection> {
     let Some(audit) = &shared.audit else { return Ok(Looked::Admitted(admitted)) };
     let (now, producer, group) = (clock::now(), admitted.group.node, admitted.id);
-    let network = {
-        let mut desk = shared.desk();
-        if !desk.record().rechecks(now, &producer, &shared.secret, group.as_bytes()) {
-            desk.looked(Look::Skipped);
-            return Ok(Looked::Admitted(admitted));
-        }
-        desk.record().network(&producer)
+    let glance = || audit.glance(&admitted.group, record::glance(&shared.secret, group.as_bytes()));
+    let (drawn, network) = {
+        let desk = shared.desk();
+        let drawn = desk.record().rechecks(now, &producer, &shared.secret, group.as_bytes());
+        (drawn, desk.record().network(&producer))
     };
+    if !drawn {
+        glance()?;
+        shared.desk().looked(Look::Skipped);
+        return Ok(Looked::Admitted(admitted));
+    }
     // Of what the learner could not tell itself, nobody's verdict could be judged.
-    if audit.knows(&admitted.group) {
+    if shared.verifiers.are_there() && audit.knows(&admitted.group) {
+        glance()?;
         let spans = admitted.group.trajectories.iter().flat_map(|t| &t.versions);
         let versions = spans.map(|span| span.version).collect();
         let question = Question { group, producer, network, versions, bytes: frame.len() };

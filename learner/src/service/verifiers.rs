@@ -81,6 +81,11 @@ impl Verifiers {
         Some(ruled)
     }
 
+    /// Whether anybody offers to look.
+    pub(super) fn are_there(&self) -> bool {
+        lock(&self.0).panel.verifiers() > 0
+    }
+
     /// See [`Panel::settle`].
     pub(super) fn settle(&self, group: &ContentId, sound: bool) -> Vec<(PublicKey, bool)> {
         lock(&self.0).panel.settle(group, sound)

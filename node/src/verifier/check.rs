@@ -107,9 +107,9 @@ fn look(workload: &Workload, policies: &[Arc<Installed>], group: &TrajectoryGrou
         .map(between)
         .collect::<Result<_, HeardError>>()
         .map_err(|error| unable(&error))?;
-    let samples = group.trajectories.iter().zip(&between).map(|(trajectory, heard)| {
+    let samples = (0..).zip(&group.trajectories).zip(&between).map(|((index, trajectory), heard)| {
         let versions = trajectory.token_versions().map(|version| version.0);
-        Sample::new(interleave(&trajectory.response, heard), &trajectory.logprobs, versions)
+        Sample::new(index, interleave(&trajectory.response, heard), &trajectory.logprobs, versions)
     });
     let prompt = tokenizer.encode(&assignment.prompt().text).map_err(|error| unable(&error))?;
     match examine(&held, &prompt, &order.sampler_seed(), workload.sampling(), samples) {

@@ -11,6 +11,8 @@ use crate::sampler::SamplingParams;
 /// What somebody says a sample of an order is.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
+    /// Which of the order's samples.
+    index: u32,
     /// All tokens that followed the prompt.
     tokens: Vec<u32>,
     /// Those that were drawn, by the version of the policy.
@@ -18,9 +20,10 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// `tokens` are all that followed the prompt, each with whether it was drawn; `logprobs` and `versions` are those of the drawn ones.
+    /// Sample `index` of an order. `tokens` are all that followed the prompt, each with whether it was drawn; `logprobs` and `versions` are those of the drawn ones.
     #[must_use]
     pub fn new(
+        index: u32,
         tokens: impl IntoIterator<Item = (u32, bool)>,
         logprobs: &[f32],
         versions: impl IntoIterator<Item = u64>,
@@ -31,11 +34,11 @@ impl Sample {
         for (((position, at), &logprob), version) in (0..).zip(places).zip(logprobs).zip(versions) {
             draws.entry(version).or_default().push(Draw { at, position, logprob });
         }
-        Self { tokens, draws }
+        Self { index, tokens, draws }
     }
 }
 
-/// What is wrong with the samples of the order whose seed is `seed`, in their order; `None` if nothing is. Tokens of versions that are not
+/// What is wrong with these samples of the order whose seed is `seed`; `None` if nothing is. Tokens of versions that are not
 /// among `policies` are not looked at, and behind the first fault nothing is: a lie is not worth looking at any longer. Costs about as much computing
 /// as the prefill of all tokens.
 ///
@@ -53,10 +56,10 @@ pub fn examine(
         audits.insert(policy.version(), Audit::new(&**policy, prompt, seed, params)?);
     }
     let (tolerance, mut evidence) = (Tolerance::f32(params.temperature), Evidence::default());
-    for (index, sample) in (0..).zip(samples) {
+    for sample in samples {
         for (version, draws) in &sample.draws {
             if let Some(audit) = audits.get(version) {
-                evidence.add(audit.look(index, &sample.tokens, draws)?);
+                evidence.add(audit.look(sample.index, &sample.tokens, draws)?);
             }
         }
         if let Some(fault) = evidence.fault(&tolerance) {

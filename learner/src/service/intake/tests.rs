@@ -76,12 +76,23 @@ impl World {
         TrajectoryGroup { run: workload.run, lease, counter, node: self.node.public(), trajectories }
     }
 
-    /// The frame of a group of order 0, and the group as it is when its tokens are looked at; a lie if it is to be one.
+    /// The frame of a group of order 0, and the group as it is when its tokens are looked at; if it is to be a lie, then one that a glance
+    /// does not see.
     fn judged(&self, lie: bool) -> (Arc<Vec<u8>>, Admitted) {
-        let mut group = self.group(LeaseId(0), OrderCounter(0));
-        if lie {
-            group.trajectories[0].logprobs[0] -= 0.5;
-        }
+        let honest = self.group(LeaseId(0), OrderCounter(0));
+        let sizes = (1..).map(|n| n as f32);
+        let mut lies = sizes.map(|size| {
+            let mut group = honest.clone();
+            group.trajectories[0].logprobs[0] -= size;
+            group
+        });
+        let unseen = |group: &TrajectoryGroup| {
+            let id = Signed::sign(group, &self.node).unwrap().body_id();
+            let draw = record::glance(&self.shared.secret, id.as_bytes());
+            !draw.is_multiple_of(group.trajectories.len() as u64)
+        };
+        let lie = lie.then(|| lies.find(unseen).unwrap());
+        let group = lie.unwrap_or_else(|| honest.clone());
         let signed = Signed::sign(&group, &self.node).unwrap();
         let correct = vec![false; group.trajectories.len()];
         (Arc::new(signed.to_bytes()), Admitted { id: signed.body_id(), group, correct })
@@ -186,7 +197,9 @@ async fn the_word_of_the_known_is_taken_but_for_spot_checks() {
     let world = World::new();
     for number in [10, 11, 12] {
         let key = NodeKey::from_secret([number; 32]).public();
-        (0..3_200).for_each(|_| drop(world.shared.desk().judged(clock::now(), key, true)));
+        for _ in 0..3_200 {
+            world.shared.desk().judged(clock::now(), key, true);
+        }
     }
     // The same group each time, so that the draw is the same: skipped or looked at, it gets in.
     assert!(world.asked(false, [true; 3]).await.is_ok());
