@@ -120,7 +120,8 @@ impl Intake {
         loop {
             match read_frame_within(&mut stream, longest, within).await {
                 Ok(Some(frame)) => {
-                    // Both are held until the writer has the group: what a node sends faster stays on its own machine.
+                    // The room is held until the writer has the group, and the judge until it is judged: what a node sends faster stays on
+                    // its own machine.
                     let size = u32::try_from(frame.len()).unwrap_or(u32::MAX).min(UNJUDGED_BYTES);
                     let room = bytes.clone().acquire_many_owned(size).await.map_err(|e| e.to_string())?;
                     let place = self.door.enter(frame.len()).await.ok_or("the service has ended")?;
