@@ -198,9 +198,10 @@ mod tests {
         // Cut in the third turn.
         let cut = played(&[&[0, END], &[0, END], &[0, 0, 0, 0]], false).unwrap();
         assert_eq!((cut.verdict.correct, cut.heard.len()), (false, 2));
-        // The third turn ends with the last token there is, and a fourth would follow.
-        let full = played(&[&[0, END], &[0, END], &[0, 0, 0, END]], true);
+        // The third turn ends with the last token there is.
+        let full = played(&[&[0, END], &[0, END], &[0, 0, 0, END]], false);
         assert!(full.is_err(), "0 with leading zeros is no number, so the episode is over: {full:?}");
+        // And where a fourth would follow, it was cut.
         let full = played(&[&[9, 9, END], &[9, 9, END], &[0, END]], false).unwrap();
         assert_eq!((full.verdict.correct, full.heard.len()), (false, 2));
         // Four wrong guesses are all there are.
