@@ -74,7 +74,7 @@ impl Verifiers {
         for key in chosen {
             // There is room for all that it was asked and has not reported.
             let line = state.lines.get(&key);
-            if !line.is_some_and(|line| line.frames.try_send(frame.clone()).is_ok()) {
+            if line.is_none_or(|line| line.frames.try_send(frame.clone()).is_err()) {
                 state.gone(&key);
             }
         }
