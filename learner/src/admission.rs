@@ -8,7 +8,7 @@
 //! | [`Admission::precheck`], pure | size, decoding, signature, identity, run, schema |
 //! | [`Admission::screen`], look-ups | duplicate, lease, versions, freshness |
 //! | [`Admission::judge`], pure, may take long | task rules (the episode is played again), reward recomputed |
-//! | [`SamplingAudit::check`](crate::sampling_audit::SamplingAudit::check), unless the run goes without: pure, takes longest | sampling: were the tokens drawn as the order says? |
+//! | the [sampling audit](crate::sampling_audit), by the learner or by [verifiers](crate::panel), as often as the node's record says | how tokens were drawn |
 //! | [`Admission::admit`], look-ups again | those of `screen`, then into the buffer's stage |
 //!
 //! The pure steps need no lock and belong on a blocking pool; `screen` keeps the expensive one from what is refused
@@ -46,9 +46,10 @@ use crate::buffer::{BufferError, OrderStatus, ReplayBuffer};
 use crate::leases::{LeaseBook, LeaseRefusal};
 use crate::record::Fault;
 
-pub use judge::REWARD_TOLERANCE;
+pub use echo_sandbox::judge::REWARD_TOLERANCE;
+pub use echo_sandbox::replay::TextDecoder;
 pub use rejection::{MAX_DETAIL_BYTES, Refusal, Rejection};
-pub use tally::Tally;
+pub use tally::{Look, Looks, Tally};
 
 /// Longest frame that is read from a node, in bytes: the largest signed group.
 pub const MAX_FRAME_BYTES: usize = MAX_GROUP_BYTES + ENVELOPE_BYTES;
@@ -57,21 +58,6 @@ pub const MAX_FRAME_BYTES: usize = MAX_GROUP_BYTES + ENVELOPE_BYTES;
 const TOKEN_BYTES: usize = 10 + 40;
 /// Encoded bytes of a trajectory at most, beside its tokens: Ω with all its entries, lengths of turns, field names, reward.
 const TRAJECTORY_BYTES: usize = 8 << 10;
-
-/// Token ids to text: the part of a tokenizer that judging needs.
-pub trait TextDecoder: Send + Sync {
-    /// The text of a turn's `ids`, which hold no end token. Pure: every node gets the same.
-    ///
-    /// # Errors
-    /// Why the ids are no text. It is the response's fault, not the learner's.
-    fn decode(&self, ids: &[u32]) -> Result<String, String>;
-
-    /// The token with which the policy ends a turn.
-    fn end_id(&self) -> u32;
-
-    /// How many token ids the policy can produce; ids at or above this are none.
-    fn vocabulary(&self) -> u32;
-}
 
 /// Where the learner is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

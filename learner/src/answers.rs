@@ -125,13 +125,13 @@ impl Episode<'_> {
 mod tests {
     use super::*;
     use crate::admission::TextDecoder;
-    use crate::replay::replay;
     use crate::sampling_audit::SamplingAudit;
     use crate::sequences::of_order;
     use crate::testing;
     use echo_protocol::lease::LeaseId;
     use echo_protocol::order::Purpose;
     use echo_protocol::trajectory::TrajectoryGroup;
+    use echo_sandbox::replay::replay;
 
     #[test]
     fn a_policy_that_chats_is_audited_and_trained_on_its_own_words_alone() {

@@ -9,10 +9,10 @@
 mod error;
 mod split;
 
-use std::ops::Range;
-
 use echo_policy::packed::{Packed, Target};
+use echo_sandbox::replay::interleave;
 
+pub use echo_sandbox::replay::Heard;
 pub use error::BatchError;
 pub use split::micro_batches;
 
@@ -20,15 +20,6 @@ pub use split::micro_batches;
 pub const MAX_SEQUENCE_TOKENS: usize = 131_072;
 /// Most sequences of one batch.
 pub const MAX_SEQUENCES: usize = 65_536;
-
-/// What the policy heard between two of its turns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard {
-    /// How many tokens of the response come before it: at least one, not all, more than before the one that was heard earlier.
-    pub after: usize,
-    /// Token ids.
-    pub tokens: Vec<u32>,
-}
 
 /// One prompt with one response, as it is trained on.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,16 +48,8 @@ impl Sequence {
 
     /// All tokens in order, each with whether it is the policy's own. The sequence must be valid.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = (u32, bool)> + '_ {
-        let response = &self.response;
-        let own = move |range: Range<usize>| response[range].iter().map(|&token| (token, true));
-        let mut begin = 0;
-        let before = self.heard.iter().flat_map(move |heard| {
-            let turn = own(std::mem::replace(&mut begin, heard.after)..heard.after);
-            turn.chain(heard.tokens.iter().map(|&token| (token, false)))
-        });
-        let last = self.heard.last().map_or(0, |heard| heard.after);
         let prompt = self.prompt.iter().map(|&token| (token, false));
-        prompt.chain(before).chain(own(last..response.len()))
+        prompt.chain(interleave(&self.response, &self.heard))
     }
 
     fn validate(&self, row: usize) -> Result<(), BatchError> {

@@ -11,6 +11,7 @@ mod sampling;
 mod staleness;
 mod tasks;
 mod train;
+mod verify;
 mod watch;
 
 use crate::batch::MAX_SEQUENCES;
@@ -37,6 +38,7 @@ pub use sampling::SamplingSection;
 pub use staleness::{DEFAULT_BUDGET, StalenessSection};
 pub use tasks::TaskEntry;
 pub use train::TrainSection;
+pub use verify::VerifySection;
 pub use watch::WatchSection;
 
 /// Highest temperature that a charter takes.
@@ -90,6 +92,9 @@ pub struct RunConfig {
     /// How strict it is with peers that lie.
     #[serde(default)]
     pub record: RecordSection,
+    /// How volunteers look at the groups of others.
+    #[serde(default)]
+    pub verify: VerifySection,
     /// Where the learner listens and whom it asks.
     #[serde(default)]
     pub network: NetworkSection,
@@ -247,6 +252,7 @@ impl RunConfig {
         self.train.filter.validate()?;
         self.watch.validate()?;
         self.record.validate()?;
+        self.verify.validate()?;
         let above_zero = |field, found: u64| {
             let rule = "it has to be at least 1";
             if found > 0 { Ok(()) } else { Err(ConfigError::Number { field, found, rule }) }
@@ -410,6 +416,11 @@ mod tests {
         let record = |option: &str| refused("[warmup]", &format!("[record]\n{option}\n[warmup]"));
         assert!(record("recheck_floor = 0.0").contains("record.recheck_floor"));
         assert!(record("half_life_h = 0").contains("record.half_life_h"));
+        let verify = |option: &str| refused("[warmup]", &format!("[verify]\n{option}\n[warmup]"));
+        assert!(verify("n = 17").contains("verify.n"));
+        assert!(verify("k = 4").contains("verify.k") && verify("k = 0").contains("verify.k"));
+        assert!(verify("within_s = 20").contains("verify.within_s"));
+        assert!(verify("owners = \"country\"").contains("network"));
         let watch = |option: &str| refused("[warmup]", &format!("[watch]\n{option}\n[warmup]"));
         assert!(watch("peak_flops = -1.0").contains("watch.peak_flops"));
         assert!(watch("listen = \"everywhere\"").contains("socket address"));

@@ -296,7 +296,7 @@ fn last_tally(rows: &[UpdateRow], state: Option<&State>) -> Tally {
     let Some(row) = rows.last().filter(|row| row.accepted >= counted.accepted) else { return counted };
     let reasons = echo_protocol::submission::RefuseReason::ALL;
     let refused = reasons.into_iter().filter_map(|reason| Some((reason, *row.refused.get(reason.name())?)));
-    Tally { accepted: row.accepted, refused: refused.collect(), ..Tally::default() }
+    Tally { accepted: row.accepted, refused: refused.collect(), looks: row.looks, ..Tally::default() }
 }
 
 /// Listens where the run file says.
@@ -359,9 +359,10 @@ pub(crate) fn shared(
     tracing::info!(run = %workload.run, name = workload.charter.name, "at {version}");
     let keep_versions = config.snapshot.keep_versions;
     let audit = config.admission.audit.then(|| SamplingAudit::new(workload.clone()));
+    let panel = config.verify.config();
     let shared = Shared::new(workload, charter, key, admission, desk, fleet, keep_versions);
     Ok(match audit {
-        Some(audit) => shared.audited(audit),
+        Some(audit) => shared.audited(audit, panel),
         None => shared,
     })
 }

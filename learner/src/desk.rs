@@ -3,7 +3,7 @@
 mod reply;
 mod state;
 
-use crate::admission::{Admission, Admitted, Progress, Refusal, Rejection, Tally};
+use crate::admission::{Admission, Admitted, Look, Progress, Refusal, Rejection, Tally};
 use crate::buffer::{
     BufferError, BufferLimits, DropReason, Flushed, ReplayBuffer, StoredGroup, Totals, Unflushed,
 };
@@ -306,6 +306,21 @@ impl Desk {
     /// Notes that it is not any more.
     pub fn disconnected(&mut self, node: &PublicKey) {
         self.record.disconnected(node);
+    }
+
+    /// Counts how a group was looked at.
+    pub fn looked(&mut self, look: Look) {
+        self.tally.looks.record(look);
+    }
+
+    /// Notes what the learner itself found of a verifier's verdict. True if the verifier is not heard from now on.
+    pub fn judged(&mut self, now: UnixMillis, verifier: PublicKey, right: bool) -> bool {
+        let silenced = self.record.judged(now, verifier, right);
+        if silenced {
+            tracing::warn!(verifier = %verifier.short(), "a verifier is not heard any more for now");
+            self.book.node_gone(&verifier);
+        }
+        silenced
     }
 
     /// Follows the operator's journal up to byte `end`.

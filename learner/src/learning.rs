@@ -313,6 +313,7 @@ impl Learning {
         let desk = self.shared.desk();
         row.accepted = desk.tally().accepted;
         row.refused = desk.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
+        row.looks = desk.tally().looks;
         let dropped = desk.totals().dropped.iter();
         row.dropped = dropped.map(|(reason, count)| (reason.name().to_owned(), count.groups)).collect();
     }

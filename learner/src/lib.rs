@@ -3,8 +3,8 @@
 //! - **the run**: [`config`] (the run file), [`run_dir`], [`workload`] (what the charter means), [`controller`] (what is done when),
 //!   [`demand`] (what it asks of the fleet), [`metrics`] and [`watch`] (where they are seen);
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
-//!   [`record`] (what every peer has delivered, and who is heard), [`peers`] (the operator's say in it), [`replay`] (episodes played again),
-//!   [`sequences`] (and as the policy read them), [`sampling_audit`] (were its tokens drawn from the policy?), [`recall`] (its policies after a restart), [`filter`] (what is worth a place in
+//!   [`record`] (what every peer has delivered, and who is heard), [`peers`] (the operator's say in it), [`panel`] (verifiers, and what they
+//!   say), [`sequences`] (trajectories as the policy read them), [`sampling_audit`] (were its tokens drawn from the policy?), [`recall`] (its policies after a restart), [`filter`] (what is worth a place in
 //!   a batch), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
 //! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`device`] (where), [`bench`] (how fast),
 //!   [`warmup`], [`answers`] (what the policy says to orders), [`evaluation`], [`checkpoint`];
@@ -32,6 +32,7 @@ pub mod leases;
 pub mod metrics;
 pub mod objective;
 pub mod optimizer;
+pub mod panel;
 pub mod peers;
 pub mod prepare;
 pub mod publisher;
@@ -39,7 +40,6 @@ pub mod recall;
 pub mod record;
 pub mod rehearsal;
 pub mod release;
-pub mod replay;
 pub mod run_dir;
 pub mod sampling_audit;
 pub mod schedule;

@@ -477,6 +477,7 @@ mod tests {
             checkpoints: Default::default(),
             fleet: Default::default(),
             record: Default::default(),
+            verify: Default::default(),
             network: NetworkSection { peers: Some("lists/echo.peers".into()), ..Default::default() },
             watch: Default::default(),
         }

@@ -6,7 +6,8 @@
 //! pardons. Keys cost nothing, addresses do: when several keys of one network ([`Network`]) were suspended, newcomers from there are not
 //! heard for a while either. Keys with a record of their own are, and no network is ever banned but by the operator.
 //!
-//! What was accepted lowers the share of a peer's groups that is looked at again ([`Record::recheck_share`]), down to a floor above 0.
+//! What was accepted lowers the share of a peer's groups that is looked at again ([`Record::recheck_share`]), down to a floor above 0. The same goes
+//! for verdicts that verifiers give on the groups of others ([`Record::spot_check_share`]); a false verdict is a lie.
 //!
 //! Memory is bounded by [`MAX_PEERS`]: those are forgotten first who have neither delivered much nor lied, and a ban is forgotten last. So a
 //! liar is not forgotten because many strangers come; their lies would have to be as many.
@@ -172,8 +173,7 @@ impl Record {
         if let Some(silence) = record.and_then(|record| record.silence(now)) {
             return Err(silence);
         }
-        let network = self.connected.get(peer).copied().or(record.and_then(|record| record.network));
-        let Some(network) = network else { return Ok(()) };
+        let Some(network) = self.network(peer) else { return Ok(()) };
         let Some(fallen) = self.networks.get(&network) else { return Ok(()) };
         match fallen.silence(now, network) {
             Some(silence) if silence.until.is_none() && !record.is_some_and(PeerRecord::is_vouched_for) => {
@@ -184,6 +184,12 @@ impl Record {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Where a peer is connected, or was last.
+    pub fn network(&self, peer: &PublicKey) -> Option<Network> {
+        let before = || self.peers.get(peer).and_then(|record| record.network);
+        self.connected.get(peer).copied().or_else(before)
     }
 
     /// Notes an accepted group, and returns the number of its receipt.
@@ -202,6 +208,16 @@ impl Record {
             self.network_liar(now, network, peer);
         }
         true
+    }
+
+    /// Notes what the learner itself found of a verdict on somebody else's group. True if the verifier is not heard from now on.
+    pub fn judged(&mut self, now: UnixMillis, verifier: PublicKey, right: bool) -> bool {
+        if right {
+            self.change(now, verifier, |record, _| record.judged_rightly(now));
+            return false;
+        }
+        let reason = RefuseReason::FalseVerdict;
+        self.refused(now, verifier, reason, Fault::of(reason))
     }
 
     /// Follows the operator's journal up to byte `end`.
@@ -232,20 +248,37 @@ impl Record {
     /// The share of a peer's groups that is to be looked at again, in [floor, 1]: 1 for whom nobody knows and for whom has just lied, then
     /// falling with what was accepted since.
     pub fn recheck_share(&self, now: UnixMillis, peer: &PublicKey) -> f64 {
-        let credit = self.peers.get(peer).map_or(0.0, |record| record.credit(now));
+        self.share(self.peers.get(peer).map_or(0.0, |record| record.credit(now)))
+    }
+
+    /// The share of groups that is looked at again although all `verifiers` vouched for it, in [floor, 1]: 1 where one of them is unknown or has
+    /// just lied, else falling with the verdicts of the least known that were found right since.
+    pub fn spot_check_share(&self, now: UnixMillis, verifiers: &[PublicKey]) -> f64 {
+        let judgement = |verifier: &PublicKey| -> f64 {
+            self.peers.get(verifier).map_or(0.0, |record| record.judgement(now))
+        };
+        self.share(verifiers.iter().map(judgement).min_by(f64::total_cmp).unwrap_or(0.0))
+    }
+
+    fn share(&self, credit: f64) -> f64 {
         (PROBATION as f64 / credit.max(PROBATION as f64)).max(self.config.recheck_floor)
     }
 
     /// Whether this group of a peer is among those, by a draw from `secret` that nobody else can make, and that is the same after a
     /// restart.
     pub fn rechecks(&self, now: UnixMillis, peer: &PublicKey, secret: &[u8; 32], group: &[u8; 32]) -> bool {
-        let mut hasher = blake3::Hasher::new_keyed(secret);
-        hasher.update(peer.as_bytes()).update(group);
-        let hash = hasher.finalize();
-        let (first, _) = hash.as_bytes().split_first_chunk().unwrap_or((&[0; 8], &[]));
-        // 53 bits: as many as a number in [0, 1) has.
-        let draw = (u64::from_le_bytes(*first) >> 11) as f64 / (1u64 << 53) as f64;
-        draw < self.recheck_share(now, peer)
+        draw(secret, &[peer.as_bytes(), group]) < self.recheck_share(now, peer)
+    }
+
+    /// Whether this group is looked at again although all `verifiers` vouched for it, by a draw like that of [`Record::rechecks`].
+    pub fn spot_checks(
+        &self,
+        now: UnixMillis,
+        verifiers: &[PublicKey],
+        secret: &[u8; 32],
+        group: &[u8; 32],
+    ) -> bool {
+        draw(secret, &[b"spot check", group]) < self.spot_check_share(now, verifiers)
     }
 
     /// All that are remembered.
@@ -329,6 +362,28 @@ impl Record {
         self.peers.insert(peer, record);
         self.bound_peers();
     }
+}
+
+/// Which part of this group is looked at whoever made it and vouches for it, by a draw like that of [`Record::rechecks`].
+pub fn glance(secret: &[u8; 32], group: &[u8; 32]) -> u64 {
+    word(secret, &[b"glance", group])
+}
+
+/// A number in [0, 1) that nobody can tell who does not have the secret.
+fn draw(secret: &[u8; 32], parts: &[&[u8]]) -> f64 {
+    // 53 bits: as many as a number in [0, 1) has.
+    (word(secret, parts) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// 64 bits that nobody can tell who does not have the secret.
+fn word(secret: &[u8; 32], parts: &[&[u8]]) -> u64 {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    for part in parts {
+        hasher.update(part);
+    }
+    let hash = hasher.finalize();
+    let (first, _) = hash.as_bytes().split_first_chunk().unwrap_or((&[0; 8], &[]));
+    u64::from_le_bytes(*first)
 }
 
 #[cfg(test)]

@@ -5,20 +5,21 @@
 //! wait for it, and one that was let go counts as stale. Two kinds pass without an audit, and are counted: versions from before the
 //! learner's start whose policies are gone ([`recall`](crate::recall) finds those of its checkpoints), and versions that an earlier
 //! process published already and this one publishes again, which nodes may hold with other weights.
+//!
+//! Whole groups are checked as often as their nodes' records say, by the learner or by verifiers. One trajectory of every other group is checked all the
+//! same ([`SamplingAudit::glance`]): it costs a part of the whole, and what is wrong with all trajectories of a group is found in any.
 
 use crate::admission::{Refusal, Rejection};
-use crate::batch::Sequence;
 use crate::sequences;
 use crate::workload::Workload;
-use echo_policy::audit::{Audit, Draw, Evidence, Tolerance};
+use echo_policy::audit::{Sample, examine};
 use echo_policy::engine::Policy;
-use echo_policy::error::EngineError;
 use echo_protocol::order::Purpose;
 use echo_protocol::submission::RefuseReason;
-use echo_protocol::trajectory::{Trajectory, TrajectoryGroup};
+use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -113,29 +114,41 @@ impl SamplingAudit {
     /// [`RefuseReason::Sampling`]; [`RefuseReason::Stale`] for a version whose policy was let go; [`Rejection::Retry`] for one
     /// that is not published yet, and when a policy could not be asked.
     pub fn check(&self, group: &TrajectoryGroup) -> Result<(), Rejection> {
+        self.check_part(group, 0..group.trajectories.len())
+    }
+
+    /// Checks one of a group's trajectories, chosen by `draw`: so much of every group is looked at whoever vouches for it.
+    ///
+    /// # Errors
+    /// Those of [`SamplingAudit::check`].
+    pub fn glance(&self, group: &TrajectoryGroup, draw: u64) -> Result<(), Rejection> {
+        let at = draw.checked_rem(group.trajectories.len() as u64).unwrap_or(0) as usize;
+        self.check_part(group, at..(at + 1).min(group.trajectories.len()))
+    }
+
+    fn check_part(&self, group: &TrajectoryGroup, part: Range<usize>) -> Result<(), Rejection> {
         let (policies, all) = self.policies_of(group)?;
         let order = self.workload.order(Purpose::Train, group.counter.0);
-        let sequences = sequences::of_order(&self.workload, &order, &group.trajectories);
+        let trajectories = &group.trajectories[part.clone()];
+        let sequences = sequences::of_order(&self.workload, &order, trajectories);
         let sequences = sequences.map_err(|error| Rejection::retry(&error))?;
         let Some(prompt) = sequences.first().map(|sequence| sequence.prompt.as_slice()) else {
             return Ok(());
         };
         let (seed, params) = (order.sampler_seed(), self.workload.sampling());
-        let tolerance = Tolerance::f32(params.temperature);
+        let samples = part.zip(trajectories).zip(&sequences).map(|((index, trajectory), sequence)| {
+            let tokens = sequence.tokens().skip(sequence.prompt.len());
+            let versions = trajectory.token_versions().map(|version| version.0);
+            Sample::new(index as u32, tokens, &trajectory.logprobs, versions)
+        });
         let _turn = lock(&self.turn);
-        let audit = |(version, policy)| Ok((version, Audit::new(policy, prompt, &seed, &params)?));
-        let audits: Result<BTreeMap<_, _>, EngineError> =
-            policies.iter().map(|(version, policy)| (*version, &**policy)).map(audit).collect();
-        let audits = audits.map_err(|error| Rejection::retry(&error))?;
-        let mut evidence = Evidence::default();
-        for ((sample, trajectory), sequence) in (0..).zip(&group.trajectories).zip(&sequences) {
-            let seen = look(&audits, sample, trajectory, sequence);
-            evidence.add(seen.map_err(|error| Rejection::retry(&error))?);
-            // At once: a lie is not worth looking at any longer.
-            if let Some(fault) = evidence.fault(&tolerance) {
+        match examine(&policies, prompt, &seed, &params, samples) {
+            Ok(None) => {}
+            Ok(Some(fault)) => {
                 let refusal = Refusal::new(RefuseReason::Sampling, fault.to_string());
                 return Err(refusal.of(group.counter).into());
             }
+            Err(error) => return Err(Rejection::retry(&error)),
         }
         if !all {
             self.unaudited.fetch_add(1, Ordering::Relaxed);
@@ -143,11 +156,15 @@ impl SamplingAudit {
         Ok(())
     }
 
+    /// Whether all policies that a group names can be asked, so that an audit says something about each of its tokens.
+    pub fn knows(&self, group: &TrajectoryGroup) -> bool {
+        let policies = lock(&self.policies);
+        let mut spans = group.trajectories.iter().flat_map(|t| &t.versions);
+        spans.all(|span| matches!(policies.known(span.version), Known::Policy(_)))
+    }
+
     /// The policies that a group names, save those that cannot be asked; and whether these are all.
-    fn policies_of(
-        &self,
-        group: &TrajectoryGroup,
-    ) -> Result<(BTreeMap<PolicyVersion, Arc<Policy>>, bool), Rejection> {
+    fn policies_of(&self, group: &TrajectoryGroup) -> Result<(Vec<Arc<Policy>>, bool), Rejection> {
         let versions = group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version);
         let (mut found, mut all) = (BTreeMap::new(), true);
         for version in versions {
@@ -167,7 +184,7 @@ impl SamplingAudit {
                 }
             }
         }
-        Ok((found, all))
+        Ok((found.into_values().collect(), all))
     }
 }
 
@@ -183,29 +200,6 @@ impl Policies {
             None => Known::LetGo,
         }
     }
-}
-
-/// What is seen of the tokens of one trajectory by the policies that it names.
-fn look(
-    audits: &BTreeMap<PolicyVersion, Audit<'_>>,
-    sample: u32,
-    trajectory: &Trajectory,
-    sequence: &Sequence,
-) -> Result<Evidence, EngineError> {
-    let (tokens, own): (Vec<u32>, Vec<bool>) = sequence.tokens().skip(sequence.prompt.len()).unzip();
-    let drawn = (0..tokens.len()).filter(|&at| own[at]);
-    let draws = (0..).zip(drawn).zip(&trajectory.logprobs).zip(trajectory.token_versions());
-    let mut by_version: BTreeMap<PolicyVersion, Vec<Draw>> = BTreeMap::new();
-    for (((position, at), &logprob), version) in draws {
-        by_version.entry(version).or_default().push(Draw { at, position, logprob });
-    }
-    let mut evidence = Evidence::default();
-    for (version, draws) in by_version {
-        if let Some(audit) = audits.get(&version) {
-            evidence.add(audit.look(sample, &tokens, &draws)?);
-        }
-    }
-    Ok(evidence)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,11 +1,10 @@
 //! Trajectories as the policy read them: the prompt, its turns, and what it heard between them.
 
-use crate::batch::{Heard, Sequence};
-use crate::replay::{ReplayError, replay};
+use crate::batch::Sequence;
 use crate::workload::{Workload, WorkloadError};
 use echo_protocol::order::WorkOrder;
 use echo_protocol::trajectory::Trajectory;
-use echo_sandbox::assignment::Assignment;
+use echo_sandbox::replay::{ReplayError, heard};
 
 /// Why a trajectory is no sequence.
 #[derive(Debug, thiserror::Error)]
@@ -28,26 +27,13 @@ pub(crate) fn of_order(
     trajectories: &[Trajectory],
 ) -> Result<Vec<Sequence>, SequenceError> {
     let (prompt, assignment) = (workload.prompt(order)?, workload.assignment(order));
+    let limit = workload.charter.sampling.max_new_tokens as usize;
+    let encode = |text: &str| Ok::<_, SequenceError>(workload.heard(text)?);
     let sequence = |trajectory: &Trajectory| -> Result<Sequence, SequenceError> {
-        let heard = heard(workload, &assignment, trajectory)?;
+        let heard = heard(assignment.play(), trajectory, limit, workload, encode)?;
         Ok(Sequence { prompt: prompt.clone(), response: trajectory.response.clone(), heard, group: 0 })
     };
     trajectories.iter().map(sequence).collect()
-}
-
-/// What the policy heard between the turns of a trajectory: its environment says it again.
-fn heard(
-    workload: &Workload,
-    assignment: &Assignment<'_>,
-    trajectory: &Trajectory,
-) -> Result<Vec<Heard>, SequenceError> {
-    if trajectory.turns.is_empty() {
-        return Ok(Vec::new());
-    }
-    let limit = workload.charter.sampling.max_new_tokens as usize;
-    let replayed = replay(assignment.play(), trajectory, limit, workload)?;
-    let between = trajectory.turn_ranges().zip(&replayed.heard);
-    between.map(|(turn, text)| Ok(Heard { after: turn.end, tokens: workload.heard(text)? })).collect()
 }
 
 #[cfg(test)]

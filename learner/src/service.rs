@@ -7,15 +7,18 @@ mod control;
 mod gate;
 mod intake;
 mod turns;
+mod verifiers;
 
 use crate::admission::Admission;
 use crate::desk::Desk;
 use crate::fleet::Fleet;
+use crate::panel::PanelConfig;
 use crate::sampling_audit::SamplingAudit;
 use crate::workload::Workload;
 use echo_protocol::charter::Charter;
 use echo_protocol::clock;
-use echo_protocol::identity::NodeKey;
+use echo_protocol::content::ContentId;
+use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::snapshots::{SnapshotEvent, Snapshots};
 use echo_protocol::net::{Host, HostEvents, NetError, names};
@@ -25,9 +28,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use verifiers::Verifiers;
 
 /// How often silent nodes are looked for.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
+
+/// What the run's key signs for the secret of draws: which groups are looked at again, and by whom.
+const LOOK_SEED: &[u8] = b"echo look draws 1";
 
 /// What the network side and the learning thread share.
 pub struct Shared {
@@ -40,6 +47,10 @@ pub struct Shared {
     admission: Admission,
     /// Knows the policies that nodes work under, where tokens are checked.
     pub audit: Option<SamplingAudit>,
+    /// Members who look at the groups of others.
+    verifiers: Verifiers,
+    /// Nobody outside knows it, and it is the same after a restart.
+    secret: [u8; 32],
     desk: Mutex<Desk>,
     arrived: Condvar,
     fleet: Mutex<Fleet>,
@@ -63,12 +74,16 @@ impl Shared {
         let (desk, fleet) = (Mutex::new(desk), Mutex::new(fleet));
         let (manifests, ended) = (Mutex::new(VecDeque::new()), Mutex::new(false));
         let (arrived, audit) = (Condvar::new(), None);
+        let secret = *ContentId::of(&key.sign(LOOK_SEED).to_bytes()).as_bytes();
+        let verifiers = Verifiers::new(PanelConfig::default(), secret);
         Self {
             workload,
             charter,
             key,
             admission,
             audit,
+            verifiers,
+            secret,
             desk,
             arrived,
             fleet,
@@ -78,10 +93,22 @@ impl Shared {
         }
     }
 
-    /// The same with an audit of the tokens that nodes send.
+    /// The same with an audit of the tokens that nodes send, and with such panels of verifiers that make it where they can.
     #[must_use]
-    pub fn audited(self, audit: SamplingAudit) -> Self {
-        Self { audit: Some(audit), ..self }
+    pub fn audited(self, audit: SamplingAudit, panel: PanelConfig) -> Self {
+        let verifiers = Verifiers::new(panel, self.secret);
+        Self { audit: Some(audit), verifiers, ..self }
+    }
+
+    /// Notes which verifiers' verdicts were right. Who is not heard any more loses its stream.
+    fn judged(&self, verdicts: Vec<(PublicKey, bool)>) {
+        let now = clock::now();
+        let silenced: Vec<PublicKey> = {
+            let mut desk = self.desk();
+            let silenced = verdicts.into_iter().filter(|(key, right)| desk.judged(now, *key, *right));
+            silenced.map(|(key, _)| key).collect()
+        };
+        silenced.iter().for_each(|key| self.verifiers.gone(key));
     }
 
     /// The desk. Held briefly: computing rewards happens outside.
@@ -156,15 +183,20 @@ pub async fn serve(
 ) -> Result<(), NetError> {
     let (incoming, of_older) = (host.accept(names::TRAJECTORIES)?, host.accept(names::TRAJECTORIES_1)?);
     let intake = tokio::spawn(intake::accept(shared.clone(), incoming, of_older));
+    // Where nothing is audited, there is nothing for verifiers to do.
+    let of_verifiers = shared.audit.is_some().then(|| host.accept(names::CHECKS)).transpose()?;
+    let verifying = of_verifiers.map(|incoming| tokio::spawn(verifiers::accept(shared.clone(), incoming)));
+    let expiring = tokio::spawn(verifiers::expire(shared.clone()));
     let sweep = tokio::spawn(sweep(shared.clone(), snapshots));
     let watch = tokio::spawn(watch(shared.clone(), snapshot_events));
-    let stop = [intake.abort_handle(), sweep.abort_handle(), watch.abort_handle()];
+    let stop = [intake.abort_handle(), sweep.abort_handle(), watch.abort_handle(), expiring.abort_handle()];
     tokio::select! {
         () = control::answer(shared, events) => {}
         // Its writer died: a learner that takes nothing in must not look alive.
         _ = intake => {}
     }
-    stop.into_iter().for_each(|task| task.abort());
+    let verifying = verifying.iter().map(|task| task.abort_handle());
+    stop.into_iter().chain(verifying).for_each(|task| task.abort());
     Ok(())
 }
 

@@ -25,6 +25,8 @@ pub enum State {
     WaitingForWork,
     /// Keeping the newest snapshots and passing them on: this node does not generate.
     Relaying,
+    /// Checking what others have generated: this node does not generate.
+    Verifying,
     /// Generating rollouts.
     Generating,
     /// The outbox is full: nothing is generated until the learner takes something.
@@ -84,6 +86,10 @@ pub struct Facts {
     pub accepted: u64,
     /// Groups that the learner refused since the start, by reason.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Groups of others that were checked since the start.
+    pub checked: u64,
+    /// Of these, groups that were called lies.
+    pub denounced: u64,
     /// Groups that wait for the learner.
     pub outbox: u64,
     /// Connected peers.

@@ -19,6 +19,9 @@ Examples:
   echo-node run --peers list.txt --role relay --max-upload 40mbit
       Help without a fast processor: keep the newest policy and pass it on, never sending more than 40 Mbit/s.
 
+  echo-node run --peers list.txt --role rollout --role relay --role verifier
+      Also check for the learner what others have generated. It takes memory for up to three policies.
+
   echo-node receipts list
       What the learner accepted and refused of this node's work. `receipts verify` checks the learner's signatures.
 
@@ -32,8 +35,9 @@ Settings come from flags, then the environment (ECHO_NODE_THREADS for --threads)
 directory (threads = 2), then the defaults. Limits:
   threads      processor cores that generating may use; all other work of the node needs little
   max_orders   work orders held at once. Their rollouts are lost to the run if this node goes away in the midst
-  roles        rollout: generate; relay: pass snapshots on to other nodes. A node whose only role is relay keeps the newest
-               snapshots and serves them, without ever loading the model
+  roles        rollout: generate; relay: pass snapshots on to other nodes; verifier: check for the learner what others have
+               generated. A node whose only role is relay keeps the newest snapshots and serves them, without ever loading
+               the model; rollout and relay are what a node does by default
   max_upload   most bytes a second that the node sends, over everything it does: 40mbit, 5MB/s
   max_download most bytes a second that it receives
 

@@ -108,7 +108,7 @@ impl Default for Settings {
             // Half: the computer belongs to somebody who is using it.
             threads: (cores / 2).max(1),
             max_orders: 8,
-            roles: Role::ALL.into(),
+            roles: Role::DEFAULT.into(),
             max_upload: None,
             max_download: None,
             log: "warn,echo_node=info,echo_protocol=info".to_owned(),
@@ -131,6 +131,11 @@ impl Settings {
     /// Whether the node passes snapshots on to others.
     pub fn relays(&self) -> bool {
         self.roles.contains(&Role::Relay)
+    }
+
+    /// Whether the node checks what others have generated.
+    pub fn verifies(&self) -> bool {
+        self.roles.contains(&Role::Verifier)
     }
 
     /// The time between two status lines, at least a second.

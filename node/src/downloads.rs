@@ -37,9 +37,11 @@ pub struct Downloads {
     pub board: Arc<Board>,
     /// Where the manifest of the installed snapshot is kept.
     pub kept: PathBuf,
-    /// What the node generates with. A node that does not generate has none: a snapshot counts as installed there when every byte of
-    /// it is stored, which it is only after it matched the signed manifest.
+    /// What the node generates with, or checks what others have generated. A node that does neither has none: a snapshot counts as installed
+    /// there when every byte of it is stored, which it is only after it matched the signed manifest.
     pub policy: Option<watch::Sender<Option<Arc<Installed>>>>,
+    /// What a node does that does not generate, from its first snapshot on.
+    pub instead: Option<State>,
     /// The installed version.
     pub installed: watch::Sender<Option<PolicyVersion>>,
 }
@@ -133,9 +135,7 @@ impl Downloads {
             facts.version = Some(version);
             facts.installed_at = Some(clock::now());
             facts.download = None;
-            if self.policy.is_none() {
-                facts.state = State::Relaying;
-            }
+            facts.state = self.instead.unwrap_or(facts.state);
         });
         // After the board: the heartbeat that this sets off reads it.
         self.installed.send_replace(Some(version));

@@ -12,6 +12,7 @@
 //! - [`discovery`] finds the learner, [`session`] keeps talking to it, [`neighbours`] are those that it names;
 //! - [`downloads`] follows snapshots, [`install`] makes a policy of one;
 //! - [`rollout`] turns leased orders into signed groups, [`outbox`] keeps them, [`uplink`] delivers them, [`ledger`] keeps what the learner said of them;
+//! - [`verifier`] checks the groups of others, where its owner wants it;
 //! - [`status`] tells the owner; [`node`] puts it all together and takes it down again.
 //!
 //! Nothing here limits disk or schedule yet: there is no setting for what is not enforced.
@@ -43,6 +44,7 @@ pub mod status;
 pub mod supply;
 pub mod trust;
 pub mod uplink;
+pub mod verifier;
 pub mod verify_server;
 pub mod workload;
 

@@ -99,7 +99,7 @@ pub enum Problem {
         allowed: String,
     },
     /// The node is to do nothing.
-    #[error("roles is empty, so this node would do nothing; use --role rollout, --role relay, or both")]
+    #[error("roles is empty, so this node would do nothing; use --role with rollout, relay or verifier")]
     NoRole,
     /// The run has tasks that this machine cannot do.
     #[error("{0}\nMend that, or help without generating: --role relay")]

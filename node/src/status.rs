@@ -78,6 +78,9 @@ pub fn line(facts: &Facts) -> String {
             reasons.join(", ")
         )),
     }
+    if facts.checked > 0 {
+        add(format_args!("{} of others checked, {} of them lies", facts.checked, facts.denounced));
+    }
     add(format_args!("{} in outbox", facts.outbox));
     add(format_args!("{} peers", facts.peers));
     if let Some(parent) = &facts.parent {
@@ -92,6 +95,7 @@ fn doing(facts: &Facts) -> String {
         State::WaitingForSnapshot => "waiting for a snapshot",
         State::WaitingForWork => "waiting for work",
         State::Relaying => "relaying",
+        State::Verifying => "checking others' work",
         State::Generating => "generating",
         State::OutboxFull => "outbox full, waiting for the learner",
         State::PolicyUnusable => "policy unusable, waiting for the next",
@@ -140,6 +144,8 @@ mod tests {
             "v4 | generating, learner away, receiving v6 33 % | 32.0 rollouts/s | 7 groups accepted, 2 refused (stale 2) | \
              0 in outbox | 0 peers | parent 01020304"
         );
+        board.set(|facts| (facts.checked, facts.denounced) = (12, 1));
+        assert!(line_now().contains(" | 12 of others checked, 1 of them lies | 0 in outbox"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use echo_protocol::charter::{Charter, RunId, TaskSpec, TokenizerSpec, task_file_
 use echo_protocol::identity::PublicKey;
 use echo_protocol::manifest::{Manifest, TensorType};
 use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
+use echo_protocol::trajectory::Form;
 use echo_sandbox::assignment::Assignment;
 use echo_sandbox::episode::Play;
 use echo_sandbox::files::TaskFiles;
@@ -156,7 +157,25 @@ impl Workload {
         self.tasks.get().is_none() || !of_task()
     }
 
-    fn assignment(&self, counter: OrderCounter) -> Result<(WorkOrder, Assignment<'_>), WorkloadError> {
+    /// The lengths that every group of the run has.
+    pub fn form(&self) -> Form {
+        Form {
+            group_size: self.group_size,
+            max_new_tokens: self.sampling.max_new_tokens,
+            vocabulary: u32::try_from(self.model.vocab_size).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// How tokens are drawn.
+    pub fn sampling(&self) -> &SamplingParams {
+        &self.sampling
+    }
+
+    /// An order, and what it asks for.
+    ///
+    /// # Errors
+    /// [`WorkloadError::TasksNotHere`]
+    pub fn assignment(&self, counter: OrderCounter) -> Result<(WorkOrder, Assignment<'_>), WorkloadError> {
         let tasks = self.tasks.get().ok_or(WorkloadError::TasksNotHere)?;
         let order = WorkOrder::derive(&self.run, Purpose::Train, counter);
         let assignment = Assignment::of(tasks, &order);

@@ -11,11 +11,15 @@
 //! for a random token of probability p has the chance p + 2 · border: so an edited response of n tokens passes with the product of
 //! those, and is as good as always found.
 
+mod samples;
+
 use crate::engine::backend::{Backend, Feed, MAX_CALL_TOKENS, Want};
 use crate::engine::cpu::CpuBackend;
 use crate::engine::policy::Policy;
 use crate::error::EngineError;
 use crate::sampler::{self, SamplingParams};
+
+pub use samples::{Sample, examine};
 
 /// Rows of logits computed at once: bounds memory at large vocabularies.
 const ROWS_PER_CALL: usize = 256;

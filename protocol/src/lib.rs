@@ -6,7 +6,7 @@
 //! - **bytes**: [`codec`] (size-capped CBOR), [`signed`] (signatures over bytes as received), [`identity`],
 //!   [`content`] (BLAKE3 addresses), [`draw`] (draws that are the same on every platform);
 //! - **a run**: [`charter`], [`version`], [`staleness`], [`peer_list`];
-//! - **work**: [`lease`], [`order`], [`trajectory`], [`submission`], [`receipt`];
+//! - **work**: [`lease`], [`order`], [`trajectory`], [`submission`], [`receipt`], [`check`];
 //! - **snapshots**: [`manifest`], [`piece_set`], [`groups`] (parts that are verified alone), [`delta`], [`recipe`] (what to fetch), [`chunk_set`],
 //!   [`relay`];
 //! - **talk**: [`control`], [`heartbeat`], [`rate`];
@@ -15,6 +15,7 @@
 //! Everything but the drivers is free of sockets, clocks, files and threads, so that a simulator can drive it.
 
 pub mod charter;
+pub mod check;
 pub mod chunk_set;
 pub mod clock;
 pub mod codec;

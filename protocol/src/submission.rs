@@ -69,6 +69,8 @@ pub enum RefuseReason {
     Reward,
     /// The tokens are not those that the policy and the order's randomness give, or their log-probabilities are not the policy's.
     Sampling,
+    /// A verifier vouched for a lie, or called the truth one. Stands in records only: no group is refused for it.
+    FalseVerdict,
     /// The node, or its network, has lied too often and is not heard for some time. The detail says until when.
     Suspended,
     /// The node is not heard any more, until the run's operator pardons it.
@@ -100,7 +102,7 @@ impl Answer {
 
 impl RefuseReason {
     /// Every reason.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::FrameTooLarge,
         Self::Malformed,
         Self::Signature,
@@ -114,6 +116,7 @@ impl RefuseReason {
         Self::TaskRules,
         Self::Reward,
         Self::Sampling,
+        Self::FalseVerdict,
         Self::Suspended,
         Self::Banned,
     ];
@@ -134,6 +137,7 @@ impl RefuseReason {
             Self::TaskRules => "task_rules",
             Self::Reward => "reward",
             Self::Sampling => "sampling",
+            Self::FalseVerdict => "false_verdict",
             Self::Suspended => "suspended",
             Self::Banned => "banned",
         }

@@ -29,6 +29,7 @@
 //! - [`wasm`]: verifiers that a task's author ships as WebAssembly;
 //! - [`vectors`]: cases recorded elsewhere that all of it is held to;
 //! - [`assignment`]: what a work order asks for;
+//! - [`replay`], [`judge`]: what a trajectory comes to, by the policy's words alone;
 //! - [`spec`], [`registry`], [`mix`]: from a run's configuration to tasks, and from draws to a choice among them.
 //!
 //! To add a task: one file under `tasks/`, one row in [`registry`]. Prompts and answers of the procedural tasks use
@@ -43,8 +44,10 @@ pub mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod isolate;
+pub mod judge;
 pub mod mix;
 pub mod registry;
+pub mod replay;
 pub mod spec;
 pub mod task;
 pub mod tasks;

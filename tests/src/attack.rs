@@ -3,9 +3,10 @@
 //! Bootstrap node, learner and volunteers are real processes, as in the [`demo`](crate::demo). In the second course some of the members
 //! lie for as long as it goes on, each at a steady pace, one [`Kind`] after the other, nearly always with a group of which but one thing is
 //! false: it was drawn from the newest policy under a lease of their own. Who is not heard any more comes back under a new key. One in
-//! three does honest work first. On top of them come floods, now and then, and peers that hold streams open and trickle bytes. All of
+//! three does honest work first. Verifiers collude with them: they vouch for what liars send, and some denounce what others do. On top of them come floods, now and then, and peers that hold streams open and trickle bytes. All of
 //! these live in the lab's process; so does, in both courses, one honest member, which knows how long its groups take to be decided.
 
+mod colluder;
 mod flood;
 mod gang;
 mod honest;
@@ -22,7 +23,7 @@ mod verdict;
 
 pub use gang::{Cast, Gang};
 pub use kind::Kind;
-pub use ledger::{Held, Ledger, Told};
+pub use ledger::{Collusion, Held, Ledger, Told};
 pub use standing::{Standings, Volunteers};
 
 use crate::cargo;
@@ -40,6 +41,10 @@ use toml::{Table, Value};
 const PACE: Duration = Duration::from_millis(200);
 /// Honest groups before the lies of who wants to look honest: more than a newcomer's groups are all looked at closely for.
 const HONEST_FIRST: u32 = 40;
+/// Verifiers that collude with the liars: as many as an honest panel would have.
+const COLLUDERS: usize = 3;
+/// Volunteers that check the groups of others too.
+const VERIFIERS: usize = 3;
 /// Peers that trickle.
 const LORISES: usize = 2;
 /// Held-out orders at the end: with as many, chance moves the difference of two accuracies by one hundredth.
@@ -78,7 +83,14 @@ pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<Report> {
     let Attack { nodes, liars, updates, .. } = attack;
     console.say(format!("first {nodes} honest volunteers, then {} and {liars} liars", nodes - liars));
     let honest = course(&attack, "honest", nodes, Cast::HONEST, console).await?;
-    let cast = Cast { liars, pace: PACE, honest_first: HONEST_FIRST, floods: true, lorises: LORISES };
+    let cast = Cast {
+        liars,
+        pace: PACE,
+        honest_first: HONEST_FIRST,
+        colluders: COLLUDERS,
+        floods: true,
+        lorises: LORISES,
+    };
     let attacked = course(&attack, "attacked", nodes - liars, cast, console).await?;
     let report = verdict::judge(updates, &honest, &attacked);
     verdict::tell(console, &report);
@@ -100,6 +112,11 @@ async fn course(
     };
     let mut config = demo::network(&demo)?;
     evaluate_closely(&mut config.learner.settings);
+    verify_by_key(&mut config.learner.settings);
+    for volunteer in config.nodes.iter_mut().take(VERIFIERS) {
+        let roles = ["rollout", "relay", "verifier"].map(|role| format!("--role={role}"));
+        volunteer.arguments.extend(roles);
+    }
     console.say(format!("{name}: {}", demo.dir.display()));
     let started = Instant::now();
     let network = Network::start(config).await?;
@@ -121,6 +138,14 @@ fn evaluate_closely(settings: &mut Table) {
     if let Value::Table(evaluation) = section {
         evaluation.insert("orders".into(), EVALUATION_ORDERS.into());
         evaluation.insert("every".into(), 0.into());
+    }
+}
+
+/// On one machine all members are in one network.
+fn verify_by_key(settings: &mut Table) {
+    let section = settings.entry("verify").or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(verify) = section {
+        verify.insert("owners".into(), "key".into());
     }
 }
 

@@ -17,15 +17,23 @@ const UPDATES: u32 = 100_000;
 const LIMIT: Duration = Duration::from_secs(150);
 const GRACE: Duration = Duration::from_secs(20);
 /// Few enough that all of a sleeper's groups are still looked at when it begins to lie.
-const CAST: Cast =
-    Cast { liars: 3, pace: Duration::from_millis(40), honest_first: 8, floods: true, lorises: 1 };
+const CAST: Cast = Cast {
+    liars: 3,
+    pace: Duration::from_millis(40),
+    honest_first: 8,
+    colluders: 2,
+    floods: true,
+    lorises: 1,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_network_under_attack_learns_from_the_honest_only() {
     let dir = tempfile::tempdir().unwrap();
-    let settings: [(&str, &str, toml::Value); 4] = [
+    let settings: [(&str, &str, toml::Value); 5] = [
         ("admission", "audit", true.into()),
         ("record", "suspend_after", 5.into()),
+        // On one machine all members are in one network.
+        ("verify", "owners", "key".into()),
         // An update takes long enough that a liar's work is fresh when it comes in, and orders that liars let lie come back.
         ("train", "groups_per_update", 128.into()),
         ("fleet", "lease_s", 15.into()),
@@ -35,7 +43,9 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
     let run = RunDir::new(&layout.run_dir());
     let nodes = NodeConfig::several(2);
     let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
-    for node in nodes {
+    for mut node in nodes {
+        let roles = ["rollout", "relay", "verifier"].map(|role| format!("--role={role}"));
+        node.arguments.extend(roles);
         network.add_node(node).unwrap();
     }
     let gang = Gang::gather(&network, CAST);
@@ -43,7 +53,8 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
     let answered = |gang: &Gang| {
         let ledger = gang.ledger();
         let flooded = ledger.delays.iter().any(|(flooded, _)| *flooded);
-        (ledger.unanswered().is_empty() && flooded && ledger.held.streams > 0).then_some(())
+        let colluded = ledger.collusion.denounced >= 3;
+        (ledger.unanswered().is_empty() && flooded && ledger.held.streams > 0 && colluded).then_some(())
     };
     let all = until("a reason for every kind of lie", LIMIT, &mut network, |_| answered(&gang)).await;
     let ledger = gang.disband().await;
@@ -64,5 +75,7 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
     assert!(honest.insert(Gang::honest_key()));
     assert_eq!(standings.silenced(&honest), 0, "{:?}", volunteers.refused);
     assert!(standings.suspended.len() >= CAST.liars, "{standings:?}");
+    assert!(standings.false_verdicts > 0, "{:?}", ledger.collusion);
+    assert!(volunteers.checked > 0, "no volunteer was asked to verify");
     assert!(metrics::updates(&run.metrics()).unwrap().len() > 1, "the run stood still");
 }

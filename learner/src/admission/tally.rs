@@ -14,6 +14,56 @@ pub struct Tally {
     pub refused: BTreeMap<RefuseReason, u64>,
     /// Asked to come again.
     pub retried: u64,
+    /// What became of those that were right but for their tokens, which cost most to look at.
+    #[serde(default)]
+    pub looks: Looks,
+}
+
+/// How groups were looked at whose rewards were right, in groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Looks {
+    /// Taken by their nodes' records, but for one trajectory of each.
+    pub skipped: u64,
+    /// Audited by the learner at once.
+    pub audited: u64,
+    /// Taken by the word of a panel, but for one trajectory of each.
+    pub vouched: u64,
+    /// Audited by the learner behind a panel: its verifiers disagreed, or too few said something, or by a draw.
+    pub settled: u64,
+    /// Of these, those on which a verifier had said the opposite of what was found.
+    pub overturned: u64,
+}
+
+/// One of [`Looks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// See [`Looks::skipped`].
+    Skipped,
+    /// See [`Looks::audited`].
+    Audited,
+    /// See [`Looks::vouched`].
+    Vouched,
+    /// See [`Looks::settled`].
+    Settled {
+        /// See [`Looks::overturned`].
+        overturned: bool,
+    },
+}
+
+impl Looks {
+    /// Counts one.
+    pub fn record(&mut self, look: Look) {
+        match look {
+            Look::Skipped => self.skipped += 1,
+            Look::Audited => self.audited += 1,
+            Look::Vouched => self.vouched += 1,
+            Look::Settled { overturned } => {
+                self.settled += 1;
+                self.overturned += u64::from(overturned);
+            }
+        }
+    }
 }
 
 impl Tally {

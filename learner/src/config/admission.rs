@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct AdmissionSection {
     /// Whether tokens and log-probabilities are checked against the policy and the order's randomness. It holds a copy of each policy
-    /// that nodes may still work under in memory, and costs about a tenth of generating on the learner's processor.
+    /// that nodes may still work under in memory, and costs about a tenth of generating on the learner's processor, less where nodes are known
+    /// and where volunteers verify.
     pub audit: bool,
 }
 

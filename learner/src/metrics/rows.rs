@@ -1,5 +1,6 @@
 //! The rows.
 
+use crate::admission::Looks;
 use crate::optimizer::SkipCause;
 use crate::trainer::Gap;
 use serde::{Deserialize, Serialize};
@@ -130,6 +131,9 @@ pub struct UpdateRow {
     /// Groups that the sampling audit let pass since the process started, as a policy that they name could not be asked.
     #[serde(default)]
     pub unaudited: u64,
+    /// Groups whose rewards were right, by how their tokens were looked at, since the run began.
+    #[serde(default)]
+    pub looks: Looks,
     /// Groups acknowledged and not trained on since the run began, by reason.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,

@@ -26,7 +26,8 @@ impl Fault {
             | RefuseReason::UnknownVersion
             | RefuseReason::TaskRules
             | RefuseReason::Reward
-            | RefuseReason::Sampling => Self::Lie,
+            | RefuseReason::Sampling
+            | RefuseReason::FalseVerdict => Self::Lie,
             RefuseReason::Run
             | RefuseReason::Lease
             | RefuseReason::Duplicate

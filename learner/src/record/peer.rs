@@ -62,6 +62,9 @@ pub struct PeerRecord {
     vouched: bool,
     suspicion: Fading,
     credit: Fading,
+    /// Verdicts on others' groups that the learner found right itself, since the last lie.
+    #[serde(default)]
+    judgement: Fading,
 }
 
 /// What it would cost to forget a peer. The least is forgotten first.
@@ -98,6 +101,7 @@ impl PeerRecord {
             vouched: false,
             suspicion: Fading::default(),
             credit: Fading::default(),
+            judgement: Fading::default(),
         }
     }
 
@@ -114,6 +118,12 @@ impl PeerRecord {
     /// Accepted groups since the last lie, as far as they still count.
     pub fn credit(&self, now: UnixMillis) -> f64 {
         self.credit.at(now, CREDIT_HALF_LIFE_MS)
+    }
+
+    /// Verdicts that were found right since the last lie, as far as they still count. They are counted apart from groups: who agrees with
+    /// everybody is mostly right, and earns nothing by it for its own work.
+    pub fn judgement(&self, now: UnixMillis) -> f64 {
+        self.judgement.at(now, CREDIT_HALF_LIFE_MS)
     }
 
     /// Why it is not heard now, by itself.
@@ -144,7 +154,12 @@ impl PeerRecord {
         number
     }
 
-    /// Notes a refused group. `Some` if that was one lie too many, with the network where it came from.
+    /// Notes a verdict that was found right.
+    pub(super) fn judged_rightly(&mut self, now: UnixMillis) {
+        self.judgement.add(now, CREDIT_HALF_LIFE_MS);
+    }
+
+    /// Notes a refused group, or a false verdict. `Some` if that was one lie too many, with the network where it came from.
     pub(super) fn refuse(
         &mut self,
         now: UnixMillis,
@@ -159,7 +174,7 @@ impl PeerRecord {
         self.lies = self.lies.saturating_add(1);
         self.last_lie = Some((now, reason));
         self.flawless = 0;
-        self.credit = Fading::default();
+        (self.credit, self.judgement) = (Fading::default(), Fading::default());
         // What has faded since the first lie of a quick row must not count as a lie less.
         let suspicion = self.suspicion.add(now, config.half_life_ms).round();
         if config.suspend_after == 0 || suspicion < f64::from(config.suspend_after) {
@@ -197,6 +212,7 @@ impl PeerRecord {
             Decision::Pardon => {
                 (self.standing, self.operator, self.strikes) = (Standing::Good, None, 0);
                 (self.suspicion, self.credit, self.flawless) = (Fading::default(), Fading::default(), 0);
+                self.judgement = Fading::default();
                 self.vouched = true;
             }
         }

@@ -177,6 +177,33 @@ fn the_draw_has_the_share_and_depends_on_the_secret() {
 }
 
 #[test]
+fn verdicts_are_looked_at_again_by_the_least_known_of_those_who_gave_them() {
+    let mut record = Record::new(RecordConfig::default());
+    accept(&mut record, PROBATION * 4, key(1));
+    let share = |record: &Record, keys: &[u64]| {
+        let keys: Vec<_> = keys.iter().map(|n| key(*n)).collect();
+        record.spot_check_share(at(0), &keys)
+    };
+    assert_eq!((share(&record, &[]), share(&record, &[1])), (1.0, 1.0), "groups say nothing about verdicts");
+    for _ in 0..PROBATION * 4 {
+        assert!(!record.judged(at(0), key(1), true));
+        assert!(!record.judged(at(0), key(2), true));
+    }
+    assert_eq!((share(&record, &[1, 2]), share(&record, &[1, 2, 3])), (0.25, 1.0));
+    assert_eq!(record.recheck_share(at(0), &key(2)), 1.0, "nor verdicts about groups");
+    let group = |n: u64| *ContentId::of(&n.to_le_bytes()).as_bytes();
+    let drawn = (0..4_000).filter(|n| record.spot_checks(at(0), &[key(1), key(2)], &[1; 32], &group(*n)));
+    let drawn = drawn.count();
+    assert!((880..1_120).contains(&drawn), "{drawn} of 4000 at a share of 1/4");
+    // One false verdict is a lie, and undoes both.
+    assert!(!record.judged(at(0), key(1), false));
+    assert_eq!((share(&record, &[1, 2]), record.recheck_share(at(0), &key(1))), (1.0, 1.0));
+    let lies = (0..4).map(|_| record.judged(at(0), key(1), false)).collect::<Vec<_>>();
+    assert_eq!(lies, [false, false, false, true], "five lies suspend");
+    assert_eq!(record.peers()[&key(1)].refused[&RefuseReason::FalseVerdict], 5);
+}
+
+#[test]
 fn strangers_are_forgotten_first_and_liars_last() {
     let mut record = Record::new(RecordConfig::default());
     record.decide(at(0), Subject::Peer(key(1)), &Decision::Ban("liar".into()), 0);

@@ -119,6 +119,19 @@ fn what_was_not_drawn_as_the_order_says_is_refused() {
 }
 
 #[test]
+fn a_glance_sees_one_trajectory_and_what_is_wrong_with_all() {
+    let (audit, policies) = court();
+    let honest = group(&audit, 0, &policies);
+    let mut one = honest.clone();
+    one.trajectories[2].logprobs[0] -= 0.5;
+    let seen: Vec<bool> = (0..8).map(|draw| audit.glance(&one, draw).is_err()).collect();
+    assert_eq!(seen, [false, false, true, false, false, false, true, false]);
+    let mut all = honest.clone();
+    all.trajectories.rotate_left(1);
+    assert!((0..4).all(|draw| audit.glance(&honest, draw).is_ok() && audit.glance(&all, draw).is_err()));
+}
+
+#[test]
 fn policies_that_nothing_is_admitted_under_are_let_go() {
     let (audit, policies) = court();
     let honest = group(&audit, 0, &policies);
@@ -145,6 +158,7 @@ fn a_version_is_believed_only_when_it_is_older_than_the_learner() {
     let model = resumed.workload.model.clone();
     resumed.publish(Policy::load(4, &model, &Weights::random(&model, 9)).unwrap());
     resumed.check(&honest).unwrap();
+    assert!(audit.knows(&honest) && !resumed.knows(&honest), "what passes unseen is not known");
     let mut ahead = honest;
     for trajectory in &mut ahead.trajectories {
         trajectory.versions = spans(trajectory.response.iter().map(|_| PolicyVersion(6)));

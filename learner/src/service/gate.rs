@@ -77,6 +77,11 @@ impl Door {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
+        self.enter_again().await
+    }
+
+    /// Waits until a group that has been here, and left to wait for others, may be judged on.
+    pub(super) async fn enter_again(&self) -> Option<Place> {
         let own = self.own.clone().acquire_owned().await.ok()?;
         let judge = self.judges.clone().acquire_owned().await.ok()?;
         Some(Place { _judge: judge, _own: own })

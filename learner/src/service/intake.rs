@@ -2,22 +2,29 @@
 //!
 //! A task for each node's stream reads its groups, has them verified and judged on threads that may block, and answers them in order; how
 //! many may be on the way, and how fast they come, is bounded for each node ([`gate`](super::gate)), so a node is slowed down by its own
-//! groups. What passes goes to one writer, which makes all that wait durable with a single flush. While the disk works, the desk is free.
+//! groups. A group that verifiers look at waits for them on no thread and in no judge's place. What passes goes to one writer, which makes all that wait durable with a single flush. While the disk works, the desk is free.
+
+mod asked;
 
 use super::Shared;
 use super::gate::{Door, Gate, Place};
-use crate::admission::{Admitted, Rejection};
+use crate::admission::{Admitted, Look, Refusal, Rejection};
 use crate::buffer::Unflushed;
 use crate::desk::Reply;
+use crate::panel::{Question, Ruling};
+use crate::record;
+use asked::Asked;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
 use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame_within, write_frame};
+use echo_protocol::order::OrderCounter;
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES};
 use echo_protocol::{clock, codec};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -36,6 +43,14 @@ const FRAME_WITHIN: Duration = Duration::from_secs(30);
 const SLOWEST_UPLINK: u64 = 16 << 10;
 
 type Pending = (Admitted, oneshot::Sender<Answer>);
+
+/// A group whose claims are right, as far as they were looked at.
+enum Looked {
+    /// It may be trained on.
+    Admitted(Admitted),
+    /// It may be, if these verifiers vouch for it.
+    Asked(Admitted, oneshot::Receiver<Ruling>),
+}
 
 /// What becomes of a group: decided by its judge, or by the writer.
 type Judging = JoinHandle<Result<oneshot::Receiver<Answer>, Box<Answer>>>;
@@ -105,7 +120,8 @@ impl Intake {
         loop {
             match read_frame_within(&mut stream, longest, within).await {
                 Ok(Some(frame)) => {
-                    // Both are held until the writer has the group: what a node sends faster stays on its own machine.
+                    // The room is held until the writer has the group, and the judge until it is judged: what a node sends faster stays on
+                    // its own machine.
                     let size = u32::try_from(frame.len()).unwrap_or(u32::MAX).min(UNJUDGED_BYTES);
                     let room = bytes.clone().acquire_many_owned(size).await.map_err(|e| e.to_string())?;
                     let place = self.door.enter(frame.len()).await.ok_or("the service has ended")?;
@@ -128,15 +144,28 @@ impl Intake {
         }
     }
 
-    /// All stages of a group, on a thread that may block.
-    fn judge(&self, frame: Vec<u8>, places: (OwnedSemaphorePermit, Place)) -> Judging {
-        let (shared, node, writer) = (self.shared.clone(), self.node, self.writer.clone());
+    /// All stages of a group, on a thread that may block. Where others look at it first, it waits without its judge.
+    fn judge(&self, frame: Vec<u8>, (room, place): (OwnedSemaphorePermit, Place)) -> Judging {
+        let (shared, node, writer, door) =
+            (self.shared.clone(), self.node, self.writer.clone(), self.door.clone());
+        let runtime = Handle::current();
         tokio::task::spawn_blocking(move || {
-            let admitted = judge(&shared, &node, &frame)?;
+            let looked = judge(&shared, &node, &Arc::new(frame))?;
             let (reply, answer) = oneshot::channel();
-            // The writer ends only with the service, and then nobody is answered.
-            drop(writer.blocking_send((admitted, reply)));
-            drop(places);
+            match looked {
+                Looked::Admitted(admitted) => {
+                    // The writer ends only with the service, and then nobody is answered.
+                    drop(writer.blocking_send((admitted, reply)));
+                    drop((room, place));
+                }
+                Looked::Asked(admitted, ruling) => {
+                    drop(place);
+                    runtime.spawn(async move {
+                        Asked { shared, node, door, admitted, ruling }.decide(&writer, reply).await;
+                        drop(room);
+                    });
+                }
+            }
             Ok(answer)
         })
     }
@@ -160,32 +189,65 @@ async fn answer(
     stream.close().await.map_err(|e| e.to_string())
 }
 
-/// All stages but the last; an `Err` is the answer to the node.
-fn judge(shared: &Shared, node: &PublicKey, bytes: &[u8]) -> Result<Admitted, Box<Answer>> {
+/// All stages but the last, and but the audit where verifiers make it; an `Err` is the answer to the node.
+fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<Looked, Box<Answer>> {
     let admission = &shared.admission;
-    let refuse = |refusal| {
-        let reply = shared.desk().refuse(clock::now(), node, refusal);
-        Box::new(reply.sign(&shared.key))
-    };
-    let checked = admission.precheck(bytes, node).map_err(refuse)?;
+    let checked = admission.precheck(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
     let counter = checked.group().counter;
     let screened = shared.desk().screen(clock::now(), admission, checked.group());
     let judged = screened.and_then(|()| admission.judge(checked));
     // Last, as it costs most: only what could be accepted otherwise is worth it.
-    let audited = judged.and_then(|admitted| match &shared.audit {
-        Some(audit) => audit.check(&admitted.group).map(|()| admitted),
-        None => Ok(admitted),
-    });
-    audited.map_err(|rejection| match rejection {
+    judged
+        .and_then(|admitted| look(shared, admitted, frame))
+        .map_err(|why| rejected(shared, node, counter, why))
+}
+
+/// Looks at how tokens were drawn, as often as the node's record says; or has verifiers look. One trajectory of every group is looked at in any case.
+fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Looked, Rejection> {
+    let Some(audit) = &shared.audit else { return Ok(Looked::Admitted(admitted)) };
+    let (now, producer, group) = (clock::now(), admitted.group.node, admitted.id);
+    let glance = || audit.glance(&admitted.group, record::glance(&shared.secret, group.as_bytes()));
+    let (drawn, network) = {
+        let desk = shared.desk();
+        let drawn = desk.record().rechecks(now, &producer, &shared.secret, group.as_bytes());
+        (drawn, desk.record().network(&producer))
+    };
+    if !drawn {
+        glance()?;
+        shared.desk().looked(Look::Skipped);
+        return Ok(Looked::Admitted(admitted));
+    }
+    // Of what the learner could not tell itself, nobody's verdict could be judged.
+    if shared.verifiers.are_there() && audit.knows(&admitted.group) {
+        glance()?;
+        let spans = admitted.group.trajectories.iter().flat_map(|t| &t.versions);
+        let versions = spans.map(|span| span.version).collect();
+        let question = Question { group, producer, network, versions, bytes: frame.len() };
+        if let Some(ruling) = shared.verifiers.ask(now, &question, frame) {
+            return Ok(Looked::Asked(admitted, ruling));
+        }
+    }
+    let audited = audit.check(&admitted.group);
+    shared.desk().looked(Look::Audited);
+    audited.map(|()| Looked::Admitted(admitted))
+}
+
+fn refused(shared: &Shared, node: &PublicKey, refusal: Refusal) -> Box<Answer> {
+    let reply = shared.desk().refuse(clock::now(), node, refusal);
+    Box::new(reply.sign(&shared.key))
+}
+
+fn rejected(shared: &Shared, node: &PublicKey, counter: OrderCounter, rejection: Rejection) -> Box<Answer> {
+    match rejection {
         Rejection::Refused(refusal) => {
             tracing::info!(node = %node.short(), order = %counter, %refusal, "refused a group");
-            refuse(refusal)
+            refused(shared, node, refusal)
         }
         retry @ Rejection::Retry(_) => {
             tracing::debug!(node = %node.short(), order = %counter, %retry, "put a group off");
             Box::new(retry.answer(counter))
         }
-    })
+    }
 }
 
 /// Takes what waits, makes it durable with one flush, and answers.
@@ -208,3 +270,6 @@ fn write(shared: &Shared, mut queue: mpsc::Receiver<Pending>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,6 +94,7 @@ pub const METRICS: &[Metric] = &[
     metric("/accepted", ("data", "accepted"), Counter, "groups", "taken in since the run began"),
     metric("/refused", ("data", "refused"), Counters("reason"), "groups", "refused since the run began, by reason"),
     metric("/unaudited", ("data", "unaudited"), Counter, "groups", "let pass by the sampling audit since this process started, as a policy that they name is gone or was published twice"),
+    metric("/looks", ("data", "looks"), Counters("kind"), "groups", "by how their tokens were looked at since the run began: `skipped` by the node's record, `audited`, `vouched` by verifiers, `settled` behind verifiers, of these `overturned`"),
     metric("/dropped", ("data", "dropped"), Counters("reason"), "groups", "acknowledged and not trained on since the run began, by reason"),
     metric("/tokens", ("speed", "trained_tokens"), Number, "tokens", "that went forward and backward in the update, prompts included"),
     metric("/tokens_per_s", ("speed", "tokens_per_second"), Number, "tokens/s", "trained tokens each second of the update"),

@@ -67,7 +67,7 @@ pub struct Flags {
     /// Most orders leased to this node at once: more keeps a fast node busy, fewer keeps its rollouts fresh [default: 8]
     #[arg(long, global = true, value_name = "N")]
     pub max_orders: Option<u32>,
-    /// What to do for the run, may be repeated [default: both]
+    /// What to do for the run, may be repeated [default: rollout and relay]
     #[arg(long = "role", global = true, value_name = "ROLE")]
     pub roles: Option<Vec<Role>>,
     /// Most to send, over everything: 40mbit, 5MB/s [default: no limit]

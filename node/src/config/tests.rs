@@ -119,6 +119,11 @@ fn roles_and_rates_are_read_from_every_layer() {
     assert_eq!((config.settings.relays(), config.settings.max_upload), (false, Some(BytesPerSec(3000))));
     assert_eq!(source(&config, "roles"), Source::Flag("--role".into()));
 
+    let verifier = env(&[("ECHO_NODE_ROLES", "verifier, relay")]);
+    let s = Config::load(&Flags::default(), verifier).unwrap().settings;
+    assert_eq!((s.generates(), s.relays(), s.verifies()), (false, true, true));
+    assert!(!Settings::default().verifies(), "only who says so");
+
     let text =
         Config::load(&Flags::default(), env(&[("ECHO_NODE_MAX_UPLOAD", "fast")])).unwrap_err().to_string();
     assert!(text.contains("max_upload") && text.contains("40mbit"), "{text}");

@@ -74,6 +74,7 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
         board,
         kept: kept.clone(),
         policy: Some(policy),
+        instead: None,
         installed: watch::Sender::new(None),
     };
     let running = tokio::spawn(downloads.run(events));

@@ -33,6 +33,7 @@ use crate::session::{Ending, Session};
 use crate::status::{Reporter, Screen};
 use crate::supply::{self, Leasing};
 use crate::uplink::Uplink;
+use crate::verifier::Verifier;
 use crate::workload::Workload;
 
 /// A stopped host's addresses are free again within this time.
@@ -136,7 +137,12 @@ impl Works {
                 neighbours: neighbours.clone(),
                 board: board.clone(),
                 kept: ready.data.installed(),
-                policy: settings.generates().then_some(policy),
+                policy: (settings.generates() || settings.verifies()).then_some(policy),
+                instead: match (settings.generates(), settings.verifies()) {
+                    (true, _) => None,
+                    (false, true) => Some(State::Verifying),
+                    (false, false) => Some(State::Relaying),
+                },
                 installed: done,
             };
             downloads.run(snapshot_events)
@@ -149,6 +155,20 @@ impl Works {
             let fetching = supply::fetch_missed(learner.clone(), manifests.clone());
             async move { Ok(fetching.await?) }
         });
+        let verifier = Verifier {
+            host: host.clone(),
+            learner: ready.learner,
+            workload: workload.clone(),
+            key: key.clone(),
+            policy: generated_with.clone(),
+            board: board.clone(),
+        };
+        if settings.verifies() {
+            services.spawn(async move {
+                verifier.run().await;
+                Ok(())
+            });
+        }
         let leasing = Leasing {
             learner: learner.clone(),
             workload,

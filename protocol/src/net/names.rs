@@ -14,6 +14,9 @@ pub const TRAJECTORIES: &str = "/echo/trajectories/2";
 /// The same with the answers of version 1, which older nodes read: see [`Answer::in_version_1`](crate::submission::Answer::in_version_1).
 pub const TRAJECTORIES_1: &str = "/echo/trajectories/1";
 
+/// Streams on which verifiers get the groups of others, and say what they think of them.
+pub const CHECKS: &str = "/echo/checks/1";
+
 /// Kademlia, apart from every other network's DHT.
 pub const KAD: &str = "/echo/kad/1";
 
@@ -38,9 +41,17 @@ mod tests {
 
     #[test]
     fn names_carry_a_version() {
-        for name in
-            [CONTROL, CHUNKS, TRAJECTORIES, TRAJECTORIES_1, KAD, GOSSIP, IDENTIFY, &manifest_topic("00ff")]
-        {
+        for name in [
+            CONTROL,
+            CHUNKS,
+            TRAJECTORIES,
+            TRAJECTORIES_1,
+            CHECKS,
+            KAD,
+            GOSSIP,
+            IDENTIFY,
+            &manifest_topic("00ff"),
+        ] {
             assert!(
                 name.starts_with("/echo/") && name.ends_with(|last: char| last.is_ascii_digit()),
                 "{name}"

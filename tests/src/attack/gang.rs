@@ -1,5 +1,6 @@
 //! The members of a run that live in the lab's process: one that is honest, and those that are not.
 
+use super::colluder::Colluder;
 use super::impostor::Impostor;
 use super::ledger::Ledger;
 use super::scene::Scene;
@@ -21,6 +22,8 @@ pub struct Cast {
     pub pace: Duration,
     /// Honest groups that every third liar delivers under each of its keys before it lies.
     pub honest_first: u32,
+    /// Verifiers that vouch for the liars' groups and denounce those of others.
+    pub colluders: usize,
     /// Whether there are floods.
     pub floods: bool,
     /// Peers that hold streams open and trickle bytes.
@@ -29,8 +32,14 @@ pub struct Cast {
 
 impl Cast {
     /// Nobody lies.
-    pub const HONEST: Self =
-        Self { liars: 0, pace: Duration::from_secs(1), honest_first: 0, floods: false, lorises: 0 };
+    pub const HONEST: Self = Self {
+        liars: 0,
+        pace: Duration::from_secs(1),
+        honest_first: 0,
+        colluders: 0,
+        floods: false,
+        lorises: 0,
+    };
 }
 
 /// Members at work. Dropped, they stop.
@@ -51,6 +60,9 @@ impl Gang {
         for number in 0..cast.liars {
             let (scene, pace, honest_first) = (scene.clone(), cast.pace, cast.honest_first);
             tasks.spawn(Impostor { scene, number, pace, honest_first }.live());
+        }
+        for number in 0..cast.colluders {
+            tasks.spawn(Colluder { scene: scene.clone(), number }.live());
         }
         if cast.floods {
             tasks.spawn(flood::live(scene.clone()));

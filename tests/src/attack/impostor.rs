@@ -54,6 +54,7 @@ impl Impostor {
     /// Lies under one key until it is not heard any more.
     async fn lie(&self, secret: [u8; 32], kinds: &mut impl Iterator<Item = Kind>) -> anyhow::Result<()> {
         let liar = self.scene.join(secret).await?;
+        self.scene.befriend(liar.key().public());
         *self.scene.ledger().identities.entry(self.number).or_default() += 1;
         let mut pace = interval(self.pace);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);

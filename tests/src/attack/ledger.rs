@@ -30,6 +30,19 @@ pub struct Held {
     pub longest_s: f64,
 }
 
+/// What colluding verifiers did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Collusion {
+    /// Keys that they used.
+    pub keys: u64,
+    /// Groups that they were asked about.
+    pub asked: u64,
+    /// Groups of liars, for which they vouched.
+    pub vouched: u64,
+    /// Groups of others that they called lies.
+    pub denounced: u64,
+}
+
 /// The account of an attack.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ledger {
@@ -45,6 +58,8 @@ pub struct Ledger {
     pub flooded: u64,
     /// Streams that were held open.
     pub held: Held,
+    /// What verifiers said who collude with liars.
+    pub collusion: Collusion,
     /// Groups of the honest member in the lab's process, by what they were told.
     pub honest: BTreeMap<Told, u64>,
     /// How long each of those took to be decided, and whether a flood was on.
@@ -83,6 +98,15 @@ impl Held {
     /// Notes that a stream has been open for so long.
     pub(super) fn lasts(&mut self, time: Duration) {
         self.longest_s = self.longest_s.max(time.as_secs_f64());
+    }
+}
+
+impl Collusion {
+    /// Enters a verdict.
+    pub(super) fn say(&mut self, of_friend: bool, denounced: bool) {
+        self.asked += 1;
+        self.vouched += u64::from(of_friend);
+        self.denounced += u64::from(denounced);
     }
 }
 

@@ -3,8 +3,10 @@
 use super::ledger::{Ledger, Told};
 use super::snapshots::Snapshots;
 use crate::liar::Liar;
+use echo_protocol::identity::PublicKey;
 use echo_protocol::net::{AddrProtocol, Multiaddr};
 use echo_protocol::submission::{Answer, RefuseReason};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,6 +27,8 @@ pub(super) struct Scene {
     ledger: Mutex<Ledger>,
     /// The newest frame of the honest member that was accepted.
     overheard: Mutex<Option<Vec<u8>>>,
+    /// The keys of liars.
+    friends: Mutex<BTreeSet<PublicKey>>,
     flooded: AtomicBool,
 }
 
@@ -32,7 +36,8 @@ impl Scene {
     /// Where the members of a run meet whose signed list is `list`.
     pub(super) fn new(list: PathBuf, snapshots: Snapshots) -> Self {
         let (learner, ledger, overheard) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { list, snapshots, learner, ledger, overheard, flooded: AtomicBool::new(false) }
+        let (friends, flooded) = (Mutex::default(), AtomicBool::new(false));
+        Self { list, snapshots, learner, ledger, overheard, friends, flooded }
     }
 
     /// Joins the run under this key: the way of the list and the DHT until somebody has found the learner, then straight. Heartbeats are
@@ -63,6 +68,16 @@ impl Scene {
     /// Lets the others hear an accepted frame.
     pub(super) fn overhear(&self, frame: Vec<u8>) {
         *lock(&self.overheard) = Some(frame);
+    }
+
+    /// Tells those who collude whom to vouch for.
+    pub(super) fn befriend(&self, liar: PublicKey) {
+        lock(&self.friends).insert(liar);
+    }
+
+    /// Whether this is a liar's key.
+    pub(super) fn is_friend(&self, key: &PublicKey) -> bool {
+        lock(&self.friends).contains(key)
     }
 
     /// Says whether a flood is on.

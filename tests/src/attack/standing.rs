@@ -7,6 +7,7 @@ use echo_learner::run_dir::RunDir;
 use echo_learner::store::SledStore;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::keyfile;
+use echo_protocol::submission::RefuseReason;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,6 +20,8 @@ pub struct Standings {
     pub suspended: BTreeSet<PublicKey>,
     /// Are banned; they were suspended before.
     pub banned: BTreeSet<PublicKey>,
+    /// False verdicts of verifiers that were held against them.
+    pub false_verdicts: u64,
 }
 
 /// Volunteers with processes of their own, once these have ended.
@@ -28,6 +31,8 @@ pub struct Volunteers {
     pub keys: BTreeSet<PublicKey>,
     /// Groups of theirs that were refused, by the reason that they were told.
     pub refused: BTreeMap<String, u64>,
+    /// Groups of others that they checked for the learner.
+    pub checked: u64,
 }
 
 impl Standings {
@@ -41,6 +46,7 @@ impl Standings {
         let record = RecordJournal::new(Arc::new(store)).load(RecordConfig::default())?;
         let mut standings = Self::default();
         for (peer, record) in record.peers() {
+            standings.false_verdicts += record.refused.get(&RefuseReason::FalseVerdict).unwrap_or(&0);
             if record.strikes > 0 {
                 standings.suspended.insert(*peer);
             }
@@ -71,6 +77,7 @@ impl Volunteers {
             let status = dir.join("status.json");
             let text = fs::read(&status).with_context(|| format!("cannot read {}", status.display()))?;
             let status: Value = serde_json::from_slice(&text)?;
+            volunteers.checked += status["checked"].as_u64().unwrap_or(0);
             for (reason, groups) in status["refused"].as_object().into_iter().flatten() {
                 *volunteers.refused.entry(reason.clone()).or_default() += groups.as_u64().unwrap_or(0);
             }

@@ -4,6 +4,7 @@ use super::Course;
 use super::kind::Kind;
 use super::ledger::{Ledger, named};
 use crate::console::{Console, Report};
+use echo_protocol::submission::RefuseReason;
 use serde_json::{Map, Value, json};
 
 /// What lies may cost in accuracy.
@@ -24,6 +25,7 @@ pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report 
         ("lies_accepted", accepted as f64 <= told as f64 * SHARE),
         ("honest_banned", silenced == [0, 0]),
         ("reasons", unanswered.is_empty()),
+        ("colluders", ledger.collusion.denounced == 0 || attacked.standings.false_verdicts > 0),
         ("updates", [honest, attacked].iter().all(|course| course.summary.updates == updates)),
     ];
     let missed: Vec<&str> = checks.iter().filter(|(_, holds)| !holds).map(|(name, _)| *name).collect();
@@ -36,7 +38,7 @@ pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report 
         "lies_heard": ledger.heard(),
         "lies_accepted": accepted,
         "honest_banned": silenced[0] + silenced[1],
-        "reasons": reasons(ledger),
+        "reasons": reasons(attacked),
         "unanswered": unanswered,
         "liars": {
             "keys": ledger.identities,
@@ -44,6 +46,8 @@ pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report 
             "banned": attacked.standings.banned.len(),
             "feigned": named(&ledger.feigned),
         },
+        "colluders": ledger.collusion,
+        "verified": [honest.volunteers.checked, attacked.volunteers.checked],
         "flood": {"frames": ledger.flooded, "answers": named(&ledger.flood)},
         "slow_loris": ledger.held,
         "delay_ms": {
@@ -60,11 +64,14 @@ pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report 
     Report { passed: missed.is_empty(), json }
 }
 
-/// Kind → what it was told → how often; floods are a kind here.
-fn reasons(ledger: &Ledger) -> Value {
+/// Kind → what it was told → how often; floods are a kind here, and so are verifiers that collude.
+fn reasons(attacked: &Course) -> Value {
+    let ledger = &attacked.ledger;
     let kinds = ledger.lies.iter().map(|(kind, told)| (kind.name().to_owned(), json!(named(told))));
     let flood = ("flood".to_owned(), json!(named(&ledger.flood)));
-    Value::Object(kinds.chain([flood]).collect::<Map<_, _>>())
+    let reason = RefuseReason::FalseVerdict.name();
+    let collusion = ("colluding_verifier".to_owned(), json!({reason: attacked.standings.false_verdicts}));
+    Value::Object(kinds.chain([flood, collusion]).collect::<Map<_, _>>())
 }
 
 /// How long the honest member's groups took.
@@ -97,6 +104,10 @@ pub(super) fn tell(console: &Console, report: &Report) {
     console.say(format!(
         "liars        {} keys suspended, {} banned; honest members suspended or banned: {}",
         json["liars"]["suspended"], json["liars"]["banned"], json["honest_banned"]
+    ));
+    console.say(format!(
+        "verifiers    {} groups checked by volunteers; colluders vouched for {} groups of liars and denounced {} others",
+        json["verified"][1], json["colluders"]["vouched"], json["colluders"]["denounced"]
     ));
     let delay = |name: &str| {
         let delay = &json["delay_ms"][name];
@@ -164,6 +175,7 @@ mod tests {
             course.standings.suspended.insert(key);
         };
         assert_eq!(missed(fallen), json!(["honest_banned"]));
+        assert_eq!(missed(|course| course.ledger.collusion.denounced = 9), json!(["colluders"]));
         assert_eq!(missed(|course| course.ledger.lies.clear()), json!(["lies", "reasons"]));
     }
 }

@@ -1,18 +1,45 @@
 //! A trajectory played again: its episode hears the policy's turns, and says what it said then.
+//!
+//! Learner and verifiers do it in the same way, for the verdict ([`judge`](crate::judge)) and for what the policy heard ([`heard`]).
+
+use std::ops::Range;
 
 use echo_protocol::trajectory::Trajectory;
-use echo_sandbox::episode::{Play, Step};
-use echo_sandbox::task::{Response, TaskError, Verdict};
 
-use crate::admission::TextDecoder;
+use crate::episode::{Play, Step};
+use crate::task::{Response, TaskError, Verdict};
+
+/// Token ids to text: the part of a tokenizer that judging needs.
+pub trait TextDecoder: Send + Sync {
+    /// The text of a turn's `ids`, which hold no end token. Pure: every node gets the same.
+    ///
+    /// # Errors
+    /// Why the ids are no text. It is the response's fault, not the learner's.
+    fn decode(&self, ids: &[u32]) -> Result<String, String>;
+
+    /// The token with which the policy ends a turn.
+    fn end_id(&self) -> u32;
+
+    /// How many token ids the policy can produce; ids at or above this are none.
+    fn vocabulary(&self) -> u32;
+}
 
 /// What a trajectory comes to.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Replayed {
+pub struct Replayed {
     /// What it is worth.
-    pub(crate) verdict: Verdict,
+    pub verdict: Verdict,
     /// What the policy heard behind each of its turns but the last.
-    pub(crate) heard: Vec<String>,
+    pub heard: Vec<String>,
+}
+
+/// What the policy heard between two of its turns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    /// How many tokens of the response come before it: at least one, not all, more than before the one that was heard earlier.
+    pub after: usize,
+    /// Token ids.
+    pub tokens: Vec<u32>,
 }
 
 /// Why a trajectory does not come to an end.
@@ -33,7 +60,7 @@ pub enum ReplayError {
 ///
 /// # Errors
 /// [`ReplayError`]
-pub(crate) fn replay(
+pub fn replay(
     mut play: Play<'_>,
     trajectory: &Trajectory,
     limit: usize,
@@ -72,13 +99,45 @@ pub(crate) fn replay(
     broken("has no turn".into())
 }
 
+/// What the policy heard between the turns of a trajectory, whose form was checked: its environment says it again, and `encode` makes
+/// tokens of it.
+///
+/// # Errors
+/// [`ReplayError`], and those of `encode`.
+pub fn heard<E: From<ReplayError>>(
+    play: Play<'_>,
+    trajectory: &Trajectory,
+    limit: usize,
+    decoder: &dyn TextDecoder,
+    encode: impl Fn(&str) -> Result<Vec<u32>, E>,
+) -> Result<Vec<Heard>, E> {
+    if trajectory.turns.is_empty() {
+        return Ok(Vec::new());
+    }
+    let replayed = replay(play, trajectory, limit, decoder)?;
+    let between = trajectory.turn_ranges().zip(&replayed.heard);
+    between.map(|(turn, text)| Ok(Heard { after: turn.end, tokens: encode(text)? })).collect()
+}
+
+/// All tokens that followed a prompt, in order, each with whether it is the policy's own; `heard` must be that of this response.
+pub fn interleave<'a>(response: &'a [u32], heard: &'a [Heard]) -> impl Iterator<Item = (u32, bool)> + 'a {
+    let own = move |range: Range<usize>| response[range].iter().map(|&token| (token, true));
+    let mut begin = 0;
+    let before = heard.iter().flat_map(move |heard| {
+        let turn = own(std::mem::replace(&mut begin, heard.after)..heard.after);
+        turn.chain(heard.tokens.iter().map(|&token| (token, false)))
+    });
+    let last = heard.last().map_or(0, |heard| heard.after);
+    before.chain(own(last..response.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::TaskFiles;
+    use crate::registry;
+    use crate::task::{Task, TaskSeed};
     use echo_protocol::charter::TaskSpec;
-    use echo_sandbox::files::TaskFiles;
-    use echo_sandbox::registry;
-    use echo_sandbox::task::{Task, TaskSeed};
 
     const END: u32 = 10;
     const LIMIT: usize = 8;
@@ -103,9 +162,9 @@ mod tests {
         registry::build(&spec, &TaskFiles::none()).unwrap()
     }
 
-    fn played(turns: &[&[u32]], stopped: bool) -> Result<Replayed, ReplayError> {
+    fn trajectory(turns: &[&[u32]], stopped: bool) -> Trajectory {
         let response = turns.concat();
-        let trajectory = Trajectory {
+        Trajectory {
             turns: echo_protocol::trajectory::turns(turns.iter().map(|turn| turn.len() as u32).collect()),
             logprobs: vec![-1.0; response.len()],
             versions: Vec::new(),
@@ -113,9 +172,12 @@ mod tests {
             stopped,
             omega: Default::default(),
             response,
-        };
+        }
+    }
+
+    fn played(turns: &[&[u32]], stopped: bool) -> Result<Replayed, ReplayError> {
         let task = task();
-        replay(Play::new(task.as_ref(), SEED), &trajectory, LIMIT, &Digits)
+        replay(Play::new(task.as_ref(), SEED), &trajectory(turns, stopped), LIMIT, &Digits)
     }
 
     const SEED: TaskSeed = TaskSeed([5; 32]);
@@ -143,6 +205,24 @@ mod tests {
         assert_eq!((full.verdict.correct, full.heard.len()), (false, 2));
         // Four wrong guesses are all there are.
         assert!(!played(&[&[0, END], &[0, END], &[0, END], &[0, END]], true).unwrap().verdict.correct);
+    }
+
+    #[test]
+    fn what_was_heard_stands_between_the_turns() {
+        let number = number();
+        let (first, second) = ([0, END], [number, END]);
+        let encode = |text: &str| Ok::<_, ReplayError>(vec![100 + text.len() as u32]);
+        let heard = |trajectory: &Trajectory| {
+            heard(Play::new(task().as_ref(), SEED), trajectory, LIMIT, &Digits, encode).unwrap()
+        };
+        let two = trajectory(&[&first, &second], true);
+        let between = heard(&two);
+        assert_eq!(between, [Heard { after: 2, tokens: vec![107] }]);
+        let read: Vec<_> = interleave(&two.response, &between).collect();
+        assert_eq!(read, [(0, true), (END, true), (107, false), (number, true), (END, true)]);
+        let one = trajectory(&[&second], true);
+        assert_eq!(heard(&one), []);
+        assert_eq!(interleave(&one.response, &[]).collect::<Vec<_>>(), [(number, true), (END, true)]);
     }
 
     #[test]

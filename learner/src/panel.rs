@@ -1,0 +1,312 @@
+//! The panel: which verifiers look at a group, and what follows from what they say.
+//!
+//! A plain state machine: no clock, no network. It knows the verifiers on offer, and draws up to n of them for a group, no two of one
+//! owner and none of the group's own. Of strangers nothing certain is known, so an owner is what [`Owners`] says. The draw is between owners and from a
+//! secret that nobody else has: many keys of one owner have no better chance than one, and nobody can tell who will be asked.
+//!
+//! All of them are waited for, up to a deadline: one who denounces a lie is enough, so it does not help liars to be quick. Where at least k vouch and nobody
+//! denounces, the group is [`Ruling::Vouched`] for; anything else is [`Ruling::Open`], and the learner looks itself. What it finds
+//! ([`Panel::settle`]) is then held against what each has said, and against what those say who come late.
+//!
+//! A verifier has one group at first, one more after each report in time, and only one again after it was late. What it was asked and has not
+//! reported counts for as long as it is connected, so one that never answers is soon not asked any more.
+//!
+//! Memory is bounded by [`MAX_VERIFIERS`], [`MAX_CASES`], [`MAX_CASE_BYTES`] and [`MAX_SETTLED`]. What finds no place is not asked.
+
+mod case;
+mod settled;
+mod verifier;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use echo_protocol::check::{Offer, Opinion};
+use echo_protocol::content::ContentId;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::time::UnixMillis;
+use echo_protocol::version::PolicyVersion;
+use serde::{Deserialize, Serialize};
+
+use crate::record::Network;
+use case::Case;
+use settled::Settled;
+use verifier::Verifier;
+
+/// Most verifiers on offer.
+pub const MAX_VERIFIERS: usize = 1024;
+/// Most verifiers that are asked about one group.
+pub const MAX_MEMBERS: usize = 16;
+/// Most groups that wait for verdicts, or for the learner's own look behind them.
+pub const MAX_CASES: usize = 512;
+/// Bytes of those groups in all.
+pub const MAX_CASE_BYTES: usize = 64 << 20;
+/// Most groups whose late reports are still compared with what was found.
+pub const MAX_SETTLED: usize = 4096;
+/// A case that nobody has settled so long after its deadline is forgotten, in milliseconds.
+const FORGOTTEN_AFTER_MS: u64 = 600_000;
+
+/// What counts as one owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Owners {
+    /// All keys of one network, and all of which no network is known.
+    #[default]
+    Network,
+    /// Each key: on one machine, and where everybody is known.
+    Key,
+}
+
+/// How a panel is formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PanelConfig {
+    /// Verifiers that are asked about a group, at most [`MAX_MEMBERS`]; 0: nobody ever is.
+    pub n: usize,
+    /// How many of them have to vouch for it, at least 1.
+    pub k: usize,
+    /// How long they have, in milliseconds.
+    pub within_ms: u64,
+    /// What counts as one owner.
+    pub owners: Owners,
+}
+
+/// A group that verifiers are to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Its name.
+    pub group: ContentId,
+    /// Who made it.
+    pub producer: PublicKey,
+    /// Where that one is.
+    pub network: Option<Network>,
+    /// The policies that it names.
+    pub versions: BTreeSet<PolicyVersion>,
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// What a verifier says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// The group is sound.
+    Sound,
+    /// It is a lie.
+    Lie,
+    /// Nothing.
+    Unable,
+}
+
+/// What follows from what they said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ruling {
+    /// These vouch for the group, k or more, and nobody denounces it.
+    Vouched(Vec<PublicKey>),
+    /// The learner has to look.
+    Open,
+}
+
+/// What a report came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Nobody has asked for it.
+    Unasked,
+    /// It says nothing more by itself.
+    Noted,
+    /// It decides.
+    Ruled(Ruling),
+    /// The learner has looked already: whether the report is right.
+    Judged(bool),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Key(PublicKey),
+    Network(Option<Network>),
+}
+
+/// Verifiers, and the groups that they look at.
+#[derive(Debug)]
+pub struct Panel {
+    config: PanelConfig,
+    secret: [u8; 32],
+    verifiers: BTreeMap<PublicKey, Verifier>,
+    cases: BTreeMap<ContentId, Case>,
+    /// Bytes of all cases.
+    bytes: usize,
+    settled: Settled,
+}
+
+impl Default for PanelConfig {
+    /// Two of three, within ten seconds: a node takes a learner for dead that says nothing for twenty.
+    fn default() -> Self {
+        Self { n: 3, k: 2, within_ms: 10_000, owners: Owners::Network }
+    }
+}
+
+impl From<&Opinion> for Said {
+    fn from(opinion: &Opinion) -> Self {
+        match opinion {
+            Opinion::Sound => Self::Sound,
+            Opinion::Lie { .. } => Self::Lie,
+            Opinion::Unable { .. } => Self::Unable,
+        }
+    }
+}
+
+impl Panel {
+    /// A panel without verifiers, which draws from `secret`.
+    pub fn new(config: PanelConfig, secret: [u8; 32]) -> Self {
+        let config = PanelConfig { n: config.n.min(MAX_MEMBERS), k: config.k.max(1), ..config };
+        let (verifiers, cases) = (BTreeMap::new(), BTreeMap::new());
+        Self { config, secret, verifiers, cases, bytes: 0, settled: Settled::default() }
+    }
+
+    /// Takes a verifier in, or what it offers from now on. False where there are too many.
+    pub fn offer(&mut self, key: PublicKey, network: Option<Network>, offer: &Offer) -> bool {
+        if let Some(verifier) = self.verifiers.get_mut(&key) {
+            verifier.offers(offer);
+            return true;
+        }
+        let room = self.verifiers.len() < MAX_VERIFIERS;
+        if room {
+            self.verifiers.insert(key, Verifier::new(network, offer));
+        }
+        room
+    }
+
+    /// Lets a verifier go, and says which groups that decides.
+    pub fn gone(&mut self, key: &PublicKey) -> Vec<(ContentId, Ruling)> {
+        let Some(verifier) = self.verifiers.remove(key) else { return Vec::new() };
+        let k = self.config.k;
+        let ruled = verifier.asked().iter().filter_map(|group| {
+            let case = self.cases.get_mut(group)?;
+            case.says(key, Said::Unable).then(|| case.rule(k, false)).flatten().map(|ruling| (*group, ruling))
+        });
+        ruled.collect()
+    }
+
+    /// Whom to send a group to; none if no panel can be formed, or there is no place for another one.
+    pub fn ask(&mut self, now: UnixMillis, question: &Question) -> Option<Vec<PublicKey>> {
+        let full = self.cases.len() >= MAX_CASES || self.bytes + question.bytes > MAX_CASE_BYTES;
+        if full || self.cases.contains_key(&question.group) {
+            return None;
+        }
+        let chosen = self.choose(question);
+        if chosen.len() < self.config.k {
+            return None;
+        }
+        for key in &chosen {
+            if let Some(verifier) = self.verifiers.get_mut(key) {
+                verifier.ask(question.group);
+            }
+        }
+        let deadline = now.plus(self.config.within_ms);
+        self.bytes += question.bytes;
+        self.cases.insert(question.group, Case::new(&chosen, deadline, question.bytes));
+        Some(chosen)
+    }
+
+    /// Takes a report.
+    pub fn report(&mut self, key: &PublicKey, group: &ContentId, said: Said) -> Heard {
+        let asked = self.verifiers.get_mut(key).is_some_and(|verifier| verifier.reported(group));
+        if let Some(case) = self.cases.get_mut(group)
+            && case.says(key, said)
+        {
+            let in_time = !case.is_ruled() && said != Said::Unable;
+            let verifier = self.verifiers.get_mut(key).filter(|_| in_time);
+            verifier.into_iter().for_each(Verifier::was_in_time);
+            return case.rule(self.config.k, false).map_or(Heard::Noted, Heard::Ruled);
+        }
+        match (self.settled.take(group, key), said) {
+            (Some(sound), Said::Sound) => Heard::Judged(sound),
+            (Some(sound), Said::Lie) => Heard::Judged(!sound),
+            (Some(_), Said::Unable) => Heard::Noted,
+            (None, _) if asked => Heard::Noted,
+            (None, _) => Heard::Unasked,
+        }
+    }
+
+    /// Groups that are decided because their time is over.
+    pub fn expired(&mut self, now: UnixMillis) -> Vec<(ContentId, Ruling)> {
+        let mut ruled = Vec::new();
+        let mut forgotten = Vec::new();
+        for (group, case) in &mut self.cases {
+            if now.since(case.deadline) > FORGOTTEN_AFTER_MS {
+                forgotten.push(*group);
+            }
+            if case.is_ruled() || case.deadline > now {
+                continue;
+            }
+            for key in case.awaited() {
+                if let Some(verifier) = self.verifiers.get_mut(&key) {
+                    verifier.was_late();
+                }
+            }
+            ruled.extend(case.rule(self.config.k, true).map(|ruling| (*group, ruling)));
+        }
+        forgotten.iter().for_each(|group| self.dismiss(group));
+        ruled
+    }
+
+    /// The learner has looked: who has said what it found, and who the opposite.
+    pub fn settle(&mut self, group: &ContentId, sound: bool) -> Vec<(PublicKey, bool)> {
+        let Some(case) = self.remove(group) else { return Vec::new() };
+        self.settled.remember(*group, sound, case.awaited().collect());
+        case.verdicts().map(|(key, vouched)| (key, vouched == sound)).collect()
+    }
+
+    /// The learner does not look, or could not tell: nobody is right or wrong.
+    pub fn dismiss(&mut self, group: &ContentId) {
+        self.remove(group);
+    }
+
+    /// Verifiers on offer.
+    pub fn verifiers(&self) -> usize {
+        self.verifiers.len()
+    }
+
+    fn remove(&mut self, group: &ContentId) -> Option<Case> {
+        let case = self.cases.remove(group)?;
+        self.bytes -= case.bytes;
+        Some(case)
+    }
+
+    /// One of each owner that was drawn: of its keys that which has least to do.
+    fn choose(&self, question: &Question) -> Vec<PublicKey> {
+        let theirs = self.owner(question.producer, question.network);
+        let mut by_owner: BTreeMap<Owner, (usize, [u8; 32], PublicKey)> = BTreeMap::new();
+        for (key, verifier) in &self.verifiers {
+            let owner = self.owner(*key, verifier.network);
+            if *key == question.producer || owner == theirs || !verifier.takes(&question.versions) {
+                continue;
+            }
+            let candidate = (verifier.asked().len(), self.draw(&question.group, key.as_bytes()), *key);
+            let least = by_owner.entry(owner).or_insert(candidate);
+            *least = candidate.min(*least);
+        }
+        let drawn = by_owner.into_iter().map(|(owner, (_, by_key, key))| match owner {
+            Owner::Key(_) => (by_key, key),
+            Owner::Network(network) => {
+                let name = network.map(|network| network.to_string()).unwrap_or_default();
+                (self.draw(&question.group, name.as_bytes()), key)
+            }
+        });
+        let mut drawn: Vec<_> = drawn.collect();
+        drawn.sort_unstable();
+        drawn.into_iter().map(|(_, key)| key).take(self.config.n).collect()
+    }
+
+    fn owner(&self, key: PublicKey, network: Option<Network>) -> Owner {
+        match self.config.owners {
+            Owners::Key => Owner::Key(key),
+            Owners::Network => Owner::Network(network),
+        }
+    }
+
+    fn draw(&self, group: &ContentId, of: &[u8]) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        hasher.update(group.as_bytes()).update(of);
+        *hasher.finalize().as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

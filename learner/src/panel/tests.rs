@@ -1,0 +1,368 @@
+use super::*;
+use proptest::prelude::*;
+use std::net::Ipv4Addr;
+
+const WITHIN: u64 = 10_000;
+
+fn key(number: u64) -> PublicKey {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    PublicKey::from_bytes(bytes)
+}
+
+fn group(number: u64) -> ContentId {
+    ContentId::of(&number.to_le_bytes())
+}
+
+fn network(number: u8) -> Option<Network> {
+    Some(Network::of(Ipv4Addr::new(203, 0, number, 9).into()))
+}
+
+fn at(millis: u64) -> UnixMillis {
+    UnixMillis(millis)
+}
+
+fn offer(capacity: u32) -> Offer {
+    Offer { capacity, held: vec![PolicyVersion(2), PolicyVersion(4)] }
+}
+
+fn question(number: u64) -> Question {
+    let versions = [PolicyVersion(4)].into();
+    Question { group: group(number), producer: key(900), network: network(200), versions, bytes: 10 }
+}
+
+/// A panel of two of three among these many verifiers, each in a network of its own.
+fn panel(verifiers: u64) -> Panel {
+    let mut panel = Panel::new(PanelConfig::default(), [7; 32]);
+    for number in 0..verifiers {
+        assert!(panel.offer(key(number), network(number as u8), &offer(4)));
+    }
+    panel
+}
+
+#[test]
+fn nobody_is_asked_where_too_few_could_vouch() {
+    for verifiers in 0..2 {
+        assert_eq!(panel(verifiers).ask(at(0), &question(1)), None);
+    }
+    assert_eq!(panel(2).ask(at(0), &question(1)).map(|chosen| chosen.len()), Some(2));
+    assert_eq!(panel(9).ask(at(0), &question(1)).map(|chosen| chosen.len()), Some(3));
+    let mut off = Panel::new(PanelConfig { n: 0, ..PanelConfig::default() }, [7; 32]);
+    (0..5).for_each(|n| assert!(off.offer(key(n), network(n as u8), &offer(4))));
+    assert_eq!(off.ask(at(0), &question(1)), None);
+}
+
+#[test]
+fn owners_differ_from_each_other_and_from_the_producers() {
+    let mut panel = panel(0);
+    // Twenty keys of one owner, one of another, one of the producer's network, and the producer.
+    (0..20).for_each(|n| assert!(panel.offer(key(n), network(1), &offer(4))));
+    assert!(panel.offer(key(30), network(2), &offer(4)));
+    assert!(panel.offer(key(40), network(200), &offer(4)));
+    assert!(panel.offer(key(900), network(3), &offer(4)));
+    let mut of_many = BTreeSet::new();
+    for n in 0..16 {
+        let chosen = panel.ask(at(0), &question(n)).unwrap();
+        panel.dismiss(&group(n));
+        assert_eq!(chosen.len(), 2);
+        assert!(chosen.contains(&key(30)), "{chosen:?}");
+        of_many.extend(chosen.into_iter().filter(|chosen| *chosen != key(30)));
+        assert_eq!(panel.report(&key(30), &group(n), Said::Unable), Heard::Noted);
+    }
+    assert_eq!(of_many.len(), 16, "whose work goes round");
+    // Whose network is not known are one owner, and so is a producer of whom none is known.
+    let mut unknown = Panel::new(PanelConfig::default(), [7; 32]);
+    (0..9).for_each(|n| assert!(unknown.offer(key(n), None, &offer(4))));
+    assert_eq!(unknown.ask(at(0), &question(1)), None);
+    let config = PanelConfig { owners: Owners::Key, ..PanelConfig::default() };
+    let mut known = Panel::new(config, [7; 32]);
+    (0..9).for_each(|n| assert!(known.offer(key(n), None, &offer(4))));
+    assert_eq!(known.ask(at(0), &question(1)).map(|chosen| chosen.len()), Some(3));
+}
+
+#[test]
+fn an_owner_with_many_keys_is_drawn_no_more_often() {
+    let mut often = 0;
+    for n in 0..300 {
+        let mut panel = Panel::new(PanelConfig { n: 2, ..PanelConfig::default() }, [7; 32]);
+        (0..50).for_each(|n| assert!(panel.offer(key(n), network(0), &offer(4))));
+        (1..8u8).for_each(|n| assert!(panel.offer(key(100 + u64::from(n)), network(n), &offer(4))));
+        let chosen = panel.ask(at(0), &question(n)).unwrap();
+        often += usize::from(chosen.iter().any(|chosen| *chosen < key(100)));
+    }
+    assert!((45..105).contains(&often), "{often} of 300 at a share of 1/4");
+}
+
+#[test]
+fn who_lacks_a_policy_is_not_asked() {
+    let mut panel = panel(3);
+    let newer = Question { versions: [PolicyVersion(2), PolicyVersion(6)].into(), ..question(1) };
+    assert_eq!(panel.ask(at(0), &newer), None);
+    for n in 0..3 {
+        let held = vec![PolicyVersion(2), PolicyVersion(6)];
+        assert!(panel.offer(key(n), network(n as u8), &Offer { capacity: 4, held }));
+    }
+    assert!(panel.ask(at(0), &newer).is_some());
+}
+
+#[test]
+fn all_are_waited_for_and_one_who_denounces_is_enough() {
+    let mut panel = panel(3);
+    let chosen = panel.ask(at(0), &question(1)).unwrap();
+    assert_eq!(panel.ask(at(0), &question(1)), None, "the same again");
+    assert_eq!(panel.report(&chosen[0], &group(1), Said::Sound), Heard::Noted);
+    assert_eq!(panel.report(&chosen[1], &group(1), Said::Sound), Heard::Noted, "two of two so far");
+    assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), Heard::Ruled(Ruling::Open));
+    let mut verdicts = panel.settle(&group(1), false);
+    verdicts.sort();
+    let mut expected = vec![(chosen[0], false), (chosen[1], false), (chosen[2], true)];
+    expected.sort();
+    assert_eq!(verdicts, expected);
+    assert_eq!(panel.report(&chosen[0], &group(1), Said::Lie), Heard::Unasked, "one word a verifier");
+    assert_eq!(panel.report(&key(50), &group(1), Said::Lie), Heard::Unasked);
+}
+
+#[test]
+fn enough_who_vouch_decide_with_the_last_word_or_the_deadline() {
+    let mut panel = panel(3);
+    let chosen = panel.ask(at(0), &question(1)).unwrap();
+    assert_eq!(panel.report(&chosen[0], &group(1), Said::Sound), Heard::Noted);
+    assert_eq!(panel.report(&chosen[1], &group(1), Said::Unable), Heard::Noted);
+    let mut vouched = vec![chosen[0], chosen[2]];
+    vouched.sort();
+    assert_eq!(panel.report(&chosen[2], &group(1), Said::Sound), Heard::Ruled(Ruling::Vouched(vouched)));
+    panel.dismiss(&group(1));
+
+    let chosen = panel.ask(at(0), &question(2)).unwrap();
+    for voucher in &chosen[..2] {
+        assert_eq!(panel.report(voucher, &group(2), Said::Sound), Heard::Noted);
+    }
+    assert_eq!(panel.expired(at(WITHIN - 1)), []);
+    let mut vouched = chosen[..2].to_vec();
+    vouched.sort();
+    assert_eq!(panel.expired(at(WITHIN)), [(group(2), Ruling::Vouched(vouched))]);
+    assert_eq!(panel.expired(at(WITHIN)), [], "once");
+    panel.dismiss(&group(2));
+    assert_eq!(panel.report(&chosen[2], &group(2), Said::Lie), Heard::Noted, "nobody looks any more");
+}
+
+#[test]
+fn too_few_in_time_leave_it_open_and_are_compared_when_they_come() {
+    let mut panel = panel(3);
+    let chosen = panel.ask(at(0), &question(1)).unwrap();
+    assert_eq!(panel.report(&chosen[0], &group(1), Said::Sound), Heard::Noted);
+    assert_eq!(panel.expired(at(WITHIN)), [(group(1), Ruling::Open)]);
+    // Before the learner has looked, and after.
+    assert_eq!(panel.report(&chosen[1], &group(1), Said::Lie), Heard::Noted);
+    let mut verdicts = panel.settle(&group(1), true);
+    verdicts.sort();
+    let mut expected = vec![(chosen[0], true), (chosen[1], false)];
+    expected.sort();
+    assert_eq!(verdicts, expected);
+    assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), Heard::Judged(false));
+    assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), Heard::Unasked);
+}
+
+#[test]
+fn who_goes_says_nothing_and_leaves_no_group_waiting() {
+    let mut panel = panel(3);
+    let chosen = panel.ask(at(0), &question(1)).unwrap();
+    assert_eq!(panel.gone(&chosen[0]), [], "two can still vouch");
+    assert_eq!(panel.gone(&chosen[1]), [(group(1), Ruling::Open)]);
+    assert_eq!(panel.settle(&group(1), true), []);
+    assert_eq!(panel.verifiers(), 1);
+}
+
+#[test]
+fn who_never_answers_is_not_asked_again() {
+    let mut panel = panel(3);
+    let mute = panel.ask(at(0), &question(1)).unwrap();
+    assert_eq!(panel.expired(at(WITHIN)), [(group(1), Ruling::Open)]);
+    panel.settle(&group(1), true);
+    assert_eq!(panel.ask(at(WITHIN), &question(2)), None, "each has one that it owes");
+    // One report in time earns a second place, lateness takes it away.
+    for verifier in &mute {
+        assert_eq!(panel.report(verifier, &group(1), Said::Sound), Heard::Judged(true));
+    }
+    let chosen = panel.ask(at(WITHIN), &question(2)).unwrap();
+    chosen.iter().for_each(|verifier| drop(panel.report(verifier, &group(2), Said::Sound)));
+    panel.dismiss(&group(2));
+    assert!(panel.ask(at(WITHIN), &question(3)).is_some() && panel.ask(at(WITHIN), &question(4)).is_some());
+    assert_eq!(panel.ask(at(WITHIN), &question(5)), None);
+    assert_eq!(panel.expired(at(2 * WITHIN)).len(), 2);
+    for n in 3..5 {
+        panel.settle(&group(n), true);
+        chosen.iter().for_each(|verifier| drop(panel.report(verifier, &group(n), Said::Sound)));
+    }
+    assert!(panel.ask(at(2 * WITHIN), &question(6)).is_some());
+    assert_eq!(panel.ask(at(2 * WITHIN), &question(7)), None);
+}
+
+#[test]
+fn memory_is_bounded_whatever_comes() {
+    let config = PanelConfig { owners: Owners::Key, n: 2, k: 1, ..PanelConfig::default() };
+    let mut panel = Panel::new(config, [7; 32]);
+    let taken = (0..2 * MAX_VERIFIERS as u64).filter(|n| panel.offer(key(*n), None, &offer(16))).count();
+    assert_eq!((taken, panel.verifiers()), (MAX_VERIFIERS, MAX_VERIFIERS));
+    let asked = (0..2 * MAX_CASES as u64).filter(|n| panel.ask(at(0), &question(*n)).is_some()).count();
+    assert_eq!(asked, MAX_CASES);
+    // What nobody settles is forgotten at last.
+    assert_eq!(panel.expired(at(WITHIN)).len(), MAX_CASES);
+    assert_eq!(panel.expired(at(WITHIN + FORGOTTEN_AFTER_MS + 1)), []);
+    assert_eq!((panel.cases.len(), panel.bytes), (0, 0));
+    let large = Question { bytes: MAX_CASE_BYTES + 1, ..question(9_999) };
+    assert_eq!(panel.ask(at(0), &large), None);
+    // Nor is what is owed remembered for ever.
+    let mut settled = Settled::default();
+    (0..2 * MAX_SETTLED as u64).for_each(|n| settled.remember(group(n), true, [key(1)].into()));
+    assert_eq!(settled.len(), MAX_SETTLED);
+}
+
+/// How a verifier behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nature {
+    Honest,
+    /// Says the opposite.
+    Liar,
+    /// Vouches for everything.
+    Lazy,
+    Mute,
+}
+
+const NATURES: [Nature; 4] = [Nature::Honest, Nature::Liar, Nature::Lazy, Nature::Mute];
+
+fn opinion(nature: Nature, sound: bool) -> Option<Said> {
+    let truth = if sound { Said::Sound } else { Said::Lie };
+    match (nature, truth) {
+        (Nature::Honest, truth) => Some(truth),
+        (Nature::Liar, Said::Sound) => Some(Said::Lie),
+        (Nature::Liar, _) | (Nature::Lazy, _) => Some(Said::Sound),
+        (Nature::Mute, _) => None,
+    }
+}
+
+/// Verifiers of all natures, groups that are true or not, and a learner that looks where the panel does not vouch.
+struct World {
+    panel: Panel,
+    natures: Vec<(Nature, Option<Network>)>,
+    now: u64,
+    groups: u64,
+    /// Groups under way, and words about them that have not arrived.
+    words: Vec<(PublicKey, ContentId, Said)>,
+    truth: BTreeMap<ContentId, bool>,
+    open: BTreeSet<ContentId>,
+    charged: BTreeSet<PublicKey>,
+}
+
+impl World {
+    fn nature(&self, key: &PublicKey) -> (Nature, Option<Network>) {
+        let number = (0..self.natures.len() as u64).find(|n| self::key(*n) == *key).unwrap();
+        self.natures[number as usize]
+    }
+
+    fn ask(&mut self, sound: bool) {
+        self.groups += 1;
+        let question = question(self.groups);
+        self.truth.insert(question.group, sound);
+        let Some(chosen) = self.panel.ask(at(self.now), &question) else { return };
+        let owners: BTreeSet<_> = chosen.iter().map(|key| self.nature(key).1).collect();
+        assert_eq!(owners.len(), chosen.len(), "two of one owner");
+        assert!(!owners.contains(&question.network));
+        self.open.insert(question.group);
+        for key in chosen {
+            let said = opinion(self.nature(&key).0, sound);
+            self.words.extend(said.map(|said| (key, question.group, said)));
+        }
+    }
+
+    fn ruled(&mut self, group: ContentId, ruling: Ruling) {
+        assert!(self.open.remove(&group), "decided twice");
+        let sound = self.truth[&group];
+        if let Ruling::Vouched(vouchers) = ruling {
+            assert!(vouchers.len() >= 2);
+            if !sound {
+                // Only where all who came in time lied, of k owners at least.
+                assert!(vouchers.iter().all(|key| self.nature(key).0 != Nature::Honest));
+            }
+            // Every other one is drawn for a spot check.
+            if !self.groups.is_multiple_of(2) {
+                return self.panel.dismiss(&group);
+            }
+        }
+        for (key, right) in self.panel.settle(&group, sound) {
+            self.judged(key, sound, right);
+        }
+    }
+
+    fn judged(&mut self, key: PublicKey, sound: bool, right: bool) {
+        let nature = self.nature(&key).0;
+        assert_eq!(right, nature == Nature::Honest || (nature == Nature::Lazy && sound), "{nature:?}");
+        if !right {
+            self.charged.insert(key);
+        }
+    }
+
+    fn deliver(&mut self, which: usize) {
+        if self.words.is_empty() {
+            return;
+        }
+        let (key, group, said) = self.words.swap_remove(which % self.words.len());
+        match self.panel.report(&key, &group, said) {
+            Heard::Ruled(ruling) => self.ruled(group, ruling),
+            Heard::Judged(right) => self.judged(key, self.truth[&group], right),
+            Heard::Noted => {}
+            Heard::Unasked => panic!("every word was asked for"),
+        }
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now += millis;
+        for (group, ruling) in self.panel.expired(at(self.now)) {
+            self.ruled(group, ruling);
+        }
+    }
+
+    fn come_or_go(&mut self, which: usize) {
+        let number = which % self.natures.len();
+        let key = key(number as u64);
+        if self.panel.verifiers.contains_key(&key) {
+            self.words.retain(|(of, ..)| *of != key);
+            for (group, ruling) in self.panel.gone(&key) {
+                self.ruled(group, ruling);
+            }
+        } else {
+            assert!(self.panel.offer(key, self.natures[number].1, &offer(4)));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_group_is_decided_and_no_lie_passes_before_an_honest_verifier(
+        natures in prop::collection::vec((0usize..4, 0u8..6), 1..12),
+        acts in prop::collection::vec((0u8..6, any::<u16>()), 0..400),
+    ) {
+        let natures: Vec<_> = natures.into_iter().map(|(n, net)| (NATURES[n], network(net))).collect();
+        let panel = Panel::new(PanelConfig::default(), [7; 32]);
+        let (words, truth, open, charged) = Default::default();
+        let mut world = World { panel, natures, now: 0, groups: 0, words, truth, open, charged };
+        for (act, which) in acts {
+            let which = usize::from(which);
+            match act {
+                0 => world.ask(which % 3 > 0),
+                1 | 2 => world.deliver(which),
+                3 => world.pass(which as u64 % 3_000),
+                4 => world.come_or_go(which),
+                _ => (0..4).for_each(|more| world.deliver(which + more)),
+            }
+        }
+        world.pass(WITHIN);
+        prop_assert!(world.open.is_empty(), "left undecided");
+        prop_assert_eq!((world.panel.cases.len(), world.panel.bytes), (0, 0));
+        for _ in 0..world.words.len() {
+            world.deliver(0);
+        }
+        let honest = world.charged.iter().filter(|key| world.nature(key).0 == Nature::Honest);
+        prop_assert_eq!(honest.count(), 0, "an honest verifier was charged");
+    }
+}

@@ -1,0 +1,227 @@
+use super::*;
+use crate::admission::{Admission, Tally};
+use crate::answers::{Answer as Sampled, answers};
+use crate::buffer::BufferLimits;
+use crate::desk::{Desk, DeskConfig};
+use crate::filter::Filter;
+use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
+use crate::leases::LeaseConfig;
+use crate::panel::{Owners, PanelConfig};
+use crate::record::RecordConfig;
+use crate::sampling_audit::SamplingAudit;
+use crate::service::verifiers::{Seat, hear};
+use crate::store::MemoryStore;
+use crate::testing;
+use echo_policy::engine::Policy;
+use echo_protocol::check::{Offer, Opinion, Report};
+use echo_protocol::control::Peer;
+use echo_protocol::identity::NodeKey;
+use echo_protocol::lease::LeaseId;
+use echo_protocol::order::Purpose;
+use echo_protocol::relay::Mode;
+use echo_protocol::signed::Signed;
+use echo_protocol::submission::{Outcome, RefuseReason};
+use echo_protocol::trajectory::TrajectoryGroup;
+use echo_protocol::version::PolicyVersion;
+
+/// A verifier, and what is sent to it.
+struct Verifier {
+    key: NodeKey,
+    seat: Seat,
+    frames: mpsc::Receiver<Arc<Vec<u8>>>,
+}
+
+/// A learner that has published version 0, and a node.
+struct World {
+    shared: Arc<Shared>,
+    policy: Arc<Policy>,
+    node: NodeKey,
+}
+
+impl World {
+    fn new() -> Self {
+        let (workload, weights) = testing::workload();
+        let load = || Policy::load(0, &workload.model, &weights).unwrap();
+        let (policy, published) = (Arc::new(load()), load());
+        let workload = Arc::new(workload);
+        let (run, key) = (workload.run, NodeKey::from_secret([1; 32]));
+        let charter = Signed::sign(&workload.charter, &key).unwrap();
+        let admission = Admission::new(run, &workload.charter, workload.mix.clone(), workload.clone());
+        let desk = DeskConfig {
+            leases: LeaseConfig { run, lifetime_ms: 1 << 40, max_open_per_node: 1000 },
+            limits: BufferLimits::default(),
+            filter: Filter::default(),
+            staleness: workload.charter.staleness,
+            groups_per_update: 1000,
+            record: RecordConfig::default(),
+        };
+        let store = Arc::new(MemoryStore::default());
+        let desk = Desk::open(store, desk, PolicyVersion(0), Tally::default(), None).unwrap();
+        let fleet =
+            FleetConfig { mode: Mode::Echo, uplink: UNKNOWN_UPLINK, node_uplink: None, seed: [0; 32] };
+        let fleet = Fleet::new(Peer { key: key.public(), addresses: Vec::new() }, fleet);
+        let audit = SamplingAudit::new(workload.clone());
+        audit.publish(published);
+        let panel = PanelConfig { owners: Owners::Key, ..PanelConfig::default() };
+        let shared = Shared::new(workload, charter, key, admission, desk, fleet, 3).audited(audit, panel);
+        Self { shared: Arc::new(shared), policy, node: NodeKey::from_secret([2; 32]) }
+    }
+
+    /// The honest group of an order.
+    fn group(&self, lease: LeaseId, counter: OrderCounter) -> TrajectoryGroup {
+        let workload = &self.shared.workload;
+        let orders = [workload.order(Purpose::Train, counter.0)];
+        let answers = answers(workload, self.policy.clone(), &orders, workload.charter.group_size).unwrap();
+        let trajectories = answers.into_iter().flatten().map(Sampled::trajectory).collect();
+        TrajectoryGroup { run: workload.run, lease, counter, node: self.node.public(), trajectories }
+    }
+
+    /// The frame of a group of order 0, and the group as it is when its tokens are looked at; if it is to be a lie, then one that a glance
+    /// does not see.
+    fn judged(&self, lie: bool) -> (Arc<Vec<u8>>, Admitted) {
+        let honest = self.group(LeaseId(0), OrderCounter(0));
+        let sizes = (1..).map(|n| n as f32);
+        let mut lies = sizes.map(|size| {
+            let mut group = honest.clone();
+            group.trajectories[0].logprobs[0] -= size;
+            group
+        });
+        let unseen = |group: &TrajectoryGroup| {
+            let id = Signed::sign(group, &self.node).unwrap().body_id();
+            let draw = record::glance(&self.shared.secret, id.as_bytes());
+            !draw.is_multiple_of(group.trajectories.len() as u64)
+        };
+        let lie = lie.then(|| lies.find(unseen).unwrap());
+        let group = lie.unwrap_or_else(|| honest.clone());
+        let signed = Signed::sign(&group, &self.node).unwrap();
+        let correct = vec![false; group.trajectories.len()];
+        (Arc::new(signed.to_bytes()), Admitted { id: signed.body_id(), group, correct })
+    }
+
+    fn verifier(&self, number: u8) -> Verifier {
+        let key = NodeKey::from_secret([number; 32]);
+        let (sender, frames) = mpsc::channel(16);
+        let seat = Seat::take(&self.shared, key.public(), sender).unwrap();
+        seat.offer(None, &Offer { capacity: 4, held: vec![PolicyVersion(0)] });
+        Verifier { key, seat, frames }
+    }
+
+    /// Asks three verifiers about a group, of which these vouch for it, and returns what becomes of it.
+    async fn asked(&self, lie: bool, vouch: [bool; 3]) -> Result<Admitted, Answer> {
+        let (frame, admitted) = self.judged(lie);
+        let mut verifiers = [10, 11, 12].map(|number| self.verifier(number));
+        let looked = look(&self.shared, admitted, &frame);
+        let Ok(Looked::Asked(admitted, ruling)) = looked else { panic!("nobody was asked") };
+        for (verifier, vouches) in verifiers.iter_mut().zip(vouch) {
+            assert_eq!(verifier.frames.try_recv().unwrap(), frame);
+            let opinion = if vouches { Opinion::Sound } else { Opinion::lie(RefuseReason::Sampling, "no") };
+            let report = Report { run: self.shared.workload.run, group: admitted.id, opinion };
+            let signed = Signed::sign(&report, &verifier.key).unwrap();
+            hear(&self.shared, verifier.key.public(), &signed).unwrap();
+        }
+        let door = Gate::new(4).door(self.node.public()).unwrap();
+        let asked = Asked { shared: self.shared.clone(), node: self.node.public(), door, admitted, ruling };
+        let (writer, mut written) = mpsc::channel(1);
+        let (reply, answer) = oneshot::channel();
+        asked.decide(&writer, reply).await;
+        match written.try_recv() {
+            Ok((admitted, _)) => Ok(admitted),
+            Err(_) => Err(answer.await.unwrap()),
+        }
+    }
+
+    /// False verdicts that are held against each of the three.
+    fn charged(&self) -> [u64; 3] {
+        let desk = self.shared.desk();
+        [10, 11, 12].map(|number| {
+            let key = NodeKey::from_secret([number; 32]).public();
+            let record = desk.record().peers().get(&key);
+            record.map_or(0, |record| record.refused.get(&RefuseReason::FalseVerdict).copied().unwrap_or(0))
+        })
+    }
+}
+
+#[test]
+fn newcomers_are_audited_in_full_and_the_known_as_their_record_says() {
+    let world = World::new();
+    let (shared, node) = (&world.shared, world.node.public());
+    let leases = shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 150).unwrap();
+    let orders: Vec<_> =
+        leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter))).collect();
+    assert_eq!(orders.len(), 150);
+    for (before, (lease, counter)) in (0..).zip(orders) {
+        let frame = Signed::sign(&world.group(lease, counter), &world.node).unwrap().to_bytes();
+        let looked = judge(shared, &node, &Arc::new(frame));
+        let Ok(Looked::Admitted(admitted)) = looked else { panic!("an honest group") };
+        let looks = shared.desk().tally().looks;
+        assert!(before >= 32 || (looks.audited, looks.skipped) == (before + 1, 0), "{looks:?}");
+        let (replies, written) = shared.desk().admit(clock::now(), &shared.admission, vec![admitted]);
+        let flushed = written.and_then(Unflushed::flush);
+        let replies = shared.desk().acknowledge(replies, flushed);
+        assert_eq!(replies[0].answer.outcome, Outcome::Accepted);
+    }
+    let looks = shared.desk().tally().looks;
+    // In the mean 69 of the last 118.
+    assert!((40..100).contains(&looks.skipped), "{looks:?}");
+    assert_eq!(looks.audited + looks.skipped, 150);
+}
+
+#[tokio::test]
+async fn the_word_of_newcomers_is_looked_at_again() {
+    let world = World::new();
+    assert!(world.asked(false, [true; 3]).await.is_ok());
+    let looks = world.shared.desk().tally().looks;
+    assert_eq!((looks.settled, looks.overturned, looks.vouched), (1, 0, 0));
+    assert_eq!(world.charged(), [0; 3]);
+    // All of them collude.
+    let refused = world.asked(true, [true; 3]).await.unwrap_err();
+    assert!(
+        matches!(&refused.outcome, Outcome::Refused { reason: RefuseReason::Sampling, .. }),
+        "{refused:?}"
+    );
+    assert_eq!(world.charged(), [1; 3]);
+    assert_eq!(world.shared.desk().tally().looks.overturned, 1);
+}
+
+#[tokio::test]
+async fn disagreement_is_settled_by_the_learner_and_costs_the_liar() {
+    let world = World::new();
+    assert!(world.asked(false, [true, false, true]).await.is_ok());
+    assert_eq!(world.charged(), [0, 1, 0]);
+    assert!(world.asked(true, [true, true, false]).await.is_err());
+    assert_eq!(world.charged(), [1, 2, 0]);
+}
+
+#[tokio::test]
+async fn the_word_of_the_known_is_taken_but_for_spot_checks() {
+    let world = World::new();
+    for number in [10, 11, 12] {
+        let key = NodeKey::from_secret([number; 32]).public();
+        for _ in 0..3_200 {
+            world.shared.desk().judged(clock::now(), key, true);
+        }
+    }
+    // The same group each time, so that the draw is the same: skipped or looked at, it gets in.
+    assert!(world.asked(false, [true; 3]).await.is_ok());
+    let looks = world.shared.desk().tally().looks;
+    assert_eq!(looks.vouched + looks.settled, 1, "{looks:?}");
+    // Who denounces is always looked at.
+    assert!(world.asked(false, [true, true, false]).await.is_ok());
+    assert_eq!(world.charged(), [0, 0, 1]);
+}
+
+#[test]
+fn without_verifiers_the_learner_looks_itself() {
+    let world = World::new();
+    let (frame, admitted) = world.judged(false);
+    assert!(matches!(look(&world.shared, admitted, &frame), Ok(Looked::Admitted(_))));
+    let (frame, lie) = world.judged(true);
+    assert!(look(&world.shared, lie, &frame).is_err());
+    assert_eq!(world.shared.desk().tally().looks.audited, 2);
+    // Who has gone is not asked, and one that is there alone cannot vouch.
+    let (one, other) = (world.verifier(10), world.verifier(11));
+    drop(other.seat);
+    let (frame, admitted) = world.judged(false);
+    assert!(matches!(look(&world.shared, admitted, &frame), Ok(Looked::Admitted(_))));
+    drop(one);
+}

@@ -1,0 +1,272 @@
+//! Verifiers on their streams, and the groups that wait for their word.
+//!
+//! What follows from what they say is decided by the [`Panel`]; here it is sent, received and waited for. Nothing here waits for a verifier but the
+//! group that it was asked about, and that only until its deadline.
+
+use super::{SWEEP_EVERY, Shared, lock};
+use crate::admission::MAX_FRAME_BYTES;
+use crate::panel::{Heard, MAX_VERIFIERS, Panel, PanelConfig, Question, Ruling, Said};
+use crate::record::Network;
+use echo_protocol::check::{MAX_CAPACITY, MAX_WORD_BYTES, Offer, Report, Word};
+use echo_protocol::clock;
+use echo_protocol::content::ContentId;
+use echo_protocol::identity::PublicKey;
+use echo_protocol::net::peer::key_of_peer;
+use echo_protocol::net::{IncomingStreams, Stream, read_frame_within, write_frame};
+use echo_protocol::signed::Signed;
+use echo_protocol::time::UnixMillis;
+use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, spawn_blocking};
+
+/// A word whose first byte is here has this time to be whole.
+const WORD_WITHIN: Duration = Duration::from_secs(30);
+/// A verifier that takes a frame no faster than this is let go.
+const SEND_WITHIN: Duration = Duration::from_secs(60);
+/// The pause behind an offer: policies change no faster.
+const OFFER_PAUSE: Duration = Duration::from_millis(100);
+
+/// All verifiers of a run.
+pub(super) struct Verifiers(Mutex<State>);
+
+struct State {
+    panel: Panel,
+    lines: BTreeMap<PublicKey, Line>,
+    /// Numbers streams, so that the end of an old one is not taken for that of a newer one.
+    streams: u64,
+    /// Groups without a ruling yet.
+    waiting: BTreeMap<ContentId, oneshot::Sender<Ruling>>,
+}
+
+/// What goes out on a verifier's stream. Dropped, it ends the stream.
+struct Line {
+    stream: u64,
+    frames: mpsc::Sender<Arc<Vec<u8>>>,
+}
+
+/// A verifier's place, until it is dropped.
+pub(super) struct Seat {
+    shared: Arc<Shared>,
+    key: PublicKey,
+    stream: u64,
+}
+
+impl Verifiers {
+    pub(super) fn new(config: PanelConfig, secret: [u8; 32]) -> Self {
+        let (lines, waiting) = (BTreeMap::new(), BTreeMap::new());
+        Self(Mutex::new(State { panel: Panel::new(config, secret), lines, streams: 0, waiting }))
+    }
+
+    /// Sends a group to a panel, whose ruling comes later; `None` where none can be formed.
+    pub(super) fn ask(
+        &self,
+        now: UnixMillis,
+        question: &Question,
+        frame: &Arc<Vec<u8>>,
+    ) -> Option<oneshot::Receiver<Ruling>> {
+        let mut state = lock(&self.0);
+        let chosen = state.panel.ask(now, question)?;
+        let (ruling, ruled) = oneshot::channel();
+        state.waiting.insert(question.group, ruling);
+        for key in chosen {
+            // There is room for all that it was asked and has not reported.
+            let line = state.lines.get(&key);
+            if line.is_none_or(|line| line.frames.try_send(frame.clone()).is_err()) {
+                state.gone(&key);
+            }
+        }
+        Some(ruled)
+    }
+
+    /// Whether anybody offers to look.
+    pub(super) fn are_there(&self) -> bool {
+        lock(&self.0).panel.verifiers() > 0
+    }
+
+    /// See [`Panel::settle`].
+    pub(super) fn settle(&self, group: &ContentId, sound: bool) -> Vec<(PublicKey, bool)> {
+        lock(&self.0).panel.settle(group, sound)
+    }
+
+    /// See [`Panel::dismiss`].
+    pub(super) fn dismiss(&self, group: &ContentId) {
+        lock(&self.0).panel.dismiss(group);
+    }
+
+    /// Lets a verifier go, whatever it has still to say.
+    pub(super) fn gone(&self, key: &PublicKey) {
+        lock(&self.0).gone(key);
+    }
+
+    fn expire(&self, now: UnixMillis) {
+        let mut state = lock(&self.0);
+        let ruled = state.panel.expired(now);
+        state.rule(ruled);
+    }
+}
+
+impl State {
+    fn gone(&mut self, key: &PublicKey) {
+        self.lines.remove(key);
+        let ruled = self.panel.gone(key);
+        self.rule(ruled);
+    }
+
+    fn rule(&mut self, ruled: Vec<(ContentId, Ruling)>) {
+        for (group, ruling) in ruled {
+            let heard = self.waiting.remove(&group).is_some_and(|waiting| waiting.send(ruling).is_ok());
+            if !heard {
+                // Nobody waits for it any more: the service is ending.
+                self.panel.dismiss(&group);
+            }
+        }
+    }
+}
+
+impl Seat {
+    /// A place for a verifier; its older stream loses its own. `None` where there are too many.
+    pub(super) fn take(
+        shared: &Arc<Shared>,
+        key: PublicKey,
+        frames: mpsc::Sender<Arc<Vec<u8>>>,
+    ) -> Option<Self> {
+        let mut state = lock(&shared.verifiers.0);
+        state.gone(&key);
+        if state.lines.len() >= MAX_VERIFIERS {
+            return None;
+        }
+        state.streams += 1;
+        let stream = state.streams;
+        state.lines.insert(key, Line { stream, frames });
+        Some(Self { shared: shared.clone(), key, stream })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = lock(&self.shared.verifiers.0);
+        if state.lines.get(&self.key).is_some_and(|line| line.stream == self.stream) {
+            state.gone(&self.key);
+        }
+    }
+}
+
+/// Accepts verifiers until the host stops.
+pub(super) async fn accept(shared: Arc<Shared>, mut incoming: IncomingStreams) {
+    let mut streams: BTreeMap<PublicKey, AbortHandle> = BTreeMap::new();
+    while let Some((peer, stream)) = incoming.next().await {
+        let Some(key) = key_of_peer(&peer) else { continue };
+        streams.retain(|_, task| !task.is_finished());
+        let shared = shared.clone();
+        let task = tokio::spawn(async move {
+            if let Err(error) = converse(&shared, key, stream).await {
+                tracing::debug!(verifier = %key.short(), error, "a verifier's stream ended");
+            }
+        });
+        if let Some(old) = streams.insert(key, task.abort_handle()) {
+            old.abort();
+        }
+    }
+}
+
+/// Decides groups whose time is over, for ever.
+pub(super) async fn expire(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        shared.verifiers.expire(clock::now());
+    }
+}
+
+async fn converse(shared: &Arc<Shared>, key: PublicKey, stream: Stream) -> Result<(), String> {
+    // The desk may be waiting for the disk.
+    let asking = shared.clone();
+    let network = spawn_blocking(move || {
+        let desk = asking.desk();
+        desk.hear(clock::now(), &key).map(|()| desk.record().network(&key))
+    });
+    let network = network.await.map_err(|e| e.to_string())?.map_err(|unheard| unheard.detail)?;
+    let (frames, queue) = mpsc::channel(MAX_CAPACITY as usize);
+    let Some(seat) = Seat::take(shared, key, frames) else { return Err("too many verifiers".into()) };
+    let (reader, writer) = stream.split();
+    tokio::select! {
+        ended = listen(&seat, network, reader) => ended,
+        ended = send(writer, queue) => ended,
+    }
+}
+
+/// Sends what the panel asks, until its line is dropped.
+async fn send(
+    mut stream: impl AsyncWrite + Unpin,
+    mut queue: mpsc::Receiver<Arc<Vec<u8>>>,
+) -> Result<(), String> {
+    while let Some(frame) = queue.recv().await {
+        let sent = tokio::time::timeout(SEND_WITHIN, write_frame(&mut stream, &frame, MAX_FRAME_BYTES)).await;
+        sent.map_err(|_| "it takes no frame".to_owned())?.map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+async fn listen(
+    seat: &Seat,
+    network: Option<Network>,
+    mut stream: impl AsyncRead + Unpin,
+) -> Result<(), String> {
+    loop {
+        let frame = read_frame_within(&mut stream, MAX_WORD_BYTES, WORD_WITHIN).await;
+        let Some(frame) = frame.map_err(|e| e.to_string())? else { return Ok(()) };
+        match Word::from_bytes(&frame).map_err(|e| e.to_string())? {
+            Word::Offer(offer) => {
+                seat.offer(network, &offer);
+                tokio::time::sleep(OFFER_PAUSE).await;
+            }
+            Word::Report(report) => {
+                let (shared, key) = (seat.shared.clone(), seat.key);
+                let heard = spawn_blocking(move || hear(&shared, key, &report));
+                heard.await.map_err(|e| e.to_string())??;
+            }
+        }
+    }
+}
+
+impl Seat {
+    pub(super) fn offer(&self, network: Option<Network>, offer: &Offer) {
+        let mut state = lock(&self.shared.verifiers.0);
+        // Not behind a newer stream of the same verifier.
+        if state.lines.get(&self.key).is_some_and(|line| line.stream == self.stream) {
+            state.panel.offer(self.key, network, offer);
+        }
+    }
+}
+
+/// Takes a report.
+///
+/// # Errors
+/// Why its verifier is not listened to any longer.
+pub(super) fn hear(shared: &Shared, key: PublicKey, signed: &Signed<Report>) -> Result<(), String> {
+    shared.desk().hear(clock::now(), &key).map_err(|unheard| unheard.detail)?;
+    let report = signed.open_from(&key).map_err(|e| e.to_string())?;
+    if report.run != shared.workload.run {
+        return Err(format!("a report on run {}", report.run.short()));
+    }
+    let heard = {
+        let mut state = lock(&shared.verifiers.0);
+        match state.panel.report(&key, &report.group, Said::from(&report.opinion)) {
+            Heard::Ruled(ruling) => {
+                state.rule(vec![(report.group, ruling)]);
+                Heard::Noted
+            }
+            heard => heard,
+        }
+    };
+    match heard {
+        Heard::Judged(right) => {
+            shared.judged(vec![(key, right)]);
+            Ok(())
+        }
+        Heard::Unasked => Err("a report that nobody has asked for".into()),
+        Heard::Noted | Heard::Ruled(_) => Ok(()),
+    }
+}

@@ -1,0 +1,167 @@
+//! Checking the groups of others, for the learner: the role `verifier`.
+//!
+//! One stream to the learner at a time: an offer goes up with the policies that are here, another when a newer one is installed; groups come down, and a
+//! signed report goes up on each. They are checked one by one on a thread that may block, with the node's threads. What was not reported when
+//! the stream ends is forgotten: the learner looks itself then.
+
+mod check;
+mod shelf;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use echo_protocol::check::{MAX_WORD_BYTES, Offer, Opinion, Report, Word};
+use echo_protocol::clock;
+use echo_protocol::codec::CodecError;
+use echo_protocol::identity::NodeKey;
+use echo_protocol::net::{FrameError, Host, NetError, PeerId, Stream, names, read_frame, write_frame};
+use echo_protocol::signed::{ENVELOPE_BYTES, Signed, SignedError};
+use echo_protocol::trajectory::MAX_GROUP_BYTES;
+use futures::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::{mpsc, watch};
+
+use crate::backoff::Backoff;
+use crate::board::Board;
+use crate::install::Installed;
+use crate::workload::Workload;
+use shelf::Shelf;
+
+/// Groups that are here at once: one is being checked, one waits.
+const CAPACITY: u32 = 2;
+/// The pause before the stream is opened again.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+enum VerifierError {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error("what the learner sent is no group: {0}")]
+    Group(#[from] SignedError),
+    #[error("a report cannot be encoded: {0}")]
+    Codec(#[from] CodecError),
+    #[error("the learner closed the stream")]
+    Closed,
+    #[error("no policy will be installed any more")]
+    NoPolicy,
+    #[error("checking a group has failed; this is a defect of echo-node, the log says more")]
+    Died,
+}
+
+/// Checks groups until the node ends.
+pub struct Verifier {
+    /// Opens the streams.
+    pub host: Host,
+    /// The learner.
+    pub learner: PeerId,
+    /// What the run asks for.
+    pub workload: Arc<Workload>,
+    /// Signs the reports.
+    pub key: Arc<NodeKey>,
+    /// The installed policy, replaced as newer ones are installed.
+    pub policy: watch::Receiver<Option<Arc<Installed>>>,
+    /// Where the owner sees what happens.
+    pub board: Arc<Board>,
+}
+
+impl Verifier {
+    /// Works until no policy will be installed any more.
+    pub async fn run(mut self) {
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut shelf = Shelf::default();
+        loop {
+            if self.policy.wait_for(Option::is_some).await.is_err() {
+                return;
+            }
+            let before = self.checked();
+            let error = match self.host.open_stream(self.learner, names::CHECKS).await {
+                Ok(stream) => self.converse(stream, &mut shelf).await,
+                Err(error) => error.into(),
+            };
+            if matches!(error, VerifierError::NoPolicy) {
+                return;
+            }
+            if self.checked() > before {
+                backoff.reset();
+            }
+            let pause = backoff.pause();
+            tracing::info!("checking paused for {:.1} s: {error}", pause.as_secs_f32());
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Receives and reports until either fails.
+    async fn converse(&mut self, stream: Stream, shelf: &mut Shelf) -> VerifierError {
+        let (reader, writer) = stream.split();
+        let (groups, queue) = mpsc::channel(CAPACITY as usize);
+        let ended = tokio::select! {
+            ended = receive(reader, groups) => ended,
+            ended = self.report(writer, queue, shelf) => ended,
+        };
+        match ended {
+            Ok(never) => match never {},
+            Err(error) => error,
+        }
+    }
+
+    async fn report(
+        &mut self,
+        mut writer: impl AsyncWrite + Unpin,
+        mut groups: mpsc::Receiver<Vec<u8>>,
+        shelf: &mut Shelf,
+    ) -> Result<Infallible, VerifierError> {
+        self.policy.mark_changed();
+        loop {
+            let word = tokio::select! {
+                // An offer first: what it names is here.
+                biased;
+                changed = self.policy.changed() => {
+                    changed.map_err(|_| VerifierError::NoPolicy)?;
+                    let newest = self.policy.borrow_and_update().clone();
+                    newest.into_iter().for_each(|installed| shelf.put(installed));
+                    Word::Offer(Offer { capacity: CAPACITY, held: shelf.held() })
+                }
+                group = groups.recv() => {
+                    let report = self.check(group.ok_or(VerifierError::Closed)?, shelf).await?;
+                    Word::Report(Signed::sign(&report, &self.key)?)
+                }
+            };
+            write_frame(&mut writer, &word.to_bytes()?, MAX_WORD_BYTES).await?;
+        }
+    }
+
+    async fn check(&self, group: Vec<u8>, shelf: &Shelf) -> Result<Report, VerifierError> {
+        let (workload, policies) = (self.workload.clone(), shelf.policies());
+        let checked = tokio::task::spawn_blocking(move || check::check(&workload, &policies, &group));
+        let report = checked.await.map_err(|_| VerifierError::Died)??;
+        if let Opinion::Lie { reason, detail } = &report.opinion {
+            tracing::info!(group = ?report.group, %reason, detail, "somebody's group is a lie");
+        }
+        self.board.set(|facts| {
+            facts.checked += 1;
+            facts.denounced += u64::from(matches!(report.opinion, Opinion::Lie { .. }));
+        });
+        Ok(report)
+    }
+
+    fn checked(&self) -> u64 {
+        self.board.facts(clock::now()).checked
+    }
+}
+
+/// Takes groups in; more than are asked for at once wait on the way.
+async fn receive(
+    mut reader: impl AsyncRead + Unpin,
+    groups: mpsc::Sender<Vec<u8>>,
+) -> Result<Infallible, VerifierError> {
+    loop {
+        let group = read_frame(&mut reader, MAX_GROUP_BYTES + ENVELOPE_BYTES).await?;
+        let group = group.ok_or(VerifierError::Closed)?;
+        groups.send(group).await.map_err(|_| VerifierError::Closed)?;
+    }
+}

@@ -1,0 +1,123 @@
+//! One group: form, rules, rewards and tokens, as the learner checks them.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use echo_policy::audit::{Sample, examine};
+use echo_policy::engine::Policy;
+use echo_policy::tokenizer::{Tokenizer, TokenizerError};
+use echo_protocol::check::{Opinion, Report};
+use echo_protocol::signed::{Signed, SignedError};
+use echo_protocol::submission::RefuseReason;
+use echo_protocol::trajectory::TrajectoryGroup;
+use echo_sandbox::judge::judge;
+use echo_sandbox::replay::{Heard, ReplayError, TextDecoder, heard, interleave};
+
+use crate::install::Installed;
+use crate::workload::Workload;
+
+/// What the policy heard has no tokens.
+#[derive(Debug, thiserror::Error)]
+enum HeardError {
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+}
+
+/// The run's tokenizer, as judging needs it.
+struct Text<'a> {
+    tokenizer: &'a Tokenizer,
+    end: u32,
+    vocabulary: u32,
+}
+
+impl TextDecoder for Text<'_> {
+    fn decode(&self, ids: &[u32]) -> Result<String, String> {
+        self.tokenizer.decode(ids, false).map_err(|e| e.to_string())
+    }
+
+    fn end_id(&self) -> u32 {
+        self.end
+    }
+
+    fn vocabulary(&self) -> u32 {
+        self.vocabulary
+    }
+}
+
+/// Reports on the group in `frame` by these policies, the newest last. Blocks, for about as long as the prefill of all its tokens takes.
+///
+/// # Errors
+/// When the frame is no signed message, so that nothing in it has a name.
+pub(super) fn check(
+    workload: &Workload,
+    policies: &[Arc<Installed>],
+    frame: &[u8],
+) -> Result<Report, SignedError> {
+    let signed = Signed::<TrajectoryGroup>::from_bytes(frame)?;
+    let opinion = match signed.open() {
+        Ok(group) => look(workload, policies, &group).err().unwrap_or(Opinion::Sound),
+        Err(error) => lie(RefuseReason::Signature, &error),
+    };
+    Ok(Report { run: workload.run, group: signed.body_id(), opinion })
+}
+
+fn lie(reason: RefuseReason, what: &impl Display) -> Opinion {
+    Opinion::lie(reason, &what.to_string())
+}
+
+/// A failure here says nothing about the group.
+fn unable(why: &impl Display) -> Opinion {
+    Opinion::unable(&why.to_string())
+}
+
+/// # Errors
+/// The opinion of a group that is not sound, or cannot be checked.
+fn look(workload: &Workload, policies: &[Arc<Installed>], group: &TrajectoryGroup) -> Result<(), Opinion> {
+    if group.run != workload.run {
+        return Err(lie(RefuseReason::Run, &group.run));
+    }
+    let form = workload.form();
+    group.check_form(&form).map_err(|error| lie(RefuseReason::Schema, &error))?;
+    let named: BTreeSet<u64> =
+        group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version.0).collect();
+    let held = policies.iter().map(|installed| installed.policy.clone());
+    let held: Vec<Arc<Policy>> = held.filter(|policy| named.contains(&policy.version())).collect();
+    let Some(newest) = policies.last().filter(|_| held.len() == named.len()) else {
+        return Err(Opinion::unable("a policy that it names is not here"));
+    };
+    let tokenizer = &newest.tokenizer;
+    let end = tokenizer.eos_id().ok_or_else(|| Opinion::unable("nothing ends a turn"))?;
+    let text = Text { tokenizer, end, vocabulary: form.vocabulary };
+    let (order, assignment) = workload.assignment(group.counter).map_err(|error| unable(&error))?;
+    let limit = form.max_new_tokens as usize;
+    for (position, trajectory) in group.trajectories.iter().enumerate() {
+        judge(&assignment, trajectory, limit, &text).map_err(|error| match error.reason() {
+            Some(reason) => lie(reason, &format!("trajectory {position}: {error}")),
+            None => unable(&error),
+        })?;
+    }
+    let encode = |text: &str| Ok::<_, HeardError>(tokenizer.heard(text)?);
+    let between = |trajectory| heard(assignment.play(), trajectory, limit, &text, encode);
+    let between: Vec<Vec<Heard>> = group
+        .trajectories
+        .iter()
+        .map(between)
+        .collect::<Result<_, HeardError>>()
+        .map_err(|error| unable(&error))?;
+    let samples = (0..).zip(&group.trajectories).zip(&between).map(|((index, trajectory), heard)| {
+        let versions = trajectory.token_versions().map(|version| version.0);
+        Sample::new(index, interleave(&trajectory.response, heard), &trajectory.logprobs, versions)
+    });
+    let prompt = tokenizer.prompt(&assignment.prompt().text).map_err(|error| unable(&error))?;
+    match examine(&held, &prompt, &order.sampler_seed(), workload.sampling(), samples) {
+        Ok(None) => Ok(()),
+        Ok(Some(fault)) => Err(lie(RefuseReason::Sampling, &fault)),
+        Err(error) => Err(unable(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

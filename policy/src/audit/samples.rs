@@ -1,0 +1,70 @@
+//! All samples of an order, each of their tokens under the policy that it names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Audit, Draw, Evidence, Fault, Tolerance};
+use crate::engine::policy::Policy;
+use crate::error::EngineError;
+use crate::sampler::SamplingParams;
+
+/// What somebody says a sample of an order is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sample {
+    /// Which of the order's samples.
+    index: u32,
+    /// All tokens that followed the prompt.
+    tokens: Vec<u32>,
+    /// Those that were drawn, by the version of the policy.
+    draws: BTreeMap<u64, Vec<Draw>>,
+}
+
+impl Sample {
+    /// Sample `index` of an order. `tokens` are all that followed the prompt, each with whether it was drawn; `logprobs` and `versions` are those of the drawn ones.
+    #[must_use]
+    pub fn new(
+        index: u32,
+        tokens: impl IntoIterator<Item = (u32, bool)>,
+        logprobs: &[f32],
+        versions: impl IntoIterator<Item = u64>,
+    ) -> Self {
+        let (tokens, drawn): (Vec<u32>, Vec<bool>) = tokens.into_iter().unzip();
+        let places = (0..tokens.len()).filter(|&at| drawn[at]);
+        let mut draws: BTreeMap<u64, Vec<Draw>> = BTreeMap::new();
+        for (((position, at), &logprob), version) in (0..).zip(places).zip(logprobs).zip(versions) {
+            draws.entry(version).or_default().push(Draw { at, position, logprob });
+        }
+        Self { index, tokens, draws }
+    }
+}
+
+/// What is wrong with these samples of the order whose seed is `seed`; `None` if nothing is. Tokens of versions that are not
+/// among `policies` are not looked at, and behind the first fault nothing is: a lie is not worth looking at any longer. Costs about as much computing
+/// as the prefill of all tokens.
+///
+/// # Errors
+/// When the prompt is empty, or a sample does not fit the model.
+pub fn examine(
+    policies: &[Arc<Policy>],
+    prompt: &[u32],
+    seed: &[u8; 32],
+    params: &SamplingParams,
+    samples: impl IntoIterator<Item = Sample>,
+) -> Result<Option<Fault>, EngineError> {
+    let mut audits = BTreeMap::new();
+    for policy in policies {
+        audits.insert(policy.version(), Audit::new(&**policy, prompt, seed, params)?);
+    }
+    let (tolerance, mut evidence) = (Tolerance::f32(params.temperature), Evidence::default());
+    for sample in samples {
+        for (version, draws) in &sample.draws {
+            if let Some(audit) = audits.get(version) {
+                evidence.add(audit.look(sample.index, &sample.tokens, draws)?);
+            }
+        }
+        if let Some(fault) = evidence.fault(&tolerance) {
+            return Ok(Some(fault));
+        }
+    }
+    Ok(None)
+}
