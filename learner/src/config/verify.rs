@@ -5,7 +5,7 @@ use crate::panel::{MAX_MEMBERS, Owners, PanelConfig};
 use serde::{Deserialize, Serialize};
 
 /// Longest time for verifiers, in seconds: a node takes a learner for dead that answers nothing for twenty.
-pub const MAX_WITHIN_S: u64 = 15;
+const MAX_WITHIN_S: u64 = 15;
 
 /// `[verify]`: how volunteers look at the groups of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

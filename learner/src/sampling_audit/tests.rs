@@ -6,7 +6,7 @@ use echo_policy::weights::Weights;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
-use echo_protocol::trajectory::{Omega, spans};
+use echo_protocol::trajectory::{Omega, Trajectory, spans};
 
 /// An audit that holds versions 0 and 2, and what generates under them.
 fn court() -> (SamplingAudit, [Arc<Policy>; 2]) {

@@ -1,11 +1,12 @@
 //! Verifiers that collude with liars.
 
 use super::scene::{Scene, secret};
-use crate::liar::{Learner, Liar};
+use crate::liar::Learner;
 use anyhow::Context as _;
 use echo_learner::admission::MAX_FRAME_BYTES;
 use echo_protocol::check::{MAX_CAPACITY, MAX_HELD, MAX_WORD_BYTES, Offer, Opinion, Report, Word};
 use echo_protocol::heartbeat::HEARTBEAT_EVERY_MS;
+use echo_protocol::identity::NodeKey;
 use echo_protocol::net::{Stream, names, read_frame, write_frame};
 use echo_protocol::signed::Signed;
 use echo_protocol::submission::RefuseReason;
@@ -47,16 +48,16 @@ impl Colluder {
         let member = self.scene.join(secret).await?;
         let stream = member.host().open_stream(member.learner().peer(), names::CHECKS).await?;
         self.scene.ledger().collusion.keys += 1;
-        let ended = self.converse(&member, stream).await;
+        let ended = self.converse(member.learner(), member.key(), stream).await;
         member.host().shutdown().await;
         ended
     }
 
-    async fn converse(&self, member: &Liar, stream: Stream) -> anyhow::Result<()> {
+    async fn converse(&self, learner: &Learner, key: &NodeKey, stream: Stream) -> anyhow::Result<()> {
         let (reader, writer) = stream.split();
         let writer = Mutex::new(writer);
-        let offering = pin!(offer(member.learner(), &writer));
-        let reporting = pin!(self.report(member, reader, &writer));
+        let offering = pin!(offer(learner, &writer));
+        let reporting = pin!(self.report(key, reader, &writer));
         match select(offering, reporting).await {
             Either::Left((ended, _)) | Either::Right((ended, _)) => ended,
         }
@@ -64,7 +65,7 @@ impl Colluder {
 
     async fn report(
         &self,
-        member: &Liar,
+        key: &NodeKey,
         mut reader: impl AsyncRead + Unpin,
         writer: &Mutex<impl AsyncWrite + Unpin>,
     ) -> anyhow::Result<()> {
@@ -80,7 +81,7 @@ impl Colluder {
                 false => Opinion::Sound,
             };
             let report = Report { run: group.run, group: signed.body_id(), opinion };
-            send(writer, Word::Report(Signed::sign(&report, member.key())?)).await?;
+            send(writer, Word::Report(Signed::sign(&report, key)?)).await?;
             self.scene.ledger().collusion.say(friend, denounced);
         }
     }

@@ -61,6 +61,9 @@ fn opinion(workload: &Workload, installed: &[Arc<Installed>], group: &Trajectory
     report.opinion
 }
 
+/// What makes a lie of an honest group.
+type Change = fn(&mut TrajectoryGroup);
+
 #[test]
 fn honest_groups_are_sound_and_lies_are_named() {
     let (workload, installed) = (testing::workload(), installed());
@@ -69,7 +72,7 @@ fn honest_groups_are_sound_and_lies_are_named() {
         assert_eq!(opinion(&workload, &installed, &group), Opinion::Sound);
     }
     let group = honest(&workload, &installed, 0);
-    let lies: [(fn(&mut TrajectoryGroup), RefuseReason); 5] = [
+    let lies: [(Change, RefuseReason); 5] = [
         (|group| drop(group.trajectories.pop()), RefuseReason::Schema),
         (|group| group.trajectories[0].reward = 1.0 - group.trajectories[0].reward, RefuseReason::Reward),
         (|group| group.trajectories[0].stopped = !group.trajectories[0].stopped, RefuseReason::TaskRules),
