@@ -10,6 +10,7 @@ use echo_lab::vectors::{GSM8K, Sources};
 use echo_learner::metrics;
 use echo_learner::run_dir::RunDir;
 use echo_learner::summary::Summary;
+use echo_protocol::content::ContentId;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Value;
@@ -20,6 +21,13 @@ const GRACE: Duration = Duration::from_secs(20);
 const TWO_PROBLEMS: &str = r####"{"question": "What is 2 + 3?", "answer": "2 + 3 = <<2+3=5>>5\n#### 5"}
 {"question": "Half of 30?", "answer": "30 / 2 = <<30/2=15>>15\n#### 15"}
 "####;
+
+/// The repository's example of a verifier.
+const VERIFIER: &str = include_str!("../../sandbox/verifiers/letter_counting.wat");
+#[cfg(target_os = "linux")]
+const TWO_PROGRAMS: &str = r#"{"prompt": "Print the sum.", "tests": [{"input": "1 2", "output": "3"}], "solution": "print(sum(map(int, input().split())))"}
+{"prompt": "Print it again.", "tests": [{"input": "a", "output": "a"}, {"input": "b", "output": "b"}], "solution": "print(input())"}
+"#;
 
 /// Runs to the end of the run, with `changes` to the run file of small runs, and looks at what it came to.
 async fn train_on(dir: &Path, task: &str, changes: &[(&str, &str, Value)]) -> Summary {
@@ -70,6 +78,35 @@ async fn a_run_on_holdem_goes_through_the_whole_loop() {
         ("admission", "audit", true.into()),
     ];
     train_on(&dir.path().join("run"), "holdem", &changes).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_on_a_webassembly_verifier_goes_through_the_whole_loop() {
+    let dir = tempfile::tempdir().unwrap();
+    let module = wat::parse_str(VERIFIER).unwrap();
+    let file = dir.path().join("verifier.wasm");
+    std::fs::write(&file, &module).unwrap();
+    let task = format!("wasm:{}", ContentId::of(&module));
+    let changes = [
+        ("data", task.as_str(), Value::from(file.to_str().unwrap())),
+        ("model", "tiny", tiny(256)),
+        ("admission", "audit", true.into()),
+    ];
+    train_on(&dir.path().join("run"), &task, &changes).await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_on_programs_goes_through_the_whole_loop() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("programs.jsonl");
+    std::fs::write(&file, TWO_PROGRAMS).unwrap();
+    let changes = [
+        ("data", "code", Value::from(file.to_str().unwrap())),
+        ("model", "tiny", tiny(256)),
+        ("admission", "audit", true.into()),
+    ];
+    train_on(&dir.path().join("run"), "code", &changes).await;
 }
 
 /// The model of small runs, for longer texts.
