@@ -1,6 +1,7 @@
 use super::super::suite::{Checking, FileNames};
 use super::super::testing::{judge, judging, suite, verdicts};
 use super::*;
+use crate::isolate::bombs;
 use echo_protocol::content::ContentId;
 
 use Verdict::*;
@@ -66,6 +67,18 @@ fn every_way_to_fail_has_its_verdict() {
     assert_eq!(python("sys.exit(0)"), RuntimeError(1));
     let slow = adding(Language::Python, "a, b = map(int, input().split())\nprint(a + b if a > 0 else 1)");
     assert_eq!(slow, [Accepted, WrongAnswer]);
+}
+
+#[test]
+fn compile_bombs_are_no_programs_and_say_nothing_of_the_host() {
+    let cpp = bombs::cpp().map(|(name, source)| (Language::Cpp17, name, source));
+    let rust = [(Language::Rust, "include of the host", bombs::RUST_INCLUDE.to_owned())];
+    for (language, name, source) in cpp.into_iter().chain(rust) {
+        let reports: Vec<_> = judging(language, &source, suite(&[("", "")]), false).collect();
+        let [report] = reports.as_slice() else { panic!("{language}, {name}: {reports:?}") };
+        assert_eq!(report.verdict, CompileError, "{language}, {name}: {}", report.message);
+        assert!(!report.message.contains("root:"), "{language}, {name}: {}", report.message);
+    }
 }
 
 #[test]
