@@ -11,7 +11,9 @@ use super::store::TestData;
 use super::suite::{Suite, SuiteError, Test};
 use super::toolchain::Toolchains;
 use super::verdict::{TestReport, Verdict};
-use crate::isolate::{Collect, Collected, Lack, Limits, Outcome, Placed, Requirements, Sandbox, Unfit};
+use crate::isolate::{
+    Collect, Collected, Lack, Limits, Outcome, Placed, Report, Requirements, Sandbox, Unfit,
+};
 use check::Check;
 
 /// What judges programs here: a sandbox, and what is installed.
@@ -46,6 +48,11 @@ impl Judge {
         static SHARED: OnceLock<Result<Arc<Judge>, Unfit>> = OnceLock::new();
         let open = || Ok(Arc::new(Self::new(Arc::new(Sandbox::open(&Requirements::default())?))));
         SHARED.get_or_init(open).clone()
+    }
+
+    /// What enforces the limits of programs here.
+    pub fn isolation(&self) -> &Report {
+        self.sandbox.report()
     }
 
     /// What is installed.
