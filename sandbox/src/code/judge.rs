@@ -1,5 +1,6 @@
 //! Verdicts of one program, test after test.
 
+mod built;
 mod check;
 
 use std::sync::{Arc, OnceLock};
@@ -14,6 +15,7 @@ use super::verdict::{TestReport, Verdict};
 use crate::isolate::{
     Collect, Collected, Lack, Limits, Outcome, Placed, Report, Requirements, Sandbox, Unfit,
 };
+use built::Built;
 use check::Check;
 
 /// What judges programs here: a sandbox, and what is installed.
@@ -22,6 +24,7 @@ pub struct Judge {
     pub(super) sandbox: Arc<Sandbox>,
     tools: Toolchains,
     harness: OnceLock<Harness>,
+    checkers: Built,
 }
 
 /// How a suite is run.
@@ -36,7 +39,7 @@ impl Judge {
     /// A judge with what [`Toolchains::find`] finds.
     pub fn new(sandbox: Arc<Sandbox>) -> Self {
         let tools = Toolchains::find(sandbox.report());
-        Self { sandbox, tools, harness: OnceLock::new() }
+        Self { sandbox, tools, harness: OnceLock::new(), checkers: Built::new() }
     }
 
     /// The one judge of this process, made when it is first asked for: to open a sandbox starts a process, and compilers are
@@ -163,7 +166,7 @@ impl Judging {
     fn build(&self, submission: Submission) -> Result<(Program, Check), TestReport> {
         let Judge { sandbox, tools, .. } = &*self.judge;
         let program = Program::build(sandbox, tools, submission)?;
-        Ok((program, Check::build(sandbox, tools, &self.suite.checking)?))
+        Ok((program, Check::build(&self.judge, &self.suite.checking)?))
     }
 
     fn test(&self, program: &Program, check: &Check, test: Test) -> Result<TestReport, TestReport> {
