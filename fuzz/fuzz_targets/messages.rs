@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use echo_fuzz::{Edit, edited, reread};
 use echo_protocol::charter::{Charter, MAX_CHARTER_BYTES, RunId, Sampling, TaskSpec, TokenizerSpec};
+use echo_protocol::check::{MAX_CAPACITY, MAX_HELD, Offer, Opinion, Report, Word};
 use echo_protocol::codec::{decode, encode};
 use echo_protocol::content::ContentId;
 use echo_protocol::control::{
@@ -40,7 +41,7 @@ fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
     let samples = samples();
     let made = edited(&samples[usize::from(sample) % samples.len()], &edits);
     let bytes = if bytes.is_empty() { &made } else { bytes };
-    match kind % 11 {
+    match kind % 13 {
         0 => {
             if let Some(Request::Heartbeat(heartbeat)) = reread(bytes, MAX_REQUEST_BYTES) {
                 check_heartbeat(heartbeat);
@@ -71,7 +72,9 @@ fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
         7 => check_signed::<Lease>(bytes),
         8 => check_signed::<Charter>(bytes),
         9 => check_signed::<Receipt>(bytes),
-        _ => drop(reread::<Receipt>(bytes, Receipt::MAX_BYTES)),
+        10 => drop(reread::<Receipt>(bytes, Receipt::MAX_BYTES)),
+        11 => check_word(bytes),
+        _ => check_signed::<Report>(bytes),
     }
 });
 
@@ -157,6 +160,21 @@ fn check_charter(charter: &Charter) {
     }
 }
 
+/// Words have limits of their own besides those of their encoding.
+fn check_word(bytes: &[u8]) {
+    let Ok(word) = Word::from_bytes(bytes) else { return };
+    match &word {
+        Word::Offer(Offer { capacity, held }) => {
+            assert!((1..=MAX_CAPACITY).contains(capacity) && held.len() <= MAX_HELD);
+        }
+        Word::Report(report) => assert!(report.open_from(&stranger().public()).is_err()),
+    }
+    // Other forms of CBOR are read as well, and some are shorter than ours.
+    if let Ok(written) = word.to_bytes() {
+        assert_eq!(Word::from_bytes(&written).expect("what was written is read"), word);
+    }
+}
+
 /// An envelope around anything is read and written, and the key of nobody has signed none.
 fn check_signed<T: Signable>(bytes: &[u8]) {
     let cap = T::MAX_BYTES + ENVELOPE_BYTES;
@@ -228,9 +246,18 @@ fn sound() -> Vec<Vec<u8>> {
         signed_charter,
         receipt_signed.to_bytes(),
     ];
+    samples.extend(words(run, &key));
     samples.extend(requests(me).iter().map(bytes));
     samples.extend(responses(me, signed(&charter, &key), signed(&lease, &key)).iter().map(bytes));
     samples
+}
+
+fn words(run: RunId, key: &NodeKey) -> [Vec<u8>; 4] {
+    let report = |opinion| signed(&Report { run, group: ContentId::of(b"group"), opinion }, key);
+    let lie = report(Opinion::lie(RefuseReason::Sampling, "drawn otherwise"));
+    let offer = Offer { capacity: 4, held: vec![PolicyVersion(2), PolicyVersion(3)] };
+    let sound = Word::Report(report(Opinion::Sound));
+    [bytes(&Word::Offer(offer)), bytes(&sound), lie.to_bytes(), bytes(&Word::Report(lie))]
 }
 
 fn requests(me: PublicKey) -> [Request; 5] {

@@ -123,11 +123,10 @@ fn receipts(settings: &Settings, command: &Receipts) -> anyhow::Result<ExitCode>
 fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
     let checked = preflight::check(settings, clock::now());
     // Runs differ in what they need, so what cannot be judged is no problem yet.
-    let (languages, lacks) = preflight::programs();
+    let programs = preflight::programs();
     if json {
         let problems = checked.as_ref().err().map_or(&[][..], |problems| &problems.0);
         let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
-        let programs = json!({ "languages": languages, "lacks": lacks });
         print_json(&json!({ "ready": checked.is_ok(), "problems": texts, "programs": programs }))?;
     } else {
         match &checked {
@@ -136,11 +135,14 @@ fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
             }
             Err(problems) => println!("{problems}"),
         }
-        match languages.as_slice() {
+        match programs.languages.as_slice() {
             [] => println!("runs whose task is code are not for this machine:"),
             languages => println!("programs can be judged in {}", languages.join(", ")),
         }
-        lacks.iter().for_each(|lack| println!("  - {lack}"));
+        programs.lacks.iter().for_each(|lack| println!("  - {lack}"));
+        if let Some(isolation) = &programs.isolation {
+            println!("programs are isolated: {isolation}");
+        }
     }
     Ok(if checked.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -11,8 +11,9 @@ use echo_protocol::net::{Multiaddr, PeerId};
 use echo_protocol::peer_list::Trust;
 use echo_protocol::time::UnixMillis;
 use echo_sandbox::code::{Judge, Language};
-use echo_sandbox::isolate::Lack;
+use echo_sandbox::isolate::{Lack, Report};
 use echo_sandbox::spec::SpecError;
+use serde::Serialize;
 
 use crate::config::Settings;
 use crate::data_dir::{DataDir, DataDirError, DataLock};
@@ -205,15 +206,29 @@ pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
     }
 }
 
-/// The languages in which programs can be judged here, for runs whose task is code, and what is missing for the others.
-pub fn programs() -> (Vec<&'static str>, Vec<String>) {
+/// How programs can be judged here, for runs whose task is code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Programs {
+    /// What enforces their limits; `None` where programs cannot be isolated.
+    pub isolation: Option<Report>,
+    /// The languages in which they can be judged.
+    pub languages: Vec<&'static str>,
+    /// What is missing for all, or for other languages, each with its mend.
+    pub lacks: Vec<String>,
+}
+
+/// Finds out how programs can be judged here.
+pub fn programs() -> Programs {
     let told = |lack: &Lack| format!("{}: {}", lack.what, lack.mend);
     match Judge::shared() {
-        Ok(judge) => {
-            let languages = judge.tools().languages().map(Language::name).collect();
-            (languages, judge.tools().lacks().iter().map(|(_, lack)| told(lack)).collect())
+        Ok(judge) => Programs {
+            isolation: Some(judge.isolation().clone()),
+            languages: judge.tools().languages().map(Language::name).collect(),
+            lacks: judge.tools().lacks().iter().map(|(_, lack)| told(lack)).collect(),
+        },
+        Err(unfit) => {
+            Programs { isolation: None, languages: Vec::new(), lacks: unfit.lacks.iter().map(told).collect() }
         }
-        Err(unfit) => (Vec::new(), unfit.lacks.iter().map(told).collect()),
     }
 }
 

@@ -69,6 +69,7 @@ pub async fn serve(options: &VerifyServer, data: &DataDir, stop: &CancellationTo
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = options.workers.or(NonZeroUsize::new(cores / 2)).unwrap_or(NonZeroUsize::MIN);
     let kept = store.bytes();
+    let isolation = judge.isolation().clone();
     let service = Arc::new(Service::start(Arc::new(judge), store, workers, QueueLimits::default()));
     let server = Server::start(&options.socket, Arc::clone(&service), &options.allow_uid)?;
     tracing::info!(
@@ -76,6 +77,7 @@ pub async fn serve(options: &VerifyServer, data: &DataDir, stop: &CancellationTo
         %workers,
         languages = languages.join(", "),
         kept_bytes = kept,
+        %isolation,
         "judging programs; stop with Ctrl-C"
     );
     let mut told = 0;

@@ -36,6 +36,8 @@
 //! The host starts its own executable a second time, as a small process out of which runs are forked; a constructor that
 //! runs before `main` sees to that. The host must ignore `SIGPIPE`, as Rust programs do.
 
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) mod bombs;
 mod error;
 mod job;
 mod limits;

@@ -111,3 +111,9 @@ fn a_data_directory_that_is_a_file_is_a_problem() {
     let text = check(&settings, NOW).unwrap_err().to_string();
     assert!(text.contains("choose another with --data-dir"), "{text}");
 }
+
+#[test]
+fn programs_are_isolated_or_it_is_said_what_is_missing() {
+    let Programs { isolation, languages, lacks } = programs();
+    assert!(isolation.is_some() || (languages.is_empty() && !lacks.is_empty()), "{languages:?} {lacks:?}");
+}

@@ -1,7 +1,7 @@
 //! Checks the checkers against recorded verdicts of testlib's programs (one JSON object a line).
 //!
 //! A line carries `checker`, `output`, `answer`, perhaps `input`, and what the program made of them: `exit_code`, `verdict`
-//! and `message`. Lines for checkers that do not exist here are counted as skipped.
+//! and `message`. A line for a checker that does not exist here disagrees.
 
 use std::path::Path;
 
@@ -48,9 +48,9 @@ struct Line {
 pub fn check_file(path: &Path) -> Result<CheckerAgreement, ReadError> {
     let mut found = CheckerAgreement::default();
     found.verdicts = vectors::check_lines(path, |line| match serde_json::from_slice::<Line>(line) {
-        Ok(line) => match line.checker.parse() {
+        Ok(line) => match line.checker.parse::<Checker>() {
             Ok(checker) => found.compare(checker, line).into(),
-            Err(_) => Case::Skipped,
+            Err(unknown) => Case::Disagrees(format!("{:?}: {unknown}", line.checker)),
         },
         Err(error) => Case::Disagrees(format!("not a checker vector: {error}")),
     })?;
@@ -105,9 +105,10 @@ mod tests {
             ]
             .concat(),
         );
-        let Agreement { cases, agreed, skipped, disagreements } = &found.verdicts;
-        assert_eq!((*cases, *agreed, *skipped, disagreements.len()), (6, 2, 1, 3));
-        assert!(disagreements[2].contains("not a checker vector"), "{disagreements:?}");
+        let Agreement { cases, agreed, disagreements } = &found.verdicts;
+        assert_eq!((*cases, *agreed, disagreements.len()), (6, 2, 4));
+        assert!(disagreements[2].contains("\"pointscmp\": there is no stock checker"), "{disagreements:?}");
+        assert!(disagreements[3].contains("not a checker vector"), "{disagreements:?}");
         assert_eq!((found.messages_agreed, found.message_disagreements.len()), (1, 1));
     }
 }

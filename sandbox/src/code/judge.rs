@@ -1,5 +1,6 @@
 //! Verdicts of one program, test after test.
 
+mod built;
 mod check;
 
 use std::sync::{Arc, OnceLock};
@@ -11,7 +12,10 @@ use super::store::TestData;
 use super::suite::{Suite, SuiteError, Test};
 use super::toolchain::Toolchains;
 use super::verdict::{TestReport, Verdict};
-use crate::isolate::{Collect, Collected, Lack, Limits, Outcome, Placed, Requirements, Sandbox, Unfit};
+use crate::isolate::{
+    Collect, Collected, Lack, Limits, Outcome, Placed, Report, Requirements, Sandbox, Unfit,
+};
+use built::Built;
 use check::Check;
 
 /// What judges programs here: a sandbox, and what is installed.
@@ -20,6 +24,7 @@ pub struct Judge {
     pub(super) sandbox: Arc<Sandbox>,
     tools: Toolchains,
     harness: OnceLock<Harness>,
+    checkers: Built,
 }
 
 /// How a suite is run.
@@ -34,7 +39,7 @@ impl Judge {
     /// A judge with what [`Toolchains::find`] finds.
     pub fn new(sandbox: Arc<Sandbox>) -> Self {
         let tools = Toolchains::find(sandbox.report());
-        Self { sandbox, tools, harness: OnceLock::new() }
+        Self { sandbox, tools, harness: OnceLock::new(), checkers: Built::new() }
     }
 
     /// The one judge of this process, made when it is first asked for: to open a sandbox starts a process, and compilers are
@@ -46,6 +51,11 @@ impl Judge {
         static SHARED: OnceLock<Result<Arc<Judge>, Unfit>> = OnceLock::new();
         let open = || Ok(Arc::new(Self::new(Arc::new(Sandbox::open(&Requirements::default())?))));
         SHARED.get_or_init(open).clone()
+    }
+
+    /// What enforces the limits of programs here.
+    pub fn isolation(&self) -> &Report {
+        self.sandbox.report()
     }
 
     /// What is installed.
@@ -156,7 +166,7 @@ impl Judging {
     fn build(&self, submission: Submission) -> Result<(Program, Check), TestReport> {
         let Judge { sandbox, tools, .. } = &*self.judge;
         let program = Program::build(sandbox, tools, submission)?;
-        Ok((program, Check::build(sandbox, tools, &self.suite.checking)?))
+        Ok((program, Check::build(&self.judge, &self.suite.checking)?))
     }
 
     fn test(&self, program: &Program, check: &Check, test: Test) -> Result<TestReport, TestReport> {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use serde::Serialize;
+
 /// What the sandbox asks of the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirements {
@@ -37,7 +39,7 @@ impl Default for Requirements {
 }
 
 /// What enforces the limits of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Whether runs have a user namespace, which an ordinary user needs and root does without.
     pub user_namespace: bool,
@@ -55,8 +57,23 @@ pub struct Report {
     pub proc: bool,
 }
 
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { user_namespace, landlock_abi, memory, processes, cpu, swap_counted, proc } = self;
+        let user = if *user_namespace { "user namespaces" } else { "started as root" };
+        let swap = if *swap_counted { "swap counted or absent" } else { "swap not counted" };
+        let proc = if *proc { "/proc of their own" } else { "no /proc" };
+        write!(
+            f,
+            "memory bounded by {memory}, processes by {processes}, processor time by {cpu}; {swap}; \
+             Landlock ABI {landlock_abi}; {user}; {proc}"
+        )
+    }
+}
+
 /// What enforces a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// A control group of version 2.
     CgroupV2,
@@ -64,6 +81,16 @@ pub enum Bound {
     CgroupV1,
     /// Resource limits of each process.
     Rlimits,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CgroupV2 => "control groups v2",
+            Self::CgroupV1 => "control groups v1",
+            Self::Rlimits => "resource limits of each process",
+        })
+    }
 }
 
 /// A system on which nothing may be run: all that is missing at once.
@@ -87,4 +114,29 @@ pub struct Lack {
     pub what: String,
     /// What to do about it.
     pub mend: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_told_to_people_and_to_scripts() {
+        let report = Report {
+            user_namespace: true,
+            landlock_abi: 5,
+            memory: Bound::CgroupV2,
+            processes: Bound::CgroupV1,
+            cpu: Bound::Rlimits,
+            swap_counted: false,
+            proc: true,
+        };
+        let told = "memory bounded by control groups v2, processes by control groups v1, processor time by resource limits of \
+                    each process; swap not counted; Landlock ABI 5; user namespaces; /proc of their own";
+        assert_eq!(report.to_string(), told);
+        let json = serde_json::to_value(&report).unwrap();
+        let bounds = ["memory", "processes", "cpu"].map(|name| json[name].as_str());
+        assert_eq!(bounds, [Some("cgroup_v2"), Some("cgroup_v1"), Some("rlimits")]);
+        assert_eq!((json["landlock_abi"].as_u64(), json["swap_counted"].as_bool()), (Some(5), Some(false)));
+    }
 }

@@ -96,7 +96,7 @@ impl CodeTask {
         spec::within(NAME, "partial", config.partial, 0..=1)?;
         let (rows, data) = row::read(bytes).map_err(|reason| SpecError::Data { task: NAME, reason })?;
         let judge = judge()?;
-        let languages: BTreeSet<Language> = rows.iter().map(Row::language).collect();
+        let languages: BTreeSet<Language> = rows.iter().flat_map(Row::languages).collect();
         let lacks: Vec<Lack> =
             languages.into_iter().filter_map(|language| judge.probe(language).err()).collect();
         if !lacks.is_empty() {

@@ -5,7 +5,7 @@
 //! - [`view`], [`answer`]: the table as text, and actions from text;
 //! - [`opponent`], [`episode`]: who plays against the policy, and the conversation that this makes;
 //! - [`game`]: the task that runs name;
-//! - [`turns`], [`grouping`]: what a log means for training: masks, returns and advantages;
+//! - [`turns`], [`starting_hand`]: what a log means for training: masks, and episodes of a kind;
 //! - [`replay`], [`vectors`]: recorded hands, and the engine checked against them.
 
 pub mod action;
@@ -15,11 +15,11 @@ pub mod episode;
 pub mod equity;
 pub mod evaluator;
 pub mod game;
-pub mod grouping;
 pub mod opponent;
 pub mod pots;
 pub mod replay;
 pub mod stakes;
+pub mod starting_hand;
 pub mod table;
 pub mod turns;
 pub mod vectors;

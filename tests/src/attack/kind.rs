@@ -37,6 +37,8 @@ pub enum Kind {
     WrongEnd,
     /// A reward that the response does not earn.
     InflatedReward,
+    /// A reward that is smaller than what the response earns.
+    WithheldReward,
     /// A token edited, with the log-probabilities and the reward that the edited response has.
     EditedToken,
     /// Log-probabilities that the policy did not give.
@@ -51,7 +53,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Malformed,
         Self::InflatedReward,
         Self::EditedToken,
@@ -70,6 +72,7 @@ impl Kind {
         Self::Stolen,
         Self::StaleVersion,
         Self::WrongEnd,
+        Self::WithheldReward,
         Self::BorrowedKey,
         Self::PoachedOrder,
         Self::WrongRun,
@@ -95,6 +98,7 @@ impl Kind {
             Self::StaleVersion => "stale_version",
             Self::WrongEnd => "wrong_end",
             Self::InflatedReward => "inflated_reward",
+            Self::WithheldReward => "withheld_reward",
             Self::EditedToken => "edited_token",
             Self::MadeUpLogprobs => "made_up_logprobs",
             Self::CopiedAnswer => "copied_answer",
@@ -118,7 +122,7 @@ impl Kind {
             Self::UnknownVersion => RefuseReason::UnknownVersion,
             Self::StaleVersion => RefuseReason::Stale,
             Self::WrongEnd => RefuseReason::TaskRules,
-            Self::InflatedReward => RefuseReason::Reward,
+            Self::InflatedReward | Self::WithheldReward => RefuseReason::Reward,
             Self::EditedToken
             | Self::MadeUpLogprobs
             | Self::CopiedAnswer

@@ -88,14 +88,13 @@ impl Means<'_> {
                 let first = &mut group.trajectories[0];
                 first.stopped = !first.stopped;
             })?,
+            // Where all are right there is nothing to inflate, and no lie.
             Kind::InflatedReward => self.signed(|group| {
-                let wrong = group.trajectories.iter_mut().find(|t| t.reward < 1.0);
-                // Where all are right there is nothing to inflate: the false reward is then one that is too small.
-                match wrong {
-                    Some(wrong) => wrong.reward = 1.0,
-                    None => group.trajectories[0].reward = 0.0,
+                if let Some(wrong) = group.trajectories.iter_mut().find(|t| t.reward < 1.0) {
+                    wrong.reward = 1.0;
                 }
             })?,
+            Kind::WithheldReward => self.withheld()?,
             Kind::EditedToken => self.edited()?,
             Kind::MadeUpLogprobs => self.signed(|group| {
                 let logprobs = group.trajectories.iter_mut().flat_map(|t| &mut t.logprobs);
@@ -171,13 +170,32 @@ impl Means<'_> {
         self.instead(trajectories)
     }
 
+    /// The first response that earns something, said to earn nothing. Where none does, it is the task's solution: rewards are looked at
+    /// before it is asked how tokens were drawn.
+    fn withheld(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        let mut trajectories = self.truth.group.trajectories.clone();
+        let right = match trajectories.iter().position(|t| t.reward > 0.0) {
+            Some(right) => right,
+            None => {
+                trajectories[0] = self.solution()?;
+                0
+            }
+        };
+        trajectories[right].reward = 0.0;
+        self.signed(|group| group.trajectories = trajectories)
+    }
+
     fn copied(&self) -> anyhow::Result<Option<Vec<u8>>> {
-        let Truth { order, policy, group } = self.truth;
+        self.instead(vec![self.solution()?; self.truth.group.trajectories.len()])
+    }
+
+    /// The task's solution as a response.
+    fn solution(&self) -> anyhow::Result<Trajectory> {
+        let Truth { order, policy, .. } = self.truth;
         let (workload, work) = (self.liar.workload(), work(self.liar, *order));
         let mut solution = workload.tokenizer.encode(&workload.assignment(&work).solution())?;
         solution.push(workload.end());
-        let copy = undrawn(self.liar, &work, policy, solution, true)?;
-        self.instead(vec![copy; group.trajectories.len()])
+        undrawn(self.liar, &work, policy, solution, true)
     }
 
     fn greedy(&self) -> anyhow::Result<Option<Vec<u8>>> {

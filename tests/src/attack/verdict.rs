@@ -9,8 +9,14 @@ use serde_json::{Map, Value, json};
 
 /// What lies may cost in accuracy.
 const COST: f64 = 0.03;
-/// The share of lies that may be accepted.
+/// The share of lies that may be accepted, of those that were looked at: so also of all that were told.
 const SHARE: f64 = 0.001;
+/// What a flood may make of the delay of somebody else's groups.
+const DELAY: f64 = 1.1;
+/// Timers on either side of a delay tick in milliseconds. One tick more says nothing.
+const TICK_MS: f64 = 1.0;
+/// Groups that have to be decided during floods, and as many between them, before their medians are compared.
+const MIN_DELAYS: usize = 30;
 
 /// Judges two courses of `updates` updates: with honest members only, and under attack.
 pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report {
@@ -22,9 +28,10 @@ pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report 
     let checks = [
         ("accuracy_attacked", accuracy[1] >= accuracy[0] - COST),
         ("lies", told > 0),
-        ("lies_accepted", accepted as f64 <= told as f64 * SHARE),
+        ("lies_accepted", accepted as f64 <= ledger.heard() as f64 * SHARE),
         ("honest_banned", silenced == [0, 0]),
         ("reasons", unanswered.is_empty()),
+        ("delay", is_undelayed(ledger)),
         ("colluders", ledger.collusion.denounced == 0 || attacked.standings.false_verdicts > 0),
         ("updates", [honest, attacked].iter().all(|course| course.summary.updates == updates)),
     ];
@@ -72,6 +79,18 @@ fn reasons(attacked: &Course) -> Value {
     let reason = RefuseReason::FalseVerdict.name();
     let collusion = ("colluding_verifier".to_owned(), json!({reason: attacked.standings.false_verdicts}));
     Value::Object(kinds.chain([flood, collusion]).collect::<Map<_, _>>())
+}
+
+/// Whether floods leave the honest member's groups as fast as they are between floods. Both medians are of one course, because machine and
+/// liars are then the same; a median, because a pause of the machine makes some groups slow whoever floods. Where there are too few groups
+/// for that, nothing is said against it.
+fn is_undelayed(ledger: &Ledger) -> bool {
+    let count = |flooded| ledger.delays.iter().filter(|(during, _)| *during == flooded).count();
+    if count(false).min(count(true)) < MIN_DELAYS {
+        return true;
+    }
+    let median = |flooded| ledger.delay_ms(flooded, 0.5);
+    median(true) <= median(false).map(|calm| calm * DELAY + TICK_MS)
 }
 
 /// How long the honest member's groups took.
@@ -132,6 +151,7 @@ mod tests {
     use echo_learner::summary::Summary;
     use echo_protocol::identity::NodeKey;
     use echo_protocol::submission::RefuseReason;
+    use std::time::Duration;
 
     fn course(accuracy_after: f64) -> Course {
         Course {
@@ -164,6 +184,25 @@ mod tests {
         };
         assert_eq!(missed(accept(2)), json!([]));
         assert_eq!(missed(accept(3)), json!(["lies_accepted"]));
+        let unheard = |course: &mut Course| {
+            accept(1)(course);
+            for told in course.ledger.lies.values_mut() {
+                let heard = told.values_mut().next().unwrap();
+                *heard = 10;
+                told.insert(Told::Refused(RefuseReason::Suspended), 90);
+            }
+        };
+        assert_eq!(missed(unheard), json!(["lies_accepted"]), "only what is looked at can be accepted");
+        let delay = |flooded_ms: u64, groups| {
+            move |course: &mut Course| {
+                let times =
+                    [(false, 100), (true, flooded_ms)].map(|(on, ms)| (on, Duration::from_millis(ms)));
+                course.ledger.delays = times.repeat(groups);
+            }
+        };
+        assert_eq!(missed(delay(111, MIN_DELAYS)), json!([]));
+        assert_eq!(missed(delay(112, MIN_DELAYS)), json!(["delay"]));
+        assert_eq!(missed(delay(112, MIN_DELAYS - 1)), json!([]));
         let silence = |course: &mut Course| {
             let told = Told::Refused(RefuseReason::Suspended);
             course.ledger.lies.insert(Kind::Replay, [(told, 100)].into());

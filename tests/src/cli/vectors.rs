@@ -28,7 +28,7 @@ pub(super) enum Vectors {
         /// A directory of directories of two checkpoints each.
         dir: PathBuf,
     },
-    /// Answers to mathematical problems: does the prediction equal the gold? One JSON object a line.
+    /// Answers to mathematical problems: does the prediction equal the gold, and soon? One JSON object a line.
     Math {
         /// The cases, in the form of Math-Verify's tests, GSM8K or MATH.
         file: PathBuf,
@@ -82,7 +82,7 @@ impl Vectors {
         let report = match self {
             Self::Delta { dir } => return vectors::delta::check(&dir, console),
             Self::Export { python } => return vectors::export::check(&python, console),
-            Self::Math { file } => return vectors::sandbox::math(&file, console),
+            Self::Math { file } => return vectors::sandbox::quick_math(&file, console),
             Self::Checkers { file } => return vectors::sandbox::checkers(&file, console),
             Self::Holdem { file } => return vectors::sandbox::holdem(&file, console),
             Self::Phh { file } => return vectors::sandbox::phh(&file, console),

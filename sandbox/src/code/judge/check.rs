@@ -1,9 +1,11 @@
 //! Is an output right?
 
-use super::super::program::{Given, Program, Submission};
+use std::sync::Arc;
+
+use super::super::program::{Given, Program};
 use super::super::suite::Checking;
-use super::super::toolchain::Toolchains;
 use super::super::verdict::{TestReport, Verdict};
+use super::Judge;
 use crate::checkers::{self, Checker, CheckerVerdict};
 use crate::isolate::{End, Limits, Placed, Sandbox};
 
@@ -17,25 +19,22 @@ const NAMES: [&str; 3] = ["input", "output", "answer"];
 #[derive(Debug)]
 pub(super) enum Check {
     Stock(Checker),
-    Program(Program),
+    Program(Arc<Program>),
 }
 
 impl Check {
     /// # Errors
     /// A report of a checker that does not compile: the program is not to blame.
-    pub(super) fn build(
-        sandbox: &Sandbox,
-        tools: &Toolchains,
-        checking: &Checking,
-    ) -> Result<Self, TestReport> {
+    pub(super) fn build(judge: &Judge, checking: &Checking) -> Result<Self, TestReport> {
         match checking {
             Checking::Stock(checker) => Ok(Self::Stock(*checker)),
             Checking::Program(source) => {
-                let Submission { language, .. } = source;
-                let built = Program::build(sandbox, tools, source.clone());
-                built
+                let build = || Program::build(&judge.sandbox, &judge.tools, source.clone());
+                judge
+                    .checkers
+                    .get(source, build)
                     .map(Self::Program)
-                    .map_err(|report| broken(format!("in {language}: {}", report.message)))
+                    .map_err(|report| broken(format!("in {}: {}", source.language, report.message)))
             }
         }
     }

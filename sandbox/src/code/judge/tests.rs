@@ -1,6 +1,8 @@
 use super::super::suite::{Checking, FileNames};
 use super::super::testing::{judge, judging, suite, verdicts};
+use super::built::MAX_BUILT;
 use super::*;
+use crate::isolate::bombs;
 use echo_protocol::content::ContentId;
 
 use Verdict::*;
@@ -66,6 +68,18 @@ fn every_way_to_fail_has_its_verdict() {
     assert_eq!(python("sys.exit(0)"), RuntimeError(1));
     let slow = adding(Language::Python, "a, b = map(int, input().split())\nprint(a + b if a > 0 else 1)");
     assert_eq!(slow, [Accepted, WrongAnswer]);
+}
+
+#[test]
+fn compile_bombs_are_no_programs_and_say_nothing_of_the_host() {
+    let cpp = bombs::cpp().map(|(name, source)| (Language::Cpp17, name, source));
+    let rust = [(Language::Rust, "include of the host", bombs::RUST_INCLUDE.to_owned())];
+    for (language, name, source) in cpp.into_iter().chain(rust) {
+        let reports: Vec<_> = judging(language, &source, suite(&[("", "")]), false).collect();
+        let [report] = reports.as_slice() else { panic!("{language}, {name}: {reports:?}") };
+        assert_eq!(report.verdict, CompileError, "{language}, {name}: {}", report.message);
+        assert!(!report.message.contains("root:"), "{language}, {name}: {}", report.message);
+    }
 }
 
 #[test]
@@ -142,6 +156,39 @@ sys.exit(2 if len(found) != 2 else int(sum(found) != total[0]))
     {
         assert_eq!(judged("print(3, 7)", broken), [Internal], "{broken}");
     }
+}
+
+#[test]
+fn a_checker_is_built_once() {
+    let judge = judge();
+    let checker = |source: &str| Submission { language: Language::Python, source: source.into() };
+    let program = |source: &str| match Check::build(&judge, &Checking::Program(checker(source))).unwrap() {
+        Check::Program(program) => program,
+        Check::Stock(stock) => panic!("{stock:?}"),
+    };
+    assert!(Arc::ptr_eq(&program("exit(0)"), &program("exit(0)")));
+    assert!(!Arc::ptr_eq(&program("exit(0)"), &program("exit(1)")));
+
+    let (built, mut compilations) = (Built::new(), 0);
+    let mut get = |source: Submission| {
+        built.get(&source, || {
+            compilations += 1;
+            Program::build(&judge.sandbox, &judge.tools, source.clone())
+        })
+    };
+    let bad = Submission { language: Language::Cpp17, source: "this is no program".into() };
+    assert!(get(bad.clone()).is_err() && get(bad).is_err());
+    for source in ["1", "2", "1", "2"] {
+        get(checker(source)).unwrap();
+    }
+    // Beyond the limit, the one that was not used for longest goes.
+    for other in 0..MAX_BUILT - 1 {
+        get(checker(&format!("# {other}"))).unwrap();
+    }
+    get(checker("2")).unwrap();
+    get(checker("1")).unwrap();
+    // Failures are not kept; 1 was built again, and 2 was not.
+    assert_eq!(compilations, 2 + 2 + (MAX_BUILT - 1) + 1);
 }
 
 #[test]

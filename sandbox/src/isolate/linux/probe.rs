@@ -90,9 +90,7 @@ fn group(requirements: &Requirements, lacks: &mut Vec<Lack>) -> Option<Hierarchi
         Err(error) => {
             lacks.push(Lack {
                 what: format!("no control group can be made: {error}"),
-                mend: "delegate memory and pids to this user (systemd: Delegate=yes), run as root, or accept that \
-                       resource limits of each process suffice"
-                    .into(),
+                mend: "delegate memory and pids to this user (systemd: Delegate=yes), or run as root".into(),
             });
             None
         }

@@ -4,8 +4,9 @@
 //! |---|---|---|---|
 //! | HumanEval | `entry_point` | `prompt`, the beginning of a program | `test`, which defines `check(candidate)` |
 //! | MBPP | `test_list` | `text`, and the first of the asserts | `test_list`, behind `test_setup_code` |
-//! | tests | `tests` | `prompt` | what the program writes to `input` is as good as `output` |
+//! | tests | `tests` | `prompt` | what the program writes to `input` is as good as `output`, or a checker of the author says so |
 
+use std::iter;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -16,7 +17,7 @@ use super::extract;
 use crate::checkers::Checker;
 use crate::code::functions::{HumanEval, Mbpp};
 use crate::code::suite::{MAX_CPU_MS, MAX_MEMORY};
-use crate::code::{Checking, Language, Suite, Test};
+use crate::code::{Checking, FileNames, Language, Submission, Suite, Test};
 use crate::data_set::{self, DataError};
 use crate::files::TaskFiles;
 
@@ -47,8 +48,11 @@ struct TestsLine {
     tests: Vec<TestLine>,
     #[serde(default = "python")]
     language: Language,
-    #[serde(default = "words")]
-    checker: Checker,
+    /// By default, words are compared.
+    checker: Option<Checker>,
+    checker_program: Option<CheckerLine>,
+    input_file: Option<String>,
+    output_file: Option<String>,
     cpu_s: Option<f64>,
     memory_mb: Option<u64>,
     solution: Option<String>,
@@ -61,12 +65,17 @@ struct TestLine {
     output: String,
 }
 
-fn python() -> Language {
-    Language::Python
+/// A checker of the author's own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckerLine {
+    #[serde(default = "python")]
+    language: Language,
+    source: String,
 }
 
-fn words() -> Checker {
-    Checker::Wcmp
+fn python() -> Language {
+    Language::Python
 }
 
 /// Reads a file: its problems, and the data of their tests.
@@ -130,7 +139,23 @@ impl Row {
             answer: data.add(test.output.into_bytes()),
         };
         let tests = row.tests.into_iter().map(&mut test).collect();
-        let mut suite = Suite::new(tests, Checking::Stock(row.checker));
+        let checking = match (row.checker, row.checker_program) {
+            (checker, None) => Checking::Stock(checker.unwrap_or(Checker::Wcmp)),
+            (None, Some(CheckerLine { language, source })) => {
+                Checking::Program(Submission { language, source })
+            }
+            (Some(_), Some(_)) => {
+                return Err("it has `checker` and `checker_program`: a row has one of them".into());
+            }
+        };
+        let mut suite = Suite::new(tests, checking);
+        suite.files = match (row.input_file, row.output_file) {
+            (Some(input), Some(output)) => Some(FileNames { input, output }),
+            (None, None) => None,
+            _ => {
+                return Err("it has one of `input_file` and `output_file`: they go together".into());
+            }
+        };
         if let Some(seconds) = row.cpu_s {
             let most = f64::from(MAX_CPU_MS) / 1e3;
             if !(0.001..=most).contains(&seconds) {
@@ -157,6 +182,17 @@ impl Row {
             Judged::Tests { language, .. } => *language,
             Judged::HumanEval(_) | Judged::Mbpp(_) => Language::Python,
         }
+    }
+
+    /// The languages of all programs that judging takes.
+    pub(super) fn languages(&self) -> impl Iterator<Item = Language> {
+        let checker = match &self.judged {
+            Judged::Tests { suite: Suite { checking: Checking::Program(checker), .. }, .. } => {
+                Some(checker.language)
+            }
+            _ => None,
+        };
+        iter::once(self.language()).chain(checker)
     }
 
     /// The program that a response makes. One to HumanEval goes on where the prompt ends; where it defines the function itself, only
@@ -206,6 +242,12 @@ mod tests {
             (r#""tests_list": []"#, "tests_list"),
             (r#""language": "cobol""#, "cobol"),
             (r#""checker": "guess""#, "guess"),
+            (r#""checker": "wcmp", "checker_program": {"source": "x"}"#, "`checker` and `checker_program`"),
+            (r#""checker_program": {"source": ""}"#, "checker's length"),
+            (r#""checker_program": {"source": "x", "text": ""}"#, "text"),
+            (r#""checker_program": {"language": "cobol", "source": "x"}"#, "cobol"),
+            (r#""input_file": "sum.in""#, "they go together"),
+            (r#""input_file": "../sum.in", "output_file": "sum.out""#, "cannot name"),
             (r#""cpu_s": 0"#, "`cpu_s` is 0"),
             (r#""cpu_s": 61"#, "`cpu_s` is 61"),
             (r#""memory_mb": 1000000"#, "`memory_mb`"),
@@ -240,6 +282,20 @@ mod tests {
             (rows[0].line, rows[0].prompt.as_str(), rows[0].solution.as_deref()),
             (1, "Add.\n", Some("x"))
         );
+    }
+
+    #[test]
+    fn files_and_a_checker_may_be_the_authors_own() {
+        let line = with(
+            r#""input_file": "sum.in", "output_file": "sum.out", "checker_program": {"language": "c++17", "source": "x"}"#,
+        );
+        let (rows, _) = read(line.as_bytes()).unwrap();
+        let Judged::Tests { language, suite } = &rows[0].judged else { panic!("{rows:?}") };
+        assert_eq!(*language, Language::Python);
+        assert_eq!(suite.files, Some(FileNames { input: "sum.in".into(), output: "sum.out".into() }));
+        let checker = Submission { language: Language::Cpp17, source: "x".into() };
+        assert_eq!(suite.checking, Checking::Program(checker));
+        assert_eq!(rows[0].languages().collect::<Vec<_>>(), [Language::Python, Language::Cpp17]);
     }
 
     #[test]

@@ -60,6 +60,20 @@ fn solutions_of_every_form_are_right_and_others_are_not() {
 }
 
 #[test]
+fn an_author_may_bring_a_checker_and_name_files() {
+    let row = r#"{"prompt": "Write two numbers with the sum of the input.", "tests": [{"input": "10", "output": ""}], "input_file": "sum.in", "output_file": "sum.out", "checker_program": {"source": "import sys\ntotal, found = (list(map(int, open(name).read().split())) for name in sys.argv[1:3])\nsys.exit(int(len(found) != 2 or sum(found) != total[0]))"}, "solution": "a = int(open('sum.in').read())\nprint(a - 3, 3, file=open('sum.out', 'w'))"}"#;
+    let task = CodeTask::new(CodeConfig::default(), row.as_bytes()).unwrap();
+    task.try_solutions().unwrap();
+    for (text, expected) in [
+        ("print(4, 6, file=open('sum.out', 'w'))", "AC"),
+        ("print(4, 4, file=open('sum.out', 'w'))", "WA"),
+        ("print(4, 6)", "PE"),
+    ] {
+        assert_eq!(told(&judged(&task, "Write two", text)), expected, "{text}");
+    }
+}
+
+#[test]
 fn a_cut_response_is_not_run() {
     let task = build(CodeConfig::default());
     let cut = Response { text: "print(1 / 3)", finished: false };

@@ -23,3 +23,6 @@ pub fn shifted(mask: &[bool]) -> &[bool] {
 pub fn broadcast(advantage: f64, mask: &[bool]) -> Vec<f64> {
     mask.iter().map(|&response| if response { advantage } else { 0.0 }).collect()
 }
+
+#[cfg(test)]
+mod tests;
