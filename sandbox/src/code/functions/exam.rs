@@ -135,6 +135,10 @@ impl Exam {
     }
 
     /// Performs and examines until every check is decided; returns the operations of the last round as well.
+    ///
+    /// The checks have ended well by themselves, with guesses: what keeps them from it now is what `source` returned.
+    /// That has a verdict like anything else, or programs could choose to have none. Should it be the reference, then
+    /// its author learns of it.
     fn rounds(&self, harness: &Harness, source: &str) -> (Vec<TestReport>, Vec<Vec<u8>>) {
         let mut operations = self.operations.clone();
         for _ in 0..MAX_ROUNDS {
@@ -153,7 +157,7 @@ impl Exam {
             }
         }
         let message = format!("the checks ask for something else each time, {MAX_ROUNDS} times now");
-        (vec![TestReport::new(Verdict::Internal, message)], operations)
+        (vec![TestReport::new(Verdict::WrongAnswer, message)], operations)
     }
 
     /// The outcomes of `operations` in a process that holds `source`.
@@ -208,32 +212,30 @@ impl Exam {
         let outcome =
             harness.examiner.run(&self.judge.sandbox, given, Limits::run().with_cpu(EXAMINER_CPU))?;
         let mut frames = frames::read(&outcome.stdout);
-        match (outcome.end, frames.next()) {
-            // The checks have ended well on the reference: what keeps them from it now is what they were given.
-            (End::CpuLimit | End::MemoryLimit, _) if !self.operations.is_empty() => {
-                let message = "the checks do not end on what was returned";
-                Err(TestReport::new(Verdict::WrongAnswer, message))
-            }
+        let message = match (outcome.end, frames.next()) {
             (End::Exited(0), Some(grades)) if grades.contains(&b'?') => {
                 let asked: Vec<_> = frames.map(<[u8]>::to_vec).collect();
-                match asked.len() {
-                    1..=MAX_OPERATIONS => Ok(Round::Asked(asked)),
-                    found => {
-                        let message = format!(
-                            "the checks ask for {found} operations; 1 to {MAX_OPERATIONS} are allowed"
-                        );
-                        Err(TestReport::new(Verdict::Internal, message))
-                    }
+                if (1..=MAX_OPERATIONS).contains(&asked.len()) {
+                    return Ok(Round::Asked(asked));
                 }
+                let found = asked.len();
+                format!("the checks ask for {found} operations; 1 to {MAX_OPERATIONS} are allowed")
             }
             (End::Exited(0), Some(grades)) if grades.len() == checks.len() || grades.len() == 1 => {
-                Ok(Round::Graded(grades.to_vec()))
+                return Ok(Round::Graded(grades.to_vec()));
             }
             (end, _) => {
-                let error = String::from_utf8_lossy(&outcome.stderr);
-                Err(TestReport::new(Verdict::Internal, format!("the checks ended with {end:?}: {error}")))
+                format!("the checks ended with {end:?}: {}", String::from_utf8_lossy(&outcome.stderr))
             }
-        }
+        };
+        let verdict = match outcome.end {
+            // Nothing was judged yet: this is between the author and us.
+            _ if self.operations.is_empty() => Verdict::Internal,
+            End::CpuLimit => Verdict::CpuLimit,
+            End::WallLimit => Verdict::WallLimit,
+            _ => Verdict::WrongAnswer,
+        };
+        Err(TestReport::new(verdict, message))
     }
 }
 
@@ -243,6 +245,7 @@ fn report(grade: u8) -> TestReport {
         b'A' => TestReport::new(Verdict::Accepted, ""),
         b'W' => TestReport::new(Verdict::WrongAnswer, "a check does not hold"),
         b'R' => TestReport::new(Verdict::RuntimeError(1), "an exception was not caught"),
-        _ => TestReport::new(Verdict::Internal, "the author's code is broken"),
+        // `B`, which the author's code has not got by itself.
+        _ => TestReport::new(Verdict::WrongAnswer, "the author's code fails on what was returned"),
     }
 }
