@@ -18,8 +18,8 @@
 //! A failure of the learner itself (the store, a task that could not judge) is [`Rejection::Retry`]: never a refusal,
 //! never a reward.
 //!
-//! A claimed reward that differs from the learner's is a lie, unless the task says that a slower or faster machine may have come to it
-//! (only tasks that run programs do); what is trained on is the learner's figure either way.
+//! A claimed reward that differs from the learner's is a lie, unless the task runs programs, which need not do the same twice; what is
+//! trained on is the learner's figure either way.
 //!
 //! Ω is the learner's: whatever metadata the node claims is replaced by what judging gives, so it need not be compared, and
 //! no lie in it can reach the trainer or the metrics.

@@ -6,11 +6,11 @@
 //!
 //! How far judging by running is pure. Prompts and solutions are functions of the seed like those of any task. A verdict is, as far as
 //! the program is: it gets no clock that it may rely on, one seed for Python's hashes, no network and nothing of the machine's files but
-//! its libraries. Three things may still differ between machines. Time: a program that one machine runs just within its limit is too
-//! slow on another; so a claim that is too low, or that differs where time decided, is no lie ([`Task::may_differ`]), and what is
-//! trained on is the learner's own figure. Versions of languages: an old Python refuses what a newer one runs. And what a program does
-//! with the random numbers and addresses that it can still come by. A failure of ours, or of a problem's author, is
-//! [`TaskError::Internal`] and never a reward.
+//! its libraries. Three things may still differ between machines. Time and memory: a program that one machine runs just within its limits
+//! is too much for another. Versions of languages: an old Python refuses what a newer one runs. And what a program does with the random
+//! numbers and addresses that it can still come by. The policy chooses what it writes, and not the node: so no claim is a lie
+//! ([`Task::runs_programs`]), and what is trained on is the learner's own figure. A failure of ours, or of a problem's author, is
+//! [`TaskError::Internal`] and never a reward; what a program does to its checks is a verdict, or programs could have none.
 
 mod extract;
 mod row;
@@ -207,9 +207,8 @@ impl Task for CodeTask {
         self.shared.verdict(&reports, tests)
     }
 
-    fn may_differ(&self, verdict: &Verdict, claimed: f32) -> bool {
-        let timed = [Told::CpuLimit, Told::WallLimit].map(|limit| MetaValue::Text(limit.to_string()));
-        claimed < verdict.reward || verdict.metadata.get(VERDICT).is_some_and(|told| timed.contains(told))
+    fn runs_programs(&self) -> bool {
+        true
     }
 
     fn solution(&self, seed: TaskSeed) -> String {
