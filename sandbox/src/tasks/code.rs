@@ -19,12 +19,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use echo_protocol::trajectory::MetaValue;
 use serde::Deserialize;
 
 use crate::code::{
-    ExamError, Exams, FunctionTask, Judge, Language, Options, Submission, Suite, TestReport, Verdict as Told,
+    ExamError, Exams, FunctionTask, Judge, Judging, Language, Options, Submission, Suite, TestReport,
+    Verdict as Told,
 };
 use crate::data_set::{self, DataError, Rows};
 use crate::files::TaskFiles;
@@ -38,6 +40,9 @@ pub const NAME: &str = "code";
 
 /// Bytes of a response to a problem whose author shows no solution.
 const UNKNOWN_RESPONSE_BYTES: usize = 2_000;
+
+/// Time on the clock after which no further test of a response is begun.
+const TESTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The entry of the metadata that holds the verdict by its short name, such as `WA`.
 const VERDICT: &str = "verdict";
@@ -166,7 +171,7 @@ impl Means {
     fn run(&self, submission: Submission, suite: Suite) -> Result<Vec<TestReport>, TaskError> {
         let options = Options { stop_early: !self.partial };
         let judging = Judge::judge(&self.judge, submission, suite, self.data.clone(), options);
-        Ok(judging.map_err(|error| TaskError::internal(NAME, error))?.collect())
+        Ok(within(TESTS_WITHIN, judging.map_err(|error| TaskError::internal(NAME, error))?))
     }
 
     /// What the reports on all tests come to.
@@ -190,6 +195,20 @@ impl Means {
         let named = verdict.with(VERDICT, MetaValue::Text(told.to_string()));
         named.map_err(|error| TaskError::internal(NAME, error))
     }
+}
+
+/// All reports; or, where a test would have to be begun later than so, those before it, and one that says that time is over.
+fn within(limit: Duration, mut judging: Judging) -> Vec<TestReport> {
+    let (begun, mut reports) = (Instant::now(), Vec::new());
+    while let Some(report) = judging.next() {
+        reports.push(report);
+        if begun.elapsed() >= limit && !judging.is_done() {
+            let message = format!("its tests take longer than {limit:?} together");
+            reports.push(TestReport { verdict: Told::WallLimit, message, cpu_us: 0, memory_peak: 0 });
+            break;
+        }
+    }
+    reports
 }
 
 impl Task for CodeTask {

@@ -1,7 +1,7 @@
 //! A task that has been tried on its reference, and judges programs.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use echo_protocol::content::ContentId;
 
@@ -25,6 +25,9 @@ const SUBJECT_CPU: Duration = Duration::from_secs(3);
 
 /// Processor time of the checks, which compare what programs return.
 const EXAMINER_CPU: Duration = Duration::from_secs(3);
+
+/// Time on the clock after which no further round is begun.
+const ROUNDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A task by which nothing can be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -111,7 +114,7 @@ impl Exam {
             Ok(Round::Graded(_)) => return Err(ExamError::NothingAsked),
             Err(report) => return Err(ExamError::Broken { reason: report.message }),
         }
-        let (reports, operations) = exam.rounds(harness, &exam.task.reference);
+        let (reports, operations) = exam.rounds(harness, &exam.task.reference, ROUNDS_WITHIN);
         match reports.iter().find(|report| report.verdict != Verdict::Accepted) {
             None => Ok(Self { operations, ..exam }),
             Some(report) if report.verdict == Verdict::Internal => Err(internal(report.clone())),
@@ -128,8 +131,13 @@ impl Exam {
 
     /// Judges `source`: a report for each check, or a single one that is a verdict on the whole program.
     pub fn judge(&self, source: &str) -> Vec<TestReport> {
+        self.judge_within(source, ROUNDS_WITHIN)
+    }
+
+    /// The same; no round is begun later than so.
+    pub(super) fn judge_within(&self, source: &str, within: Duration) -> Vec<TestReport> {
         match self.judge.harness() {
-            Ok(harness) => self.rounds(harness, source).0,
+            Ok(harness) => self.rounds(harness, source, within).0,
             Err(report) => vec![report],
         }
     }
@@ -139,7 +147,8 @@ impl Exam {
     /// The checks have ended well by themselves, with guesses: what keeps them from it now is what `source` returned.
     /// That has a verdict like anything else, or programs could choose to have none. Should it be the reference, then
     /// its author learns of it.
-    fn rounds(&self, harness: &Harness, source: &str) -> (Vec<TestReport>, Vec<Vec<u8>>) {
+    fn rounds(&self, harness: &Harness, source: &str, within: Duration) -> (Vec<TestReport>, Vec<Vec<u8>>) {
+        let begun = Instant::now();
         let mut operations = self.operations.clone();
         for _ in 0..MAX_ROUNDS {
             let performed = self.perform(harness, source, &operations);
@@ -148,7 +157,11 @@ impl Exam {
                 round.map(|round| (round, usage)).map_err(|report| report.using(usage))
             });
             match round {
-                Ok((Round::Asked(asked), _)) => operations = asked,
+                Ok((Round::Asked(asked), _)) if begun.elapsed() < within => operations = asked,
+                Ok((Round::Asked(_), usage)) => {
+                    let message = format!("its checks are not decided within {within:?}");
+                    return (vec![TestReport::new(Verdict::WallLimit, message).using(usage)], operations);
+                }
                 Ok((Round::Graded(grades), usage)) => {
                     let reports = grades.into_iter().map(|grade| report(grade).using(usage)).collect();
                     return (reports, operations);

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::code::testing::{judge, verdicts};
 use crate::code::verdict::Verdict::{self, *};
@@ -171,6 +173,14 @@ fn checks_that_depend_on_outcomes_take_more_rounds() {
     // It never arrives: the rounds end.
     let endless = verdicts(exam.judge("def step(x): return x"));
     assert_eq!(Verdict::combined(endless), WrongAnswer);
+}
+
+#[test]
+fn rounds_end_with_their_time() {
+    let exam = exam("def step(x): return 2 * x", "", &["x = 1\nwhile x < 8: x = step(x)\nassert x == 8"]);
+    let at_once = |source| verdicts(exam.judge_within(source, Duration::ZERO));
+    assert_eq!(at_once("def step(x): return x << 1"), [Accepted]);
+    assert_eq!(at_once("def step(x): return x + 1"), [WallLimit]);
 }
 
 #[test]

@@ -86,6 +86,26 @@ fn no_claim_is_a_lie_as_programs_are_run() {
 }
 
 #[test]
+fn tests_that_take_too_long_together_are_not_all_run() {
+    let task = build(CodeConfig { partial: 1, ..CodeConfig::default() });
+    let row = task.rows.pick(seed(&task, "Print the sum"));
+    let Judged::Tests { language, suite } = &row.judged else { panic!("it has tests") };
+    let source = row.solution.clone().unwrap();
+    let at_once = |tests: usize| {
+        let suite = Suite { tests: suite.tests[..tests].to_vec(), ..suite.clone() };
+        let submission = Submission { language: *language, source: source.clone() };
+        let data = task.shared.data.clone();
+        let judging = Judge::judge(&task.shared.judge, submission, suite, data, Options::default());
+        within(Duration::ZERO, judging.unwrap())
+    };
+    let verdicts = |tests: usize| at_once(tests).iter().map(|report| report.verdict).collect::<Vec<_>>();
+    assert_eq!(verdicts(1), [Told::Accepted]);
+    assert_eq!(verdicts(4), [Told::Accepted, Told::WallLimit]);
+    let verdict = task.shared.verdict(&at_once(4), 4).unwrap();
+    assert_eq!((verdict.reward, told(&verdict)), (0.25, "TLE(wall)"));
+}
+
+#[test]
 fn an_authors_mistake_is_no_reward_and_names_the_line() {
     let broken = r#"{"task_id": 1, "text": "Write f.", "code": "def f(): return 1", "test_list": ["assert f() == 2"]}"#;
     let task = CodeTask::new(CodeConfig::default(), format!("\n{broken}").as_bytes()).unwrap();
