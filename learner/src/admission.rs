@@ -11,6 +11,9 @@
 //! | the [sampling audit](crate::sampling_audit), by the learner or by [verifiers](crate::panel), as often as the node's record says | how tokens were drawn |
 //! | [`Admission::admit`], look-ups again | those of `screen`, then into the buffer's stage |
 //!
+//! Where judging runs programs ([`Admission::runs_programs`]), the learner's audit comes before it, in full or of one trajectory as the
+//! record says: nobody has this machine run what the policy did not write.
+//!
 //! The pure steps need no lock and belong on a blocking pool; `screen` keeps the expensive one from what is refused
 //! anyway. Look-ups are made again at the end because the book and the buffer may have changed meanwhile. A group is accepted
 //! whole or not at all, and only when the buffer's flush has returned.
@@ -18,8 +21,8 @@
 //! A failure of the learner itself (the store, a task that could not judge) is [`Rejection::Retry`]: never a refusal,
 //! never a reward.
 //!
-//! A claimed reward that differs from the learner's is a lie, unless the task says that a slower or faster machine may have come to it
-//! (only tasks that run programs do); what is trained on is the learner's figure either way.
+//! A claimed reward that differs from the learner's is a lie, unless the task runs programs, which need not do the same twice; what is
+//! trained on is the learner's figure either way.
 //!
 //! Ω is the learner's: whatever metadata the node claims is replaced by what judging gives, so it need not be compared, and
 //! no lie in it can reach the trainer or the metrics.
@@ -96,6 +99,11 @@ pub struct Admission {
 }
 
 impl Checked {
+    /// BLAKE3 of the body that its node signed.
+    pub fn id(&self) -> ContentId {
+        self.id
+    }
+
     /// The group.
     pub fn group(&self) -> &TrajectoryGroup {
         &self.group

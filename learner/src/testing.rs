@@ -34,9 +34,19 @@ pub(crate) fn holdem() -> (Workload, Weights) {
 
 /// The same model on `math` over these rows, with the default alphabet whatever they hold.
 pub(crate) fn problems(rows: &str) -> (Workload, Weights) {
+    workload_over("math", rows)
+}
+
+/// The same on `code`: the machine has to be able to run programs.
+#[cfg(target_os = "linux")]
+pub(crate) fn programs(rows: &str) -> (Workload, Weights) {
+    workload_over("code", rows)
+}
+
+fn workload_over(task: &str, rows: &str) -> (Workload, Weights) {
     let mut files = TaskFiles::none();
     let data = Some(files.add(rows.as_bytes()));
-    let task = TaskSpec { data, ..TaskSpec::new("math") };
+    let task = TaskSpec { data, ..TaskSpec::new(task) };
     workload_with(task, &files, default_tokenizer(), Path::new(""), 32, 4)
 }
 

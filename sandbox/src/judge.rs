@@ -61,7 +61,7 @@ pub fn judge(
     if !(0.0..=1.0).contains(&earned) {
         return Err(JudgeError::NoReward { task: assignment.task().name(), reward: earned });
     }
-    if (claimed - earned).abs() > REWARD_TOLERANCE && !assignment.task().may_differ(&verdict, claimed) {
+    if (claimed - earned).abs() > REWARD_TOLERANCE && !assignment.task().runs_programs() {
         return Err(JudgeError::Reward { claimed, earned });
     }
     Ok(verdict)
@@ -74,7 +74,10 @@ mod tests {
 
     /// A task whose judging fails, or gives always the same.
     #[derive(Debug)]
-    struct Broken(Option<f32>);
+    struct Broken {
+        reward: Option<f32>,
+        runs_programs: bool,
+    }
 
     impl Task for Broken {
         fn name(&self) -> &'static str {
@@ -84,11 +87,12 @@ mod tests {
             Prompt { text: String::new() }
         }
         fn reward(&self, _: TaskSeed, _: &Response<'_>) -> Result<Verdict, TaskError> {
-            let reward = self.0.ok_or_else(|| TaskError::internal("broken", "the judge's disk is full"))?;
+            let reward =
+                self.reward.ok_or_else(|| TaskError::internal("broken", "the judge's disk is full"))?;
             Ok(Verdict { reward, ..Verdict::right() })
         }
-        fn may_differ(&self, verdict: &Verdict, claimed: f32) -> bool {
-            claimed < verdict.reward
+        fn runs_programs(&self) -> bool {
+            self.runs_programs
         }
         fn solution(&self, _: TaskSeed) -> String {
             String::new()
@@ -116,8 +120,9 @@ mod tests {
         }
     }
 
-    fn judged(broken: &Broken, claimed: f32) -> Result<Verdict, JudgeError> {
-        let assignment = Assignment::new(broken, TaskSeed([0; 32]));
+    fn judged(reward: Option<f32>, runs_programs: bool, claimed: f32) -> Result<Verdict, JudgeError> {
+        let broken = Broken { reward, runs_programs };
+        let assignment = Assignment::new(&broken, TaskSeed([0; 32]));
         let trajectory = Trajectory {
             response: vec![0],
             turns: Vec::new(),
@@ -133,21 +138,25 @@ mod tests {
     #[test]
     fn a_failure_to_judge_is_neither_a_refusal_nor_a_reward() {
         for broken in [None, Some(f32::NAN), Some(1.5)] {
-            let judged = judged(&Broken(broken), 1.0);
+            let judged = judged(broken, false, 1.0);
             assert!(matches!(&judged, Err(error) if error.reason().is_none()), "{judged:?}");
         }
-        assert!(judged(&Broken(Some(0.5)), 0.5).is_ok());
+        assert!(judged(Some(0.5), false, 0.5).is_ok());
     }
 
     #[test]
     fn a_claim_is_held_against_what_was_earned() {
-        let judged = judged(&Broken(Some(0.5)), 0.75);
-        assert!(matches!(&judged, Err(error) if error.reason() == Some(RefuseReason::Reward)), "{judged:?}");
+        for claimed in [0.25, 0.75] {
+            let judged = judged(Some(0.5), false, claimed);
+            let lied = |error: &JudgeError| error.reason() == Some(RefuseReason::Reward);
+            assert!(matches!(&judged, Err(error) if lied(error)), "{judged:?}");
+        }
     }
 
     #[test]
-    fn a_claim_that_speed_explains_is_no_lie() {
-        // Only a slower machine, of which this task knows, comes to less; what was earned counts.
-        assert_eq!(judged(&Broken(Some(0.5)), 0.25).unwrap().reward, 0.5);
+    fn no_claim_about_a_program_is_a_lie_and_what_was_earned_counts() {
+        for claimed in [0.0, 0.25, 1.0] {
+            assert_eq!(judged(Some(0.5), true, claimed).unwrap().reward, 0.5);
+        }
     }
 }

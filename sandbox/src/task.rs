@@ -74,7 +74,7 @@ impl TaskError {
 /// A workload: prompts and the rewards of their responses.
 ///
 /// All methods are pure: the same seed gives the same prompt and the same verdict on every platform. Only a task that judges by running
-/// programs may differ, as far as [`Task::may_differ`] says.
+/// programs may differ, and says so ([`Task::runs_programs`]).
 ///
 /// Implementations read responses from strangers, so [`Task::reward`] must not panic or allocate beyond the size of the response.
 pub trait Task: Debug + Send + Sync {
@@ -90,9 +90,9 @@ pub trait Task: Debug + Send + Sync {
     /// [`TaskError::Internal`] when the judging itself failed; a bad response is a verdict, not an error.
     fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError>;
 
-    /// Whether an honest node may have come to `claimed` where the learner came to `verdict`: where judging depends on how fast a
-    /// machine is. Then nobody lied, and the learner's own figure counts.
-    fn may_differ(&self, _verdict: &Verdict, _claimed: f32) -> bool {
+    /// Whether judging runs what the policy wrote. A program need not do the same twice, or on another machine: then no claim is a lie, and
+    /// the learner's own figure counts.
+    fn runs_programs(&self) -> bool {
         false
     }
 

@@ -14,11 +14,13 @@ use crate::desk::Reply;
 use crate::panel::{Question, Ruling};
 use crate::record;
 use asked::Asked;
+use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
 use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame_within, write_frame};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES};
+use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::{clock, codec};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use std::collections::BTreeMap;
@@ -195,31 +197,28 @@ fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<Look
     let checked = admission.precheck(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
     let counter = checked.group().counter;
     let screened = shared.desk().screen(clock::now(), admission, checked.group());
-    let judged = screened.and_then(|()| admission.judge(checked));
-    // Last, as it costs most: only what could be accepted otherwise is worth it.
-    judged
-        .and_then(|admitted| look(shared, admitted, frame))
-        .map_err(|why| rejected(shared, node, counter, why))
+    let looked = screened.and_then(|()| {
+        if admission.runs_programs(checked.group())? {
+            // Nor are verifiers waited for: programs are run when the learner itself has seen that the policy wrote them.
+            let drawn = is_drawn(shared, checked.group(), &checked.id());
+            look_alone(shared, checked.group(), &checked.id(), drawn)?;
+            return admission.judge(checked).map(Looked::Admitted);
+        }
+        // Last, as it costs most: only what could be accepted otherwise is worth it.
+        look(shared, admission.judge(checked)?, frame)
+    });
+    looked.map_err(|why| rejected(shared, node, counter, why))
 }
 
 /// Looks at how tokens were drawn, as often as the node's record says; or has verifiers look. One trajectory of every group is looked at in any case.
 fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Looked, Rejection> {
     let Some(audit) = &shared.audit else { return Ok(Looked::Admitted(admitted)) };
     let (now, producer, group) = (clock::now(), admitted.group.node, admitted.id);
-    let glance = || audit.glance(&admitted.group, record::glance(&shared.secret, group.as_bytes()));
-    let (drawn, network) = {
-        let desk = shared.desk();
-        let drawn = desk.record().rechecks(now, &producer, &shared.secret, group.as_bytes());
-        (drawn, desk.record().network(&producer))
-    };
-    if !drawn {
-        glance()?;
-        shared.desk().looked(Look::Skipped);
-        return Ok(Looked::Admitted(admitted));
-    }
+    let drawn = is_drawn(shared, &admitted.group, &group);
     // Of what the learner could not tell itself, nobody's verdict could be judged.
-    if shared.verifiers.are_there() && audit.knows(&admitted.group) {
-        glance()?;
+    if drawn && shared.verifiers.are_there() && audit.knows(&admitted.group) {
+        audit.glance(&admitted.group, record::glance(&shared.secret, group.as_bytes()))?;
+        let network = shared.desk().record().network(&producer);
         let spans = admitted.group.trajectories.iter().flat_map(|t| &t.versions);
         let versions = spans.map(|span| span.version).collect();
         let question = Question { group, producer, network, versions, bytes: frame.len() };
@@ -227,9 +226,31 @@ fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Loo
             return Ok(Looked::Asked(admitted, ruling));
         }
     }
-    let audited = audit.check(&admitted.group);
-    shared.desk().looked(Look::Audited);
-    audited.map(|()| Looked::Admitted(admitted))
+    look_alone(shared, &admitted.group, &group, drawn)?;
+    Ok(Looked::Admitted(admitted))
+}
+
+/// Whether all of a group is looked at, as its node's record says.
+fn is_drawn(shared: &Shared, group: &TrajectoryGroup, id: &ContentId) -> bool {
+    shared.desk().record().rechecks(clock::now(), &group.node, &shared.secret, id.as_bytes())
+}
+
+/// The learner's own look: at all of a group that is drawn, at one trajectory of any other.
+fn look_alone(
+    shared: &Shared,
+    group: &TrajectoryGroup,
+    id: &ContentId,
+    drawn: bool,
+) -> Result<(), Rejection> {
+    let Some(audit) = &shared.audit else { return Ok(()) };
+    if drawn {
+        let audited = audit.check(group);
+        shared.desk().looked(Look::Audited);
+        return audited;
+    }
+    audit.glance(group, record::glance(&shared.secret, id.as_bytes()))?;
+    shared.desk().looked(Look::Skipped);
+    Ok(())
 }
 
 fn refused(shared: &Shared, node: &PublicKey, refusal: Refusal) -> Box<Answer> {

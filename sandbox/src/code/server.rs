@@ -4,7 +4,8 @@
 //! frames go both ways: four bytes of length, big-endian, and so much CBOR. The client opens with [`Call::Hello`];
 //! each further [`Call`] is answered before the next is read. Judging is answered by any number of [`Reply::Report`]
 //! as they are made, and [`Reply::Done`]. For more than one request at a time a client connects more than once; its
-//! connections share one place in the turns of the [service](super::service).
+//! connections share one place in the turns of the [service](super::service). Of the server's own user, each process
+//! is a client; every other user is one, however many processes it starts.
 
 mod client;
 mod connection;
@@ -38,6 +39,9 @@ pub const MAX_CONNECTIONS: usize = 64;
 
 /// Connections of one process at one time.
 pub const MAX_CONNECTIONS_PER_CLIENT: usize = 16;
+
+/// Connections of one user at one time, all processes together; the server's own user may have all that are left.
+pub const MAX_CONNECTIONS_PER_USER: usize = MAX_CONNECTIONS / 2;
 
 /// A connection without a call for this long is closed.
 pub const IDLE: Duration = Duration::from_secs(600);
@@ -87,7 +91,15 @@ struct Shared {
     users: BTreeSet<u32>,
     stopping: AtomicBool,
     /// Whose connections are open, to count them and to close them.
-    open: Mutex<BTreeMap<u64, (ClientId, UnixStream)>>,
+    open: Mutex<BTreeMap<u64, (Peer, UnixStream)>>,
+}
+
+/// A process at the other end, and whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Peer {
+    user: u32,
+    /// 0 is who cannot be seen from here: processes of the host, for a server in a container.
+    process: u32,
 }
 
 impl Server {
@@ -143,7 +155,7 @@ impl Drop for Server {
 }
 
 impl Shared {
-    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, (ClientId, UnixStream)>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, (Peer, UnixStream)>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -181,35 +193,54 @@ impl Shared {
 
     fn register(&self, number: u64, stream: &UnixStream) -> Result<ClientId, String> {
         let peer = peer(stream).map_err(|error| format!("who connects is not known: {error}"))?;
-        let user = peer.uid;
+        let Peer { user, .. } = peer;
         if !self.users.contains(&user) {
             return Err(format!("user {user} may not use this server; add it to the server's users"));
         }
-        // 0 is who cannot be seen from here: processes of the host, for a server in a container.
-        let client = ClientId(u64::from(peer.pid.unsigned_abs()));
         let closing = stream.try_clone().map_err(|error| format!("the server cannot take more: {error}"))?;
+        let owner = geteuid().as_raw();
         let mut open = self.open();
-        let own = open.values().filter(|(other, _)| *other == client).count();
-        if open.len() >= MAX_CONNECTIONS || own >= MAX_CONNECTIONS_PER_CLIENT {
-            return Err(format!(
-                "{} connections are open, {own} of them of this process (limits: {MAX_CONNECTIONS} and \
-                 {MAX_CONNECTIONS_PER_CLIENT}); close some first",
-                open.len()
-            ));
+        let others: Vec<Peer> = open.values().map(|(other, _)| *other).collect();
+        peer.room(&others, owner)?;
+        open.insert(number, (peer, closing));
+        Ok(peer.client(owner))
+    }
+}
+
+impl Peer {
+    /// Whether it may have one more connection beside those that are `open`, on a server of `owner`.
+    fn room(self, open: &[Self], owner: u32) -> Result<(), String> {
+        let of_user = open.iter().filter(|other| other.user == self.user).count();
+        let of_process = open.iter().filter(|other| **other == self).count();
+        let crowd = self.user != owner && of_user >= MAX_CONNECTIONS_PER_USER;
+        if open.len() < MAX_CONNECTIONS && of_process < MAX_CONNECTIONS_PER_CLIENT && !crowd {
+            return Ok(());
         }
-        open.insert(number, (client, closing));
-        Ok(client)
+        Err(format!(
+            "{} connections are open, {of_user} of them of this user, {of_process} of this process (limits: \
+             {MAX_CONNECTIONS}, {MAX_CONNECTIONS_PER_USER} and {MAX_CONNECTIONS_PER_CLIENT}); close some first",
+            open.len()
+        ))
+    }
+
+    /// Who takes turns with others on a server of `owner`.
+    fn client(self, owner: u32) -> ClientId {
+        let (user, process) = (u64::from(self.user), u64::from(self.process));
+        // Numbers of processes end below.
+        ClientId(if self.user == owner { process } else { (1 << 32) + user })
     }
 }
 
 /// Who is at the other end, as the kernel has seen it when it connected.
-fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
+fn peer(stream: &UnixStream) -> io::Result<Peer> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     let (socket, at) = (stream.as_raw_fd(), (&raw mut peer).cast());
     // SAFETY: the kernel writes at most `length` bytes to `peer`, in which any bytes are numbers.
     match unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, at, &raw mut length) } {
-        0 if length as usize == size_of::<libc::ucred>() => Ok(peer),
+        0 if length as usize == size_of::<libc::ucred>() => {
+            Ok(Peer { user: peer.uid, process: peer.pid.unsigned_abs() })
+        }
         0 => Err(io::Error::from(io::ErrorKind::InvalidData)),
         _ => Err(io::Error::last_os_error()),
     }

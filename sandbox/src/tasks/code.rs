@@ -6,11 +6,11 @@
 //!
 //! How far judging by running is pure. Prompts and solutions are functions of the seed like those of any task. A verdict is, as far as
 //! the program is: it gets no clock that it may rely on, one seed for Python's hashes, no network and nothing of the machine's files but
-//! its libraries. Three things may still differ between machines. Time: a program that one machine runs just within its limit is too
-//! slow on another; so a claim that is too low, or that differs where time decided, is no lie ([`Task::may_differ`]), and what is
-//! trained on is the learner's own figure. Versions of languages: an old Python refuses what a newer one runs. And what a program does
-//! with the random numbers and addresses that it can still come by. A failure of ours, or of a problem's author, is
-//! [`TaskError::Internal`] and never a reward.
+//! its libraries. Three things may still differ between machines. Time and memory: a program that one machine runs just within its limits
+//! is too much for another. Versions of languages: an old Python refuses what a newer one runs. And what a program does with the random
+//! numbers and addresses that it can still come by. The policy chooses what it writes, and not the node: so no claim is a lie
+//! ([`Task::runs_programs`]), and what is trained on is the learner's own figure. A failure of ours, or of a problem's author, is
+//! [`TaskError::Internal`] and never a reward; what a program does to its checks is a verdict, or programs could have none.
 
 mod extract;
 mod row;
@@ -19,12 +19,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use echo_protocol::trajectory::MetaValue;
 use serde::Deserialize;
 
 use crate::code::{
-    ExamError, Exams, FunctionTask, Judge, Language, Options, Submission, Suite, TestReport, Verdict as Told,
+    ExamError, Exams, FunctionTask, Judge, Judging, Language, Options, Submission, Suite, TestReport,
+    Verdict as Told,
 };
 use crate::data_set::{self, DataError, Rows};
 use crate::files::TaskFiles;
@@ -38,6 +40,9 @@ pub const NAME: &str = "code";
 
 /// Bytes of a response to a problem whose author shows no solution.
 const UNKNOWN_RESPONSE_BYTES: usize = 2_000;
+
+/// Time on the clock after which no further test of a response is begun.
+const TESTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The entry of the metadata that holds the verdict by its short name, such as `WA`.
 const VERDICT: &str = "verdict";
@@ -166,7 +171,7 @@ impl Means {
     fn run(&self, submission: Submission, suite: Suite) -> Result<Vec<TestReport>, TaskError> {
         let options = Options { stop_early: !self.partial };
         let judging = Judge::judge(&self.judge, submission, suite, self.data.clone(), options);
-        Ok(judging.map_err(|error| TaskError::internal(NAME, error))?.collect())
+        Ok(within(TESTS_WITHIN, judging.map_err(|error| TaskError::internal(NAME, error))?))
     }
 
     /// What the reports on all tests come to.
@@ -192,6 +197,20 @@ impl Means {
     }
 }
 
+/// All reports; or, where a test would have to be begun later than so, those before it, and one that says that time is over.
+fn within(limit: Duration, mut judging: Judging) -> Vec<TestReport> {
+    let (begun, mut reports) = (Instant::now(), Vec::new());
+    while let Some(report) = judging.next() {
+        reports.push(report);
+        if begun.elapsed() >= limit && !judging.is_done() {
+            let message = format!("its tests take longer than {limit:?} together");
+            reports.push(TestReport { verdict: Told::WallLimit, message, cpu_us: 0, memory_peak: 0 });
+            break;
+        }
+    }
+    reports
+}
+
 impl Task for CodeTask {
     fn name(&self) -> &'static str {
         NAME
@@ -207,9 +226,8 @@ impl Task for CodeTask {
         self.shared.verdict(&reports, tests)
     }
 
-    fn may_differ(&self, verdict: &Verdict, claimed: f32) -> bool {
-        let timed = [Told::CpuLimit, Told::WallLimit].map(|limit| MetaValue::Text(limit.to_string()));
-        claimed < verdict.reward || verdict.metadata.get(VERDICT).is_some_and(|told| timed.contains(told))
+    fn runs_programs(&self) -> bool {
+        true
     }
 
     fn solution(&self, seed: TaskSeed) -> String {

@@ -12,7 +12,9 @@ use crate::sampling_audit::SamplingAudit;
 use crate::service::verifiers::{Seat, hear};
 use crate::store::MemoryStore;
 use crate::testing;
+use crate::workload::Workload;
 use echo_policy::engine::Policy;
+use echo_policy::weights::Weights;
 use echo_protocol::check::{Offer, Opinion, Report};
 use echo_protocol::control::Peer;
 use echo_protocol::identity::NodeKey;
@@ -21,7 +23,6 @@ use echo_protocol::order::Purpose;
 use echo_protocol::relay::Mode;
 use echo_protocol::signed::Signed;
 use echo_protocol::submission::{Outcome, RefuseReason};
-use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 
 /// A verifier, and what is sent to it.
@@ -40,7 +41,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let (workload, weights) = testing::workload();
+        Self::of(testing::workload())
+    }
+
+    fn of((workload, weights): (Workload, Weights)) -> Self {
         let load = || Policy::load(0, &workload.model, &weights).unwrap();
         let (policy, published) = (Arc::new(load()), load());
         let workload = Arc::new(workload);
@@ -164,6 +168,46 @@ fn newcomers_are_audited_in_full_and_the_known_as_their_record_says() {
     // In the mean 69 of the last 118.
     assert!((40..100).contains(&looks.skipped), "{looks:?}");
     assert_eq!(looks.audited + looks.skipped, 150);
+}
+
+/// A problem whose author is wrong: whoever runs a program for it finds that it cannot be judged.
+#[cfg(target_os = "linux")]
+const BROKEN: &str = r#"{"task_id": "broken", "prompt": "def f():\n", "entry_point": "f", "canonical_solution": "    return 1\n", "test": "def check(candidate):\n    assert candidate() == 2\n"}"#;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn programs_are_run_only_when_the_policy_wrote_them() {
+    use echo_protocol::trajectory::{Trajectory, VersionSpan};
+
+    let mut world = World::of(testing::programs(BROKEN));
+    let (node, workload) = (world.node.public(), world.shared.workload.clone());
+    let leases = world.shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 2).unwrap();
+    let orders: Vec<_> =
+        leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter))).collect();
+    let outcome = |world: &World, (lease, counter): (LeaseId, OrderCounter), turns: &[u32]| {
+        let trajectory = Trajectory {
+            response: vec![4, workload.end()],
+            turns: turns.to_vec(),
+            logprobs: vec![-1.0; 2],
+            versions: vec![VersionSpan { version: PolicyVersion(0), tokens: 2 }],
+            reward: 0.0,
+            stopped: true,
+            omega: Default::default(),
+        };
+        let trajectories = vec![trajectory; workload.charter.group_size as usize];
+        let group = TrajectoryGroup { run: workload.run, lease, counter, node, trajectories };
+        let frame = Signed::sign(&group, &world.node).unwrap().to_bytes();
+        judge(&world.shared, &node, &Arc::new(frame)).err().map(|answer| answer.outcome)
+    };
+    // Where nobody looks, they are run.
+    let audit = Arc::get_mut(&mut world.shared).unwrap().audit.take();
+    assert_eq!(outcome(&world, orders[0], &[]), Some(Outcome::Retry));
+    Arc::get_mut(&mut world.shared).unwrap().audit = audit;
+    let made_up = outcome(&world, orders[0], &[]);
+    assert!(matches!(&made_up, Some(Outcome::Refused { reason: RefuseReason::Sampling, .. })), "{made_up:?}");
+    // Nor are they run to find out what was heard in between.
+    let turns = outcome(&world, orders[1], &[1, 1]);
+    assert!(matches!(&turns, Some(Outcome::Refused { reason: RefuseReason::TaskRules, .. })), "{turns:?}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! A task that has been tried on its reference, and judges programs.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use echo_protocol::content::ContentId;
 
@@ -25,6 +25,9 @@ const SUBJECT_CPU: Duration = Duration::from_secs(3);
 
 /// Processor time of the checks, which compare what programs return.
 const EXAMINER_CPU: Duration = Duration::from_secs(3);
+
+/// Time on the clock after which no further round is begun.
+const ROUNDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A task by which nothing can be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -111,7 +114,7 @@ impl Exam {
             Ok(Round::Graded(_)) => return Err(ExamError::NothingAsked),
             Err(report) => return Err(ExamError::Broken { reason: report.message }),
         }
-        let (reports, operations) = exam.rounds(harness, &exam.task.reference);
+        let (reports, operations) = exam.rounds(harness, &exam.task.reference, ROUNDS_WITHIN);
         match reports.iter().find(|report| report.verdict != Verdict::Accepted) {
             None => Ok(Self { operations, ..exam }),
             Some(report) if report.verdict == Verdict::Internal => Err(internal(report.clone())),
@@ -128,14 +131,24 @@ impl Exam {
 
     /// Judges `source`: a report for each check, or a single one that is a verdict on the whole program.
     pub fn judge(&self, source: &str) -> Vec<TestReport> {
+        self.judge_within(source, ROUNDS_WITHIN)
+    }
+
+    /// The same; no round is begun later than so.
+    pub(super) fn judge_within(&self, source: &str, within: Duration) -> Vec<TestReport> {
         match self.judge.harness() {
-            Ok(harness) => self.rounds(harness, source).0,
+            Ok(harness) => self.rounds(harness, source, within).0,
             Err(report) => vec![report],
         }
     }
 
     /// Performs and examines until every check is decided; returns the operations of the last round as well.
-    fn rounds(&self, harness: &Harness, source: &str) -> (Vec<TestReport>, Vec<Vec<u8>>) {
+    ///
+    /// The checks have ended well by themselves, with guesses: what keeps them from it now is what `source` returned.
+    /// That has a verdict like anything else, or programs could choose to have none. Should it be the reference, then
+    /// its author learns of it.
+    fn rounds(&self, harness: &Harness, source: &str, within: Duration) -> (Vec<TestReport>, Vec<Vec<u8>>) {
+        let begun = Instant::now();
         let mut operations = self.operations.clone();
         for _ in 0..MAX_ROUNDS {
             let performed = self.perform(harness, source, &operations);
@@ -144,7 +157,11 @@ impl Exam {
                 round.map(|round| (round, usage)).map_err(|report| report.using(usage))
             });
             match round {
-                Ok((Round::Asked(asked), _)) => operations = asked,
+                Ok((Round::Asked(asked), _)) if begun.elapsed() < within => operations = asked,
+                Ok((Round::Asked(_), usage)) => {
+                    let message = format!("its checks are not decided within {within:?}");
+                    return (vec![TestReport::new(Verdict::WallLimit, message).using(usage)], operations);
+                }
                 Ok((Round::Graded(grades), usage)) => {
                     let reports = grades.into_iter().map(|grade| report(grade).using(usage)).collect();
                     return (reports, operations);
@@ -153,7 +170,7 @@ impl Exam {
             }
         }
         let message = format!("the checks ask for something else each time, {MAX_ROUNDS} times now");
-        (vec![TestReport::new(Verdict::Internal, message)], operations)
+        (vec![TestReport::new(Verdict::WrongAnswer, message)], operations)
     }
 
     /// The outcomes of `operations` in a process that holds `source`.
@@ -208,32 +225,30 @@ impl Exam {
         let outcome =
             harness.examiner.run(&self.judge.sandbox, given, Limits::run().with_cpu(EXAMINER_CPU))?;
         let mut frames = frames::read(&outcome.stdout);
-        match (outcome.end, frames.next()) {
-            // The checks have ended well on the reference: what keeps them from it now is what they were given.
-            (End::CpuLimit | End::MemoryLimit, _) if !self.operations.is_empty() => {
-                let message = "the checks do not end on what was returned";
-                Err(TestReport::new(Verdict::WrongAnswer, message))
-            }
+        let message = match (outcome.end, frames.next()) {
             (End::Exited(0), Some(grades)) if grades.contains(&b'?') => {
                 let asked: Vec<_> = frames.map(<[u8]>::to_vec).collect();
-                match asked.len() {
-                    1..=MAX_OPERATIONS => Ok(Round::Asked(asked)),
-                    found => {
-                        let message = format!(
-                            "the checks ask for {found} operations; 1 to {MAX_OPERATIONS} are allowed"
-                        );
-                        Err(TestReport::new(Verdict::Internal, message))
-                    }
+                if (1..=MAX_OPERATIONS).contains(&asked.len()) {
+                    return Ok(Round::Asked(asked));
                 }
+                let found = asked.len();
+                format!("the checks ask for {found} operations; 1 to {MAX_OPERATIONS} are allowed")
             }
             (End::Exited(0), Some(grades)) if grades.len() == checks.len() || grades.len() == 1 => {
-                Ok(Round::Graded(grades.to_vec()))
+                return Ok(Round::Graded(grades.to_vec()));
             }
             (end, _) => {
-                let error = String::from_utf8_lossy(&outcome.stderr);
-                Err(TestReport::new(Verdict::Internal, format!("the checks ended with {end:?}: {error}")))
+                format!("the checks ended with {end:?}: {}", String::from_utf8_lossy(&outcome.stderr))
             }
-        }
+        };
+        let verdict = match outcome.end {
+            // Nothing was judged yet: this is between the author and us.
+            _ if self.operations.is_empty() => Verdict::Internal,
+            End::CpuLimit => Verdict::CpuLimit,
+            End::WallLimit => Verdict::WallLimit,
+            _ => Verdict::WrongAnswer,
+        };
+        Err(TestReport::new(verdict, message))
     }
 }
 
@@ -243,6 +258,7 @@ fn report(grade: u8) -> TestReport {
         b'A' => TestReport::new(Verdict::Accepted, ""),
         b'W' => TestReport::new(Verdict::WrongAnswer, "a check does not hold"),
         b'R' => TestReport::new(Verdict::RuntimeError(1), "an exception was not caught"),
-        _ => TestReport::new(Verdict::Internal, "the author's code is broken"),
+        // `B`, which the author's code has not got by itself.
+        _ => TestReport::new(Verdict::WrongAnswer, "the author's code fails on what was returned"),
     }
 }

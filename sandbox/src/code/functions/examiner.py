@@ -281,9 +281,13 @@ def main():
         prepared = grade(examiner, setup, names)
     except Unknown:
         prepared = "?"
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        prepared = "B"
+    except BaseException as error:
+        # A program that lacks what the author's has has failed, and not its author.
+        if isinstance(error, Failed) or any(error is raised for raised in examiner.raised):
+            prepared = "R"
+        else:
+            sys.excepthook(*sys.exc_info())
+            prepared = "B"
     # Without its preparation no check has a meaning.
     grades = "".join([grade(examiner, code, names) for code in codes]) if prepared in "A?" else prepared
     grades = grades or prepared

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::code::testing::{judge, verdicts};
 use crate::code::verdict::Verdict::{self, *};
@@ -168,9 +170,69 @@ fn checks_that_depend_on_outcomes_take_more_rounds() {
     let exam = exam("def step(x): return 2 * x", "", &checks);
     assert_eq!(verdicts(exam.judge("def step(x): return x << 1")), [Accepted; 3]);
     assert_eq!(verdicts(exam.judge("def step(x): return x + 1")), [Accepted, WrongAnswer, Accepted]);
-    // It never arrives: the rounds end, and that is not the program's fault to a certainty.
+    // It never arrives: the rounds end.
     let endless = verdicts(exam.judge("def step(x): return x"));
-    assert_eq!(Verdict::combined(endless), Internal);
+    assert_eq!(Verdict::combined(endless), WrongAnswer);
+}
+
+#[test]
+fn rounds_end_with_their_time() {
+    let exam = exam("def step(x): return 2 * x", "", &["x = 1\nwhile x < 8: x = step(x)\nassert x == 8"]);
+    let at_once = |source| verdicts(exam.judge_within(source, Duration::ZERO));
+    assert_eq!(at_once("def step(x): return x << 1"), [Accepted]);
+    assert_eq!(at_once("def step(x): return x + 1"), [WallLimit]);
+}
+
+#[test]
+fn no_program_can_choose_to_have_no_verdict() {
+    let lists = "def f(x): return [x]\ndef g(x): return x";
+    let cases = [
+        // What is iterated over is no plain list, and neither is the list that is made of it.
+        ("def f(x): return [x]", "for x in f(1): assert x == 1", "def f(x): return [object()]", WrongAnswer),
+        // What is passed on is something else each time.
+        (
+            lists,
+            "assert g(f(1)) == [1]",
+            "import os\ndef f(x): return os.urandom(8)\ndef g(x): return [1]",
+            WrongAnswer,
+        ),
+        // The checks ask for more than they may, and say more than they may.
+        (
+            lists,
+            "for x in f(1): assert g(x) == x",
+            "def f(x): return [1] * 20000\ndef g(x): return x",
+            WrongAnswer,
+        ),
+        (
+            lists,
+            "for x in f(1): assert g(x) == g(x)",
+            "def f(x): return ['a' * 300000] * 3\ndef g(x): return x",
+            WrongAnswer,
+        ),
+        // It lacks what the checks name beside its functions.
+        (
+            "LIMIT = 3\ndef f(x): return x + LIMIT",
+            "assert f(LIMIT) == 6",
+            "def f(x): return x + 3",
+            RuntimeError(1),
+        ),
+        // The checks give up.
+        (
+            "def f(x): return x",
+            "if not f(1): raise SystemExit\nassert f(1) == 1",
+            "def f(x): return 0",
+            WrongAnswer,
+        ),
+    ];
+    for (reference, check, source, expected) in cases {
+        let exam = exam(reference, "", &[check]);
+        assert_eq!(verdicts(exam.judge(reference)), [Accepted], "{check}");
+        assert_eq!(verdicts(exam.judge(source)), [expected], "{check}");
+    }
+    let exam = exam("def f(x): return 0", "", &["x = f(1)\nwhile x: x = x + 0"]);
+    let endless = verdicts(exam.judge("def f(x): return 1"));
+    // On a machine that is busy with something else, the clock is first.
+    assert!([[CpuLimit], [WallLimit]].iter().any(|limit| endless == limit), "{endless:?}");
 }
 
 #[test]

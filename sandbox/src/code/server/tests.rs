@@ -73,6 +73,26 @@ fn connections_are_bounded_and_freed() {
 }
 
 #[test]
+fn one_user_has_neither_all_connections_nor_more_turns_for_more_processes() {
+    let (owner, guest) = (1000, 1001);
+    let processes = |user: u32| (1..).map(move |process| Peer { user, process });
+    let mut open: Vec<Peer> = Vec::new();
+    for (user, connections) in [(guest, MAX_CONNECTIONS_PER_USER), (owner, MAX_CONNECTIONS / 2)] {
+        for peer in processes(user).take(connections) {
+            peer.room(&open, owner).unwrap();
+            open.push(peer);
+        }
+        let refused = Peer { user, process: u32::MAX }.room(&open, owner).unwrap_err();
+        assert!(refused.contains(&format!("{connections} of them of this user")), "{refused}");
+    }
+    let clients = |user: u32| -> BTreeSet<ClientId> {
+        open.iter().filter(|peer| peer.user == user).map(|peer| peer.client(owner)).collect()
+    };
+    assert_eq!((clients(guest).len(), clients(owner).len()), (1, MAX_CONNECTIONS / 2));
+    assert!(clients(guest).is_disjoint(&clients(owner)));
+}
+
+#[test]
 fn only_named_users_are_let_in() {
     let dir = tempfile::tempdir().unwrap();
     let server = server(dir.path());

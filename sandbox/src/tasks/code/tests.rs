@@ -91,14 +91,32 @@ fn a_share_of_the_tests_earns_a_share_where_that_is_asked_for() {
 }
 
 #[test]
-fn only_what_speed_decides_may_differ() {
+fn no_claim_is_a_lie_as_programs_are_run() {
     let task = build(CodeConfig::default());
+    assert!(task.runs_programs() && task.held_out().is_some_and(Task::runs_programs));
     let slow = judged(&task, "Print a third", "while True: pass");
     // On a machine that is busy with something else, the clock is first.
     assert!(["TLE(cpu)", "TLE(wall)"].contains(&told(&slow)), "{slow:?}");
-    assert!(task.may_differ(&slow, 1.0));
-    assert!(task.may_differ(&judged(&task, "Print a third", "print(1 / 3)"), 0.0));
-    assert!(!task.may_differ(&judged(&task, "Print a third", "print(1)"), 1.0));
+}
+
+#[test]
+fn tests_that_take_too_long_together_are_not_all_run() {
+    let task = build(CodeConfig { partial: 1, ..CodeConfig::default() });
+    let row = task.rows.pick(seed(&task, "Print the sum"));
+    let Judged::Tests { language, suite } = &row.judged else { panic!("it has tests") };
+    let source = row.solution.clone().unwrap();
+    let at_once = |tests: usize| {
+        let suite = Suite { tests: suite.tests[..tests].to_vec(), ..suite.clone() };
+        let submission = Submission { language: *language, source: source.clone() };
+        let data = task.shared.data.clone();
+        let judging = Judge::judge(&task.shared.judge, submission, suite, data, Options::default());
+        within(Duration::ZERO, judging.unwrap())
+    };
+    let verdicts = |tests: usize| at_once(tests).iter().map(|report| report.verdict).collect::<Vec<_>>();
+    assert_eq!(verdicts(1), [Told::Accepted]);
+    assert_eq!(verdicts(4), [Told::Accepted, Told::WallLimit]);
+    let verdict = task.shared.verdict(&at_once(4), 4).unwrap();
+    assert_eq!((verdict.reward, told(&verdict)), (0.25, "TLE(wall)"));
 }
 
 #[test]
