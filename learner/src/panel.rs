@@ -121,9 +121,12 @@ pub enum Heard {
     Judged(bool),
 }
 
+/// One owner, as [`Owners`] counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
+pub(crate) enum Owner {
+    /// This key.
     Key(PublicKey),
+    /// All keys of this network.
     Network(Option<Network>),
 }
 
@@ -318,7 +321,8 @@ impl Panel {
         drawn.into_iter().map(|(_, key)| key).take(self.config.n).collect()
     }
 
-    fn owner(&self, key: PublicKey, network: Option<Network>) -> Owner {
+    /// Whose a key is that is connected from `network`.
+    pub(crate) fn owner(&self, key: PublicKey, network: Option<Network>) -> Owner {
         match self.config.owners {
             Owners::Key => Owner::Key(key),
             Owners::Network => Owner::Network(network),

@@ -101,8 +101,8 @@ impl World {
     fn verifier(&self, number: u8) -> Verifier {
         let key = NodeKey::from_secret([number; 32]);
         let (sender, frames) = mpsc::channel(16);
-        let seat = Seat::take(&self.shared, key.public(), sender).unwrap();
-        seat.offer(None, &Offer { capacity: 4, held: vec![PolicyVersion(0)] });
+        let seat = Seat::take(&self.shared, key.public(), None, sender).unwrap();
+        seat.offer(&Offer { capacity: 4, held: vec![PolicyVersion(0)] });
         Verifier { key, seat, frames }
     }
 
