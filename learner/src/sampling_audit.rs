@@ -12,7 +12,7 @@
 use crate::admission::{Refusal, Rejection};
 use crate::sequences;
 use crate::workload::Workload;
-use echo_policy::audit::{Sample, examine};
+use echo_policy::audit::{Finding, Sample, examine};
 use echo_policy::engine::Policy;
 use echo_protocol::order::Purpose;
 use echo_protocol::submission::RefuseReason;
@@ -114,7 +114,15 @@ impl SamplingAudit {
     /// [`RefuseReason::Sampling`]; [`RefuseReason::Stale`] for a version whose policy was let go; [`Rejection::Retry`] for one
     /// that is not published yet, and when a policy could not be asked.
     pub fn check(&self, group: &TrajectoryGroup) -> Result<(), Rejection> {
-        self.check_part(group, 0..group.trajectories.len())
+        self.find(group).and_then(|found| verdict(group, &found))
+    }
+
+    /// The same with how certain it is, and with a fault that is no refusal yet ([`verdict`]).
+    ///
+    /// # Errors
+    /// Those of [`SamplingAudit::check`], but for [`RefuseReason::Sampling`].
+    pub fn find(&self, group: &TrajectoryGroup) -> Result<Finding, Rejection> {
+        self.find_in_part(group, 0..group.trajectories.len())
     }
 
     /// Checks one of a group's trajectories, chosen by `draw`: so much of every group is looked at whoever vouches for it.
@@ -123,17 +131,18 @@ impl SamplingAudit {
     /// Those of [`SamplingAudit::check`].
     pub fn glance(&self, group: &TrajectoryGroup, draw: u64) -> Result<(), Rejection> {
         let at = draw.checked_rem(group.trajectories.len() as u64).unwrap_or(0) as usize;
-        self.check_part(group, at..(at + 1).min(group.trajectories.len()))
+        let part = at..(at + 1).min(group.trajectories.len());
+        self.find_in_part(group, part).and_then(|found| verdict(group, &found))
     }
 
-    fn check_part(&self, group: &TrajectoryGroup, part: Range<usize>) -> Result<(), Rejection> {
+    fn find_in_part(&self, group: &TrajectoryGroup, part: Range<usize>) -> Result<Finding, Rejection> {
         let (policies, all) = self.policies_of(group)?;
         let order = self.workload.order(Purpose::Train, group.counter.0);
         let trajectories = &group.trajectories[part.clone()];
         let sequences = sequences::of_order(&self.workload, &order, trajectories);
         let sequences = sequences.map_err(|error| Rejection::retry(&error))?;
         let Some(prompt) = sequences.first().map(|sequence| sequence.prompt.as_slice()) else {
-            return Ok(());
+            return Ok(Finding::default());
         };
         let (seed, params) = (order.sampler_seed(), self.workload.sampling());
         let samples = part.zip(trajectories).zip(&sequences).map(|((index, trajectory), sequence)| {
@@ -142,18 +151,12 @@ impl SamplingAudit {
             Sample::new(index as u32, tokens, &trajectory.logprobs, versions)
         });
         let _turn = lock(&self.turn);
-        match examine(&policies, prompt, &seed, &params, samples) {
-            Ok(None) => {}
-            Ok(Some(fault)) => {
-                let refusal = Refusal::new(RefuseReason::Sampling, fault.to_string());
-                return Err(refusal.of(group.counter).into());
-            }
-            Err(error) => return Err(Rejection::retry(&error)),
-        }
-        if !all {
+        let found = examine(&policies, prompt, &seed, &params, samples);
+        let found = found.map_err(|error| Rejection::retry(&error))?;
+        if found.fault.is_none() && !all {
             self.unaudited.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Whether all policies that a group names can be asked, so that an audit says something about each of its tokens.
@@ -185,6 +188,17 @@ impl SamplingAudit {
             }
         }
         Ok((found.into_values().collect(), all))
+    }
+}
+
+/// What a finding means for its group.
+///
+/// # Errors
+/// [`RefuseReason::Sampling`].
+pub fn verdict(group: &TrajectoryGroup, found: &Finding) -> Result<(), Rejection> {
+    match found.fault {
+        None => Ok(()),
+        Some(fault) => Err(Refusal::new(RefuseReason::Sampling, fault.to_string()).of(group.counter).into()),
     }
 }
 
