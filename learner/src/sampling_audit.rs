@@ -10,6 +10,7 @@
 //! same ([`SamplingAudit::glance`]): it costs a part of the whole, and what is wrong with all trajectories of a group is found in any.
 
 use crate::admission::{Refusal, Rejection};
+use crate::republished::Republished;
 use crate::sequences;
 use crate::workload::Workload;
 use echo_policy::audit::{Finding, Sample, examine};
@@ -19,7 +20,7 @@ use echo_protocol::submission::RefuseReason;
 use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeMap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,8 +43,8 @@ pub struct SamplingAudit {
 struct Policies {
     /// The version with which this process began.
     first: Option<PolicyVersion>,
-    /// Versions that an earlier process published, and this one publishes again.
-    again: Option<RangeInclusive<PolicyVersion>>,
+    /// Versions that were published, and published again.
+    again: Republished,
     /// The newest version that was let go.
     let_go: Option<PolicyVersion>,
     by_version: BTreeMap<PolicyVersion, Arc<Policy>>,
@@ -70,18 +71,12 @@ impl SamplingAudit {
         Self { workload, policies, turn, unaudited }
     }
 
-    /// Goes on from the checkpoint of `at`, with the `policies` of this version and earlier ones. `published` is the newest version that
-    /// earlier processes published: where it is newer than `at`, this process publishes versions again, and nothing says that training
-    /// gives the same weights again, on another device or with another run file.
-    pub fn resume(
-        &self,
-        at: PolicyVersion,
-        published: PolicyVersion,
-        policies: impl IntoIterator<Item = Policy>,
-    ) {
+    /// Goes on from the checkpoint of `at`, with the `policies` of this version and earlier ones. What names a version that is published
+    /// `again` cannot be judged.
+    pub fn resume(&self, at: PolicyVersion, again: Republished, policies: impl IntoIterator<Item = Policy>) {
         let mut kept = lock(&self.policies);
         kept.first = Some(at);
-        kept.again = (published > at).then(|| at.next()..=published);
+        kept.again = again;
         let policies = policies.into_iter().map(|policy| (PolicyVersion(policy.version()), Arc::new(policy)));
         kept.by_version.extend(policies);
     }
@@ -207,7 +202,7 @@ impl Policies {
         let newest = self.by_version.last_key_value().map(|(version, _)| *version);
         let let_go = self.let_go.is_some_and(|let_go| version <= let_go);
         match self.by_version.get(&version) {
-            Some(_) if self.again.as_ref().is_some_and(|again| again.contains(&version)) => Known::Again,
+            Some(_) if self.again.contains(version) => Known::Again,
             Some(policy) => Known::Policy(policy.clone()),
             None if newest.is_none_or(|newest| version > newest) => Known::NotYet,
             None if !let_go && self.first.is_some_and(|first| version < first) => Known::Before,
