@@ -15,8 +15,9 @@ use crate::metrics::{self, EvaluationRow, UpdateRow};
 use crate::peers;
 use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
 use crate::publisher::Publisher;
-use crate::recall::recall;
+use crate::recall::{recall, republished};
 use crate::release::{Announce, Releaser, Releases};
+use crate::republished::Republished;
 use crate::run_dir::RunDir;
 use crate::sampling_audit::SamplingAudit;
 use crate::service::{Shared, serve};
@@ -80,6 +81,11 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let tally = last_tally(&rows, state.as_ref());
     // Before the rows behind the checkpoint are taken back.
     let announced = metrics::publications(&founded.dir.metrics())?;
+    let path = founded.dir.republished();
+    let again = match &state {
+        Some(state) => republished(&path, &founded.workload, &checkpoints, state.version, &announced).await?,
+        None => Republished::default(),
+    };
     say_demand(&founded, &rows);
     evaluation::warnings(&founded.workload.mix).iter().for_each(|text| tracing::warn!("{text}"));
     let watch = Watch::open(&founded.dir, version, &founded.config.watch)?;
@@ -98,7 +104,7 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let store = Arc::new(SledStore::open(&dir.database())?);
     let shared = Arc::new(shared(founded, store, version, tally, state.as_ref(), &host)?);
     if let (Some(audit), Some(state)) = (&shared.audit, &state) {
-        recall(audit, &shared.workload, &checkpoints, state.version, &announced).await;
+        recall(audit, &shared.workload, &checkpoints, state.version, again).await;
     }
     // Whom the operator has banned meanwhile is not heard from the start.
     peers::follow(&shared, &dir.peers_journal());

@@ -293,7 +293,8 @@ impl Desk {
         match refusal.reason {
             // Nobody else may be asked for it: a flush that failed may have made the group durable after all.
             RefuseReason::Duplicate => self.book.delivered(counter),
-            RefuseReason::Lease => {}
+            // What is not of this run, or not of this lease, says nothing of the order.
+            RefuseReason::Lease | RefuseReason::Run => {}
             _ => drop(self.book.give_back(node, counter)),
         }
     }

@@ -9,6 +9,10 @@
 //!   forgets it: an order below the cursor that is neither out nor idle is settled, so nothing grows with the length of the run.
 //!   Orders are draws that do not depend on each other, so one that is never delivered is missed by nobody.
 //!
+//! No node decides alone which orders are left out. An idle order is not leased to a node that held it before, while another one asks for
+//! orders that did not. And of the leases that end without a delivery the first of each node counts, then only those that run out: going
+//! away and having a group refused costs nothing, and done again says nothing of the order.
+//!
 //! A lease may leave the learner only after [`LeaseJournal::save`] made it durable. Deliveries are not written: after
 //! a crash the buffer says which orders it has, and the book is rebuilt from the journal and the buffer together.
 
@@ -32,8 +36,12 @@ pub const MAX_OPEN_ORDERS: usize = 1 << 20;
 
 /// Leases of one order that may end without a delivery: an order that nobody can do (a prompt that the task cannot judge, or that has no
 /// tokens) comes before all fresh ones each time, and is given up then. Far more than honest nodes need that come and go; and nodes
-/// that would have a certain order left out have to be given it every time. A restart counts anew.
+/// that would have a certain order left out have to be given it every time. Counted are the first lease of each node, and of its later ones
+/// those that ran out. A restart counts anew.
 pub const MAX_LEASES_OF_ORDER: u32 = 8;
+
+/// Idle orders that are looked at for one that a node did not hold before.
+const MAX_IDLE_SEARCHED: usize = 1024;
 
 /// The numbers of a lease book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,12 +102,25 @@ enum State {
     GivenBack,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// How a lease of an order ended without a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Its time was over.
+    Expired,
+    /// Its node has gone.
+    Gone,
+    /// The group was refused.
+    Refused,
+}
+
+#[derive(Clone, Debug)]
 struct Slot {
     lease: LeaseId,
     state: State,
-    /// Leases of the order so far, this one included.
-    leases: u32,
+    /// Leases of the order that ended, as far as they count: at least one for each of `holders`.
+    ended: u32,
+    /// Whose leases of the order ended: fewer than [`MAX_LEASES_OF_ORDER`].
+    holders: Vec<PublicKey>,
 }
 
 /// Who may work on which orders.
@@ -117,6 +138,10 @@ pub struct LeaseBook {
     /// Leases that have not run out.
     deadlines: BTreeSet<(UnixMillis, LeaseId)>,
     out_by_node: BTreeMap<PublicKey, u64>,
+    /// When each node last asked for orders. Whoever has gone or has not asked for two lifetimes of a lease is forgotten.
+    asked: BTreeMap<PublicKey, UnixMillis>,
+    /// When it was last seen to that.
+    forgot: UnixMillis,
     /// Orders that were given up since somebody asked.
     given_up: Vec<OrderCounter>,
     changes: Changes,
@@ -134,6 +159,8 @@ impl LeaseBook {
             idle: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             out_by_node: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            forgot: UnixMillis(0),
             given_up: Vec::new(),
             changes: Changes::default(),
         }
@@ -141,14 +168,17 @@ impl LeaseBook {
 
     /// Leases up to `orders` orders to `node`, at most `room` (what the staleness budget allows,
     /// [`Staleness::room`](echo_protocol::staleness::Staleness::room)): idle ones first, then fresh ones, each lease
-    /// a contiguous range. Fewer, or none, when a limit is reached.
+    /// a contiguous range. Fewer, or none, when a limit is reached. Idle ones that the node held before are left to those that did not,
+    /// as long as one of them asks too.
     pub fn grant(&mut self, now: UnixMillis, node: PublicKey, orders: u32, room: u64) -> Vec<Lease> {
         self.expire(now);
+        self.forget_silent(now);
+        self.asked.insert(node, now);
         let allowed = self.config.max_open_per_node.saturating_sub(self.out_with(&node));
         let mut wanted = u64::from(orders).min(room).min(allowed);
         let mut leases = Vec::new();
         while wanted > 0 && leases.len() < MAX_LEASES {
-            let (first, count) = self.next_range(wanted.min(u64::from(MAX_LEASE_ORDERS)));
+            let (first, count) = self.next_range(&node, wanted.min(u64::from(MAX_LEASE_ORDERS)));
             if count == 0 {
                 break;
             }
@@ -197,7 +227,7 @@ impl LeaseBook {
     pub fn give_back(&mut self, node: &PublicKey, counter: OrderCounter) -> bool {
         let held = self.orders.get(&counter).is_some_and(|slot| self.holder(slot.lease) == Some(node));
         if held {
-            self.rest(counter, State::GivenBack);
+            self.rest(counter, End::Refused);
         }
         held
     }
@@ -209,7 +239,7 @@ impl LeaseBook {
             && deadline <= now
         {
             self.deadlines.pop_first();
-            lapsed.extend(self.lapse(id));
+            lapsed.extend(self.lapse(id, End::Expired));
         }
         lapsed
     }
@@ -217,9 +247,10 @@ impl LeaseBook {
     /// Makes all orders of `node` idle at once, or gives them up, and returns them. Should it come back, it may still deliver those that
     /// were not leased again.
     pub fn node_gone(&mut self, node: &PublicKey) -> Vec<OrderCounter> {
+        self.asked.remove(node);
         let of_node = self.leases.values().filter(|open| open.lease.node == *node);
         let ids: Vec<LeaseId> = of_node.map(|open| open.lease.id).collect();
-        ids.into_iter().flat_map(|id| self.lapse(id)).collect()
+        ids.into_iter().flat_map(|id| self.lapse(id, End::Gone)).collect()
     }
 
     /// The orders that were given up since the last call: none of [`MAX_LEASES_OF_ORDER`] leases brought anything.
@@ -261,21 +292,39 @@ impl LeaseBook {
         self.leases.get(&id).map(|open| &open.lease.node)
     }
 
-    /// The next contiguous range of at most `most` orders to lease, possibly empty.
-    fn next_range(&self, most: u64) -> (OrderCounter, u32) {
-        let (first, available) = match self.idle.first() {
-            Some(&first) => {
+    /// Forgets nodes that have not asked for long, once in a lifetime of a lease.
+    fn forget_silent(&mut self, now: UnixMillis) {
+        let lifetime = self.config.lifetime_ms;
+        if now.since(self.forgot) > lifetime {
+            self.forgot = now;
+            self.asked.retain(|_, asked| now.since(*asked) <= lifetime);
+        }
+    }
+
+    /// Whether an idle order may be leased to `node`: it did not hold it, or so did all others that ask for orders.
+    fn is_for(&self, node: &PublicKey, counter: OrderCounter) -> bool {
+        self.orders.get(&counter).is_some_and(|slot| {
+            let held = |node: &PublicKey| slot.holders.contains(node);
+            // Ends with the first that did not, so after as many steps as there are holders.
+            !held(node) || self.asked.keys().all(held)
+        })
+    }
+
+    /// The next contiguous range of at most `most` orders to lease to `node`, possibly empty.
+    fn next_range(&self, node: &PublicKey, most: u64) -> (OrderCounter, u32) {
+        let room = (MAX_OPEN_ORDERS - self.orders.len().min(MAX_OPEN_ORDERS)) as u64;
+        let fresh = room.min(u64::MAX - self.cursor.0);
+        // Where there are no fresh ones, whoever asks gets what there is.
+        let suits = |counter: OrderCounter| fresh == 0 || self.is_for(node, counter);
+        let idle = self.idle.iter().copied().take(MAX_IDLE_SEARCHED).find(|counter| suits(*counter));
+        let (first, available) = match idle {
+            Some(first) => {
+                let following = self.idle.range(first..).copied().zip(first.0..);
                 let run =
-                    self.idle.iter().zip(first.0..).take_while(|(order, expected)| order.0 == *expected);
+                    following.take_while(|(counter, expected)| counter.0 == *expected && suits(*counter));
                 (first, run.take(MAX_LEASE_ORDERS as usize).count() as u64)
             }
-            None => {
-                let unbounded = u64::MAX - self.cursor.0;
-                (
-                    self.cursor,
-                    unbounded.min((MAX_OPEN_ORDERS - self.orders.len().min(MAX_OPEN_ORDERS)) as u64),
-                )
-            }
+            None => (self.cursor, fresh),
         };
         let count = available.min(most).min(u64::from(MAX_LEASE_ORDERS));
         (first, u32::try_from(count).expect("MAX_LEASE_ORDERS fits"))
@@ -287,9 +336,9 @@ impl LeaseBook {
         let deadline = now.plus(self.config.lifetime_ms);
         let lease = Lease { run: self.config.run, id, node, first, count, deadline };
         for counter in lease.orders() {
-            let before = self.orders.get(&counter).map_or(0, |slot| slot.leases);
-            self.detach(counter);
-            self.orders.insert(counter, Slot { lease: id, state: State::Out, leases: before + 1 });
+            let before = self.detach(counter);
+            let (ended, holders) = before.map(|slot| (slot.ended, slot.holders)).unwrap_or_default();
+            self.orders.insert(counter, Slot { lease: id, state: State::Out, ended, holders });
         }
         let end = OrderCounter(first.0 + u64::from(count));
         self.cursor = self.cursor.max(end);
@@ -301,47 +350,58 @@ impl LeaseBook {
     }
 
     /// Takes `counter` from its lease, and closes the lease when that was its last order.
-    fn detach(&mut self, counter: OrderCounter) {
-        let Some(slot) = self.orders.get(&counter).copied() else { return };
+    fn detach(&mut self, counter: OrderCounter) -> Option<Slot> {
+        let slot = self.orders.remove(&counter)?;
+        self.idle.remove(&counter);
         if slot.state == State::Out {
             self.uncount(slot.lease);
         }
-        self.orders.remove(&counter);
-        self.idle.remove(&counter);
-        let Some(open) = self.leases.get_mut(&slot.lease) else { return };
-        open.left -= 1;
-        if open.left == 0 {
-            self.deadlines.remove(&(open.lease.deadline, slot.lease));
-            self.leases.remove(&slot.lease);
-            self.changes.closed.push(slot.lease);
+        if let Some(open) = self.leases.get_mut(&slot.lease) {
+            open.left -= 1;
+            if open.left == 0 {
+                self.deadlines.remove(&(open.lease.deadline, slot.lease));
+                self.leases.remove(&slot.lease);
+                self.changes.closed.push(slot.lease);
+            }
         }
+        Some(slot)
     }
 
     /// Makes `counter` idle, or gives it up.
-    fn rest(&mut self, counter: OrderCounter, state: State) {
+    fn rest(&mut self, counter: OrderCounter, end: End) {
         let Some(slot) = self.orders.get_mut(&counter) else { return };
-        if slot.state == State::Out && slot.leases >= MAX_LEASES_OF_ORDER {
-            self.detach(counter);
-            self.given_up.push(counter);
+        let Some(node) = self.leases.get(&slot.lease).map(|open| open.lease.node) else { return };
+        let (lease, before) = (slot.lease, slot.state);
+        slot.state = if end == End::Refused { State::GivenBack } else { State::Lapsed };
+        if before != State::Out {
             return;
         }
-        let (before, lease) = (slot.state, slot.lease);
-        slot.state = state;
-        self.idle.insert(counter);
-        if before == State::Out {
-            self.uncount(lease);
+        let is_first = !slot.holders.contains(&node);
+        if is_first {
+            slot.holders.push(node);
+        }
+        if is_first || end == End::Expired {
+            slot.ended += 1;
+        }
+        let is_over = slot.ended >= MAX_LEASES_OF_ORDER;
+        self.uncount(lease);
+        if is_over {
+            self.detach(counter);
+            self.given_up.push(counter);
+        } else {
+            self.idle.insert(counter);
         }
     }
 
     /// Makes the orders of a lease that are out idle, or gives them up.
-    fn lapse(&mut self, id: LeaseId) -> Vec<OrderCounter> {
+    fn lapse(&mut self, id: LeaseId, end: End) -> Vec<OrderCounter> {
         let Some(open) = self.leases.get(&id) else { return Vec::new() };
         let out = |counter: &OrderCounter| {
             self.orders.get(counter).is_some_and(|slot| slot.lease == id && slot.state == State::Out)
         };
         let lapsed: Vec<OrderCounter> = open.lease.orders().filter(out).collect();
         self.deadlines.remove(&(open.lease.deadline, id));
-        lapsed.iter().for_each(|counter| self.rest(*counter, State::Lapsed));
+        lapsed.iter().for_each(|counter| self.rest(*counter, end));
         lapsed
     }
 

@@ -40,6 +40,7 @@ pub mod recall;
 pub mod record;
 pub mod rehearsal;
 pub mod release;
+pub mod republished;
 pub mod run_dir;
 pub mod sampling_audit;
 pub mod schedule;

@@ -9,9 +9,10 @@
 //! ([`Panel::settle`]) is then held against what each has said, and against what those say who come late.
 //!
 //! A verifier has one group at first, one more after each report in time, and only one again after it was late. What it was asked and has not
-//! reported counts for as long as it is connected, so one that never answers is soon not asked any more.
+//! reported counts for as long as it is connected, so one that never answers is soon not asked any more; and one that goes while it owes a report
+//! is not asked for a minute, should it come back.
 //!
-//! Memory is bounded by [`MAX_VERIFIERS`], [`MAX_CASES`], [`MAX_CASE_BYTES`] and [`MAX_SETTLED`]. What finds no place is not asked.
+//! Memory is bounded by [`MAX_VERIFIERS`], [`MAX_CASES`], [`MAX_CASE_BYTES`], [`MAX_SETTLED`] and [`MAX_DEBTORS`]. What finds no place is not asked.
 
 mod case;
 mod settled;
@@ -41,6 +42,10 @@ pub const MAX_CASES: usize = 512;
 pub const MAX_CASE_BYTES: usize = 64 << 20;
 /// Most groups whose late reports are still compared with what was found.
 pub const MAX_SETTLED: usize = 4096;
+/// Most verifiers that are remembered because they went while they owed a report.
+pub const MAX_DEBTORS: usize = 4096;
+/// How long each of them is not asked, in milliseconds.
+const DEBT_MS: u64 = 60_000;
 /// A case that nobody has settled so long after its deadline is forgotten, in milliseconds.
 const FORGOTTEN_AFTER_MS: u64 = 600_000;
 
@@ -116,9 +121,12 @@ pub enum Heard {
     Judged(bool),
 }
 
+/// One owner, as [`Owners`] counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
+pub(crate) enum Owner {
+    /// This key.
     Key(PublicKey),
+    /// All keys of this network.
     Network(Option<Network>),
 }
 
@@ -132,6 +140,10 @@ pub struct Panel {
     /// Bytes of all cases.
     bytes: usize,
     settled: Settled,
+    /// Who went while it owed a report, and until when it is not asked.
+    debtors: BTreeMap<PublicKey, UnixMillis>,
+    /// The time, as far as it was told.
+    now: UnixMillis,
 }
 
 impl Default for PanelConfig {
@@ -155,8 +167,16 @@ impl Panel {
     /// A panel without verifiers, which draws from `secret`.
     pub fn new(config: PanelConfig, secret: [u8; 32]) -> Self {
         let config = PanelConfig { n: config.n.min(MAX_MEMBERS), k: config.k.max(1), ..config };
-        let (verifiers, cases) = (BTreeMap::new(), BTreeMap::new());
-        Self { config, secret, verifiers, cases, bytes: 0, settled: Settled::default() }
+        Self {
+            config,
+            secret,
+            verifiers: BTreeMap::new(),
+            cases: BTreeMap::new(),
+            bytes: 0,
+            settled: Settled::default(),
+            debtors: BTreeMap::new(),
+            now: UnixMillis(0),
+        }
     }
 
     /// Takes a verifier in, or what it offers from now on. False where there are too many.
@@ -175,6 +195,9 @@ impl Panel {
     /// Lets a verifier go, and says which groups that decides.
     pub fn gone(&mut self, key: &PublicKey) -> Vec<(ContentId, Ruling)> {
         let Some(verifier) = self.verifiers.remove(key) else { return Vec::new() };
+        if !verifier.asked().is_empty() && self.debtors.len() < MAX_DEBTORS {
+            self.debtors.insert(*key, self.now.plus(DEBT_MS));
+        }
         let k = self.config.k;
         let ruled = verifier.asked().iter().filter_map(|group| {
             let case = self.cases.get_mut(group)?;
@@ -185,6 +208,7 @@ impl Panel {
 
     /// Whom to send a group to; none if no panel can be formed, or there is no place for another one.
     pub fn ask(&mut self, now: UnixMillis, question: &Question) -> Option<Vec<PublicKey>> {
+        self.now = self.now.max(now);
         let full = self.cases.len() >= MAX_CASES || self.bytes + question.bytes > MAX_CASE_BYTES;
         if full || self.cases.contains_key(&question.group) {
             return None;
@@ -226,6 +250,8 @@ impl Panel {
 
     /// Groups that are decided because their time is over.
     pub fn expired(&mut self, now: UnixMillis) -> Vec<(ContentId, Ruling)> {
+        self.now = self.now.max(now);
+        self.debtors.retain(|_, until| *until > now);
         let mut ruled = Vec::new();
         let mut forgotten = Vec::new();
         for (group, case) in &mut self.cases {
@@ -275,7 +301,8 @@ impl Panel {
         let mut by_owner: BTreeMap<Owner, (usize, [u8; 32], PublicKey)> = BTreeMap::new();
         for (key, verifier) in &self.verifiers {
             let owner = self.owner(*key, verifier.network);
-            if *key == question.producer || owner == theirs || !verifier.takes(&question.versions) {
+            let owes = self.debtors.get(key).is_some_and(|until| *until > self.now);
+            if *key == question.producer || owner == theirs || owes || !verifier.takes(&question.versions) {
                 continue;
             }
             let candidate = (verifier.asked().len(), self.draw(&question.group, key.as_bytes()), *key);
@@ -294,7 +321,8 @@ impl Panel {
         drawn.into_iter().map(|(_, key)| key).take(self.config.n).collect()
     }
 
-    fn owner(&self, key: PublicKey, network: Option<Network>) -> Owner {
+    /// Whose a key is that is connected from `network`.
+    pub(crate) fn owner(&self, key: PublicKey, network: Option<Network>) -> Owner {
         match self.config.owners {
             Owners::Key => Owner::Key(key),
             Owners::Network => Owner::Network(network),

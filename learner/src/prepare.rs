@@ -433,7 +433,8 @@ fn absolute(config: &RunConfig) -> Result<RunConfig, PrepareError> {
     Ok(config)
 }
 
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), PrepareError> {
+/// Puts `bytes` at `path`, durably and as a whole.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), PrepareError> {
     let draft = path.with_extension("draft");
     fs::write(&draft, bytes)
         .and_then(|()| fs::File::options().write(true).open(&draft)?.sync_all())

@@ -2,11 +2,13 @@
 //!
 //! A checkpoint is written before its version is announced, so the versions on the disk and those of `metrics.jsonl` are all that an
 //! earlier process can have published. Where they go beyond the checkpoint that this process goes on from (its successors are damaged,
-//! or somebody deleted them), it makes and publishes these versions again.
+//! or somebody deleted them), it makes and publishes these versions again, and so may the next one ([`Republished`]).
 
 use crate::checkpoint::{CheckpointError, Checkpoints};
 use crate::metrics::PublicationRow;
+use crate::prepare::PrepareError;
 use crate::publisher::dtype;
+use crate::republished::Republished;
 use crate::sampling_audit::{MAX_POLICIES, SamplingAudit};
 use crate::trainer::{TrainError, decoder_of};
 use crate::workload::Workload;
@@ -14,6 +16,7 @@ use candle_core::Device;
 use echo_policy::engine::Policy;
 use echo_policy::error::{DecoderError, EngineError};
 use echo_protocol::version::PolicyVersion;
+use std::path::Path;
 
 /// Most bytes of policies that are read at a start, the resumed one included, at four a parameter. What is left out passes unaudited.
 pub const MAX_RECALLED_BYTES: usize = 8 << 30;
@@ -31,28 +34,45 @@ enum RecallError {
     Engine(#[from] EngineError),
 }
 
-/// Tells `audit` that the learner goes on from the checkpoint of `at`, and reads it the policies up to this one that groups may name:
-/// the newest of them, as many as are kept and as memory allows. `announced` is what earlier processes wrote of their publications. A
-/// checkpoint that cannot be read is passed over with a warning: what names its version passes unaudited.
-pub async fn recall(
-    audit: &SamplingAudit,
+/// The versions that a learner which goes on from the checkpoint of `at` publishes again, or that an earlier one has. `announced` is what
+/// earlier processes wrote of their publications, and at `path` stands what they published again. It stands there anew when this returns:
+/// call it before anything of `announced` is taken back.
+///
+/// # Errors
+/// When the file at `path` cannot be read or written.
+pub async fn republished(
+    path: &Path,
     workload: &Workload,
     checkpoints: &Checkpoints,
     at: PolicyVersion,
     announced: &[PublicationRow],
-) {
-    let versions = checkpoints.versions().await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the audit begins without the policies of earlier versions");
-        Vec::new()
-    });
+) -> Result<Republished, PrepareError> {
     let announced = announced.iter().map(|row| PolicyVersion(row.published));
-    let published = announced.chain(versions.last().copied()).max().unwrap_or(at);
+    let published = announced.chain(versions(checkpoints).await).max().unwrap_or(at);
     if published > at {
         tracing::warn!(
             "versions up to {published} were published before and are made again from {at}: nodes may hold them with other weights, so the \
              audit lets pass what names them"
         );
     }
+    let before = Republished::load(path)?;
+    let again = before.clone().resumed(&workload.charter.staleness, at, published);
+    if again != before {
+        again.save(path)?;
+    }
+    Ok(again)
+}
+
+/// Tells `audit` that the learner goes on from the checkpoint of `at` and what is published `again`, and reads it the policies up to this one
+/// that groups may name: the newest of them, as many as are kept and as memory allows. A checkpoint that cannot be read is passed over with
+/// a warning: what names its version passes unaudited.
+pub async fn recall(
+    audit: &SamplingAudit,
+    workload: &Workload,
+    checkpoints: &Checkpoints,
+    at: PolicyVersion,
+    again: Republished,
+) {
     let staleness = &workload.charter.staleness;
     let in_use = |version: &PolicyVersion| {
         *version <= at && staleness.publishes(*version) && staleness.admits(*version, at)
@@ -60,13 +80,21 @@ pub async fn recall(
     let bytes = workload.model.parameter_count() as usize * size_of::<f32>();
     let most = MAX_POLICIES.min(MAX_RECALLED_BYTES / bytes.max(1));
     let mut policies = Vec::new();
-    for version in versions.into_iter().rev().filter(in_use).take(most) {
+    for version in versions(checkpoints).await.into_iter().rev().filter(in_use).take(most) {
         match policy(workload, checkpoints, version).await {
             Ok(policy) => policies.push(policy),
             Err(error) => tracing::warn!(%error, "what was made under {version} will not be audited"),
         }
     }
-    audit.resume(at, published, policies);
+    audit.resume(at, again, policies);
+}
+
+/// The versions that have a checkpoint, in order.
+async fn versions(checkpoints: &Checkpoints) -> Vec<PolicyVersion> {
+    checkpoints.versions().await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the audit begins without the policies of earlier versions");
+        Vec::new()
+    })
 }
 
 /// The policy of a checkpoint as nodes have it: rounded to the snapshot's type.
@@ -96,12 +124,15 @@ mod tests {
     use echo_protocol::order::{OrderCounter, Purpose};
     use echo_protocol::submission::RefuseReason;
     use echo_protocol::trajectory::TrajectoryGroup;
+    use std::path::PathBuf;
     use std::sync::Arc;
 
     /// A run whose versions 2, 4 and 6 have checkpoints of weights of their own.
     struct Room {
         workload: Arc<Workload>,
         dir: tempfile::TempDir,
+        /// Where the run directory would be.
+        run_dir: tempfile::TempDir,
         checkpoints: Checkpoints,
     }
 
@@ -117,7 +148,7 @@ mod tests {
                 let state = state_at(workload.run, version);
                 checkpoints.write(state, trainer.decoder(), &optimizer).await.unwrap();
             }
-            Self { workload, dir, checkpoints }
+            Self { workload, dir, run_dir: tempfile::tempdir().unwrap(), checkpoints }
         }
 
         fn damage(&self, version: u64) {
@@ -131,8 +162,14 @@ mod tests {
             let audit = SamplingAudit::new(self.workload.clone());
             let row = |published: &u64| PublicationRow { published: *published, ..Default::default() };
             let announced: Vec<_> = announced.iter().map(row).collect();
-            recall(&audit, &self.workload, &self.checkpoints, PolicyVersion(at), &announced).await;
+            let (at, path) = (PolicyVersion(at), self.republished());
+            let again = republished(&path, &self.workload, &self.checkpoints, at, &announced).await.unwrap();
+            recall(&audit, &self.workload, &self.checkpoints, at, again).await;
             audit
+        }
+
+        fn republished(&self) -> PathBuf {
+            self.run_dir.path().join("republished.json")
         }
 
         /// What an honest node makes under `version`, whose weights are those of `seed`.
@@ -218,5 +255,26 @@ mod tests {
             room.publish(&audit, 8, 8);
             assert_eq!(reason(&audit, &room.group(8, 99)), Some(RefuseReason::Sampling));
         }
+    }
+
+    #[tokio::test]
+    async fn what_was_published_twice_is_believed_after_further_restarts_too() {
+        let room = Room::new().await;
+        std::fs::remove_dir_all(room.dir.path().join("000000000006")).unwrap();
+        let before = room.group(6, 6);
+        drop(room.resumed(4, &[2, 4, 6]).await);
+        // The next process comes before 6 was made again, and one after it; neither finds a trace of it elsewhere.
+        for (at, announced) in [(4, &[2][..]), (6, &[2, 4, 6][..])] {
+            let audit = room.resumed(at, announced).await;
+            room.publish(&audit, 4, 4);
+            room.publish(&audit, 6, 60);
+            assert_eq!(reason(&audit, &before), None, "{at}");
+            assert_eq!(audit.unaudited(), 1);
+            room.publish(&audit, 8, 8);
+            assert_eq!(reason(&audit, &room.group(8, 99)), Some(RefuseReason::Sampling));
+        }
+        drop(room.resumed(10, &[2, 4, 6, 8]).await);
+        let kept = Republished::load(&room.republished()).unwrap();
+        assert_eq!(kept, Republished::default(), "nothing is admitted under 6 any more");
     }
 }

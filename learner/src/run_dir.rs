@@ -67,6 +67,11 @@ impl RunDir {
         self.0.join("peers.json")
     }
 
+    /// Versions that were published twice, with weights that may differ.
+    pub fn republished(&self) -> PathBuf {
+        self.0.join("republished.json")
+    }
+
     /// One JSON object per update and evaluation.
     pub fn metrics(&self) -> PathBuf {
         self.0.join("metrics.jsonl")

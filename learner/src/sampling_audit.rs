@@ -10,16 +10,17 @@
 //! same ([`SamplingAudit::glance`]): it costs a part of the whole, and what is wrong with all trajectories of a group is found in any.
 
 use crate::admission::{Refusal, Rejection};
+use crate::republished::Republished;
 use crate::sequences;
 use crate::workload::Workload;
-use echo_policy::audit::{Sample, examine};
+use echo_policy::audit::{Finding, Sample, examine};
 use echo_policy::engine::Policy;
 use echo_protocol::order::Purpose;
 use echo_protocol::submission::RefuseReason;
 use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeMap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,8 +43,8 @@ pub struct SamplingAudit {
 struct Policies {
     /// The version with which this process began.
     first: Option<PolicyVersion>,
-    /// Versions that an earlier process published, and this one publishes again.
-    again: Option<RangeInclusive<PolicyVersion>>,
+    /// Versions that were published, and published again.
+    again: Republished,
     /// The newest version that was let go.
     let_go: Option<PolicyVersion>,
     by_version: BTreeMap<PolicyVersion, Arc<Policy>>,
@@ -70,18 +71,12 @@ impl SamplingAudit {
         Self { workload, policies, turn, unaudited }
     }
 
-    /// Goes on from the checkpoint of `at`, with the `policies` of this version and earlier ones. `published` is the newest version that
-    /// earlier processes published: where it is newer than `at`, this process publishes versions again, and nothing says that training
-    /// gives the same weights again, on another device or with another run file.
-    pub fn resume(
-        &self,
-        at: PolicyVersion,
-        published: PolicyVersion,
-        policies: impl IntoIterator<Item = Policy>,
-    ) {
+    /// Goes on from the checkpoint of `at`, with the `policies` of this version and earlier ones. What names a version that is published
+    /// `again` cannot be judged.
+    pub fn resume(&self, at: PolicyVersion, again: Republished, policies: impl IntoIterator<Item = Policy>) {
         let mut kept = lock(&self.policies);
         kept.first = Some(at);
-        kept.again = (published > at).then(|| at.next()..=published);
+        kept.again = again;
         let policies = policies.into_iter().map(|policy| (PolicyVersion(policy.version()), Arc::new(policy)));
         kept.by_version.extend(policies);
     }
@@ -114,7 +109,15 @@ impl SamplingAudit {
     /// [`RefuseReason::Sampling`]; [`RefuseReason::Stale`] for a version whose policy was let go; [`Rejection::Retry`] for one
     /// that is not published yet, and when a policy could not be asked.
     pub fn check(&self, group: &TrajectoryGroup) -> Result<(), Rejection> {
-        self.check_part(group, 0..group.trajectories.len())
+        self.find(group).and_then(|found| verdict(group, &found))
+    }
+
+    /// The same with how certain it is, and with a fault that is no refusal yet ([`verdict`]).
+    ///
+    /// # Errors
+    /// Those of [`SamplingAudit::check`], but for [`RefuseReason::Sampling`].
+    pub fn find(&self, group: &TrajectoryGroup) -> Result<Finding, Rejection> {
+        self.find_in_part(group, 0..group.trajectories.len())
     }
 
     /// Checks one of a group's trajectories, chosen by `draw`: so much of every group is looked at whoever vouches for it.
@@ -123,17 +126,18 @@ impl SamplingAudit {
     /// Those of [`SamplingAudit::check`].
     pub fn glance(&self, group: &TrajectoryGroup, draw: u64) -> Result<(), Rejection> {
         let at = draw.checked_rem(group.trajectories.len() as u64).unwrap_or(0) as usize;
-        self.check_part(group, at..(at + 1).min(group.trajectories.len()))
+        let part = at..(at + 1).min(group.trajectories.len());
+        self.find_in_part(group, part).and_then(|found| verdict(group, &found))
     }
 
-    fn check_part(&self, group: &TrajectoryGroup, part: Range<usize>) -> Result<(), Rejection> {
+    fn find_in_part(&self, group: &TrajectoryGroup, part: Range<usize>) -> Result<Finding, Rejection> {
         let (policies, all) = self.policies_of(group)?;
         let order = self.workload.order(Purpose::Train, group.counter.0);
         let trajectories = &group.trajectories[part.clone()];
         let sequences = sequences::of_order(&self.workload, &order, trajectories);
         let sequences = sequences.map_err(|error| Rejection::retry(&error))?;
         let Some(prompt) = sequences.first().map(|sequence| sequence.prompt.as_slice()) else {
-            return Ok(());
+            return Ok(Finding::default());
         };
         let (seed, params) = (order.sampler_seed(), self.workload.sampling());
         let samples = part.zip(trajectories).zip(&sequences).map(|((index, trajectory), sequence)| {
@@ -142,18 +146,12 @@ impl SamplingAudit {
             Sample::new(index as u32, tokens, &trajectory.logprobs, versions)
         });
         let _turn = lock(&self.turn);
-        match examine(&policies, prompt, &seed, &params, samples) {
-            Ok(None) => {}
-            Ok(Some(fault)) => {
-                let refusal = Refusal::new(RefuseReason::Sampling, fault.to_string());
-                return Err(refusal.of(group.counter).into());
-            }
-            Err(error) => return Err(Rejection::retry(&error)),
-        }
-        if !all {
+        let found = examine(&policies, prompt, &seed, &params, samples);
+        let found = found.map_err(|error| Rejection::retry(&error))?;
+        if found.fault.is_none() && !all {
             self.unaudited.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Whether all policies that a group names can be asked, so that an audit says something about each of its tokens.
@@ -188,12 +186,23 @@ impl SamplingAudit {
     }
 }
 
+/// What a finding means for its group.
+///
+/// # Errors
+/// [`RefuseReason::Sampling`].
+pub fn verdict(group: &TrajectoryGroup, found: &Finding) -> Result<(), Rejection> {
+    match found.fault {
+        None => Ok(()),
+        Some(fault) => Err(Refusal::new(RefuseReason::Sampling, fault.to_string()).of(group.counter).into()),
+    }
+}
+
 impl Policies {
     fn known(&self, version: PolicyVersion) -> Known {
         let newest = self.by_version.last_key_value().map(|(version, _)| *version);
         let let_go = self.let_go.is_some_and(|let_go| version <= let_go);
         match self.by_version.get(&version) {
-            Some(_) if self.again.as_ref().is_some_and(|again| again.contains(&version)) => Known::Again,
+            Some(_) if self.again.contains(version) => Known::Again,
             Some(policy) => Known::Policy(policy.clone()),
             None if newest.is_none_or(|newest| version > newest) => Known::NotYet,
             None if !let_go && self.first.is_some_and(|first| version < first) => Known::Before,

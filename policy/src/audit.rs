@@ -19,7 +19,7 @@ use crate::engine::policy::Policy;
 use crate::error::EngineError;
 use crate::sampler::{self, SamplingParams};
 
-pub use samples::{Sample, examine};
+pub use samples::{Finding, Sample, examine};
 
 /// Rows of logits computed at once: bounds memory at large vocabularies.
 const ROWS_PER_CALL: usize = 256;
@@ -82,6 +82,13 @@ impl Tolerance {
             mean: 1e-3 * f64::from(sharpness),
             max: 1e-2 * sharpness,
         }
+    }
+
+    /// The same for nodes that are `factor` times as far off.
+    #[must_use]
+    pub fn times(self, factor: f32) -> Self {
+        let wide = f64::from(factor);
+        Self { border: self.border * wide, mean: self.mean * wide, max: self.max * factor, ..self }
     }
 }
 

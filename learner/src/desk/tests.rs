@@ -211,6 +211,20 @@ fn lie(counter: u64) -> Refusal {
 }
 
 #[test]
+fn a_group_of_another_run_gives_no_order_back() {
+    let mut world = World::new(Staleness::new(3, None).unwrap());
+    world.at(0);
+    let leases = world.lease(0);
+    let (node, now) = (world.node, UnixMillis(0));
+    let out = world.desk.book.out_with(&node);
+    for (reason, left) in [(RefuseReason::Run, out), (RefuseReason::Stale, out - 1)] {
+        let refusal = Refusal::new(reason, "refused".into()).of(leases[0].first);
+        world.desk.refuse(now, &node, refusal);
+        assert_eq!(world.desk.book.out_with(&node), left, "{reason}");
+    }
+}
+
+#[test]
 fn who_lies_too_often_gets_no_work_and_no_hearing_until_it_is_over() {
     let mut world = World::new(Staleness::new(3, None).unwrap());
     world.at(0);

@@ -122,7 +122,9 @@ impl LeaseBook {
             }
             let orders: BTreeMap<OrderCounter, Slot> = left
                 .iter()
-                .map(|counter| (*counter, Slot { lease: id, state: State::Out, leases: 1 }))
+                .map(|counter| {
+                    (*counter, Slot { lease: id, state: State::Out, ended: 0, holders: Vec::new() })
+                })
                 .collect();
             let strange = |counter: &OrderCounter| {
                 !lease.covers(*counter) || *counter >= snapshot.cursor || book.orders.contains_key(counter)

@@ -83,8 +83,9 @@ fn a_lapsed_order_may_be_delivered_until_it_is_leased_again() {
     assert_eq!(ranges(&book.grant(at(5_000), node(2), 1, 10)), [(0, 1)]);
     assert_eq!(book.check(&node(1), lease, OrderCounter(0)), Err(LeaseRefusal::Expired(OrderCounter(0))));
     assert_eq!(book.check(&node(1), lease, OrderCounter(1)), Ok(()));
-    // The same node is leased its own order again: what it made under the first lease still counts.
-    assert_eq!(ranges(&book.grant(at(5_000), node(1), 1, 10)), [(1, 1)]);
+    // The same node, the only one now, is leased its own order again: what it made under the first lease still counts.
+    book.node_gone(&node(2));
+    assert_eq!(ranges(&book.grant(at(5_000), node(1), 2, 10)), [(0, 2)]);
     assert_eq!(book.check(&node(1), lease, OrderCounter(1)), Ok(()));
 }
 
@@ -145,14 +146,62 @@ fn an_order_that_nobody_delivers_is_given_up_in_the_end() {
     assert_eq!(ranges(&book.grant(at(1 << 20), node(1), 1, 10)), [(2, 1)]);
 
     // Those that go, and those whose groups are refused, count alike.
-    for _ in 0..MAX_LEASES_OF_ORDER / 2 {
-        assert!(book.give_back(&node(1), OrderCounter(2)));
-        book.grant(at(1 << 20), node(1), 1, 10);
-        book.node_gone(&node(1));
-        book.grant(at(1 << 20), node(1), 1, 10);
+    for holder in 1..=MAX_LEASES_OF_ORDER as u8 {
+        assert_eq!(book.take_given_up(), []);
+        if holder > 1 {
+            assert_eq!(ranges(&book.grant(at(1 << 20), node(holder), 1, 10)), [(2, 1)]);
+        }
+        match holder % 2 {
+            0 => assert!(book.give_back(&node(holder), OrderCounter(2))),
+            _ => assert_eq!(book.node_gone(&node(holder)), [OrderCounter(2)]),
+        }
     }
     assert_eq!(book.take_given_up(), [OrderCounter(2)]);
-    assert_eq!((book.outstanding(), book.cursor()), (1, OrderCounter(4)));
+    assert_eq!((book.outstanding(), book.idle(), book.cursor()), (0, 0, OrderCounter(3)));
+}
+
+#[test]
+fn no_node_alone_has_an_order_left_out_at_once() {
+    let mut book = LeaseBook::new(config());
+    assert_eq!(ranges(&book.grant(at(0), node(2), 1, 10)), [(0, 1)]);
+    assert_eq!(ranges(&book.grant(at(0), node(1), 1, 10)), [(1, 1)]);
+    // What it had refused goes to the other node.
+    assert!(book.give_back(&node(1), OrderCounter(1)));
+    assert_eq!(ranges(&book.grant(at(0), node(1), 1, 10)), [(2, 1)]);
+    assert_eq!(ranges(&book.grant(at(0), node(2), 1, 10)), [(1, 1)]);
+    // Where there is no other, it comes again as often as it is refused or abandoned.
+    book.delivered(OrderCounter(0));
+    book.delivered(OrderCounter(2));
+    book.node_gone(&node(2));
+    for _ in 0..MAX_LEASES_OF_ORDER {
+        assert_eq!(ranges(&book.grant(at(0), node(1), 1, 10)), [(1, 1)]);
+        assert!(book.give_back(&node(1), OrderCounter(1)));
+        assert_eq!(ranges(&book.grant(at(0), node(1), 1, 10)), [(1, 1)]);
+        assert_eq!(book.node_gone(&node(1)), [OrderCounter(1)]);
+    }
+    assert_eq!((book.take_given_up(), book.idle()), (vec![], 1));
+    // An order that cannot be done runs out, and is given up by a single node too: two holders count, and six more leases.
+    assert_eq!(ranges(&book.grant(at(0), node(1), 1, 10)), [(1, 1)]);
+    let lapses = (1..=20u64).find(|lapse| {
+        book.grant(at(2_000 * *lapse), node(1), 1, 10);
+        !book.take_given_up().is_empty()
+    });
+    assert_eq!(lapses, Some(u64::from(MAX_LEASES_OF_ORDER) - 2));
+}
+
+#[test]
+fn an_order_that_all_have_held_comes_again_to_any_of_them() {
+    let mut book = LeaseBook::new(config());
+    for n in 1..=3 {
+        assert_eq!(ranges(&book.grant(at(0), node(n), 1, 10)), [(0, 1)]);
+        assert!(book.give_back(&node(n), OrderCounter(0)));
+    }
+    assert_eq!(ranges(&book.grant(at(0), node(2), 1, 10)), [(0, 1)]);
+    assert!(book.give_back(&node(2), OrderCounter(0)));
+    // Whoever else asks has it first, until it asks no more.
+    assert_eq!(book.grant(at(0), node(4), 0, 10), []);
+    assert_eq!(ranges(&book.grant(at(0), node(2), 1, 10)), [(1, 1)]);
+    assert_eq!(ranges(&book.grant(at(1_500), node(2), 1, 10)), [(0, 1)]);
 }
 
 #[test]

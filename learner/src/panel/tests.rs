@@ -199,6 +199,44 @@ fn who_never_answers_is_not_asked_again() {
 }
 
 #[test]
+fn who_goes_while_it_owes_a_report_is_not_asked_for_a_while() {
+    let mut panel = panel(3);
+    assert!(panel.ask(at(0), &question(1)).is_some());
+    let come_back = |panel: &mut Panel| {
+        for n in 0..3 {
+            panel.gone(&key(n));
+            assert!(panel.offer(key(n), network(n as u8), &offer(4)));
+        }
+    };
+    come_back(&mut panel);
+    for (now, number) in [(0, 2), (DEBT_MS - 1, 3)] {
+        assert_eq!(panel.ask(at(now), &question(number)), None, "each has one that it owes");
+        // It owes nothing more, so going again makes it no longer.
+        come_back(&mut panel);
+    }
+    let chosen = panel.ask(at(DEBT_MS), &question(4)).unwrap();
+    chosen.iter().for_each(|verifier| drop(panel.report(verifier, &group(4), Said::Sound)));
+    panel.dismiss(&group(4));
+    come_back(&mut panel);
+    assert!(panel.ask(at(DEBT_MS), &question(5)).is_some(), "who has reported may go");
+}
+
+#[test]
+fn debtors_are_forgotten_in_the_end_and_never_too_many() {
+    let config = PanelConfig { owners: Owners::Key, n: 1, k: 1, ..PanelConfig::default() };
+    let mut panel = Panel::new(config, [7; 32]);
+    for n in 1_000..1_001 + MAX_DEBTORS as u64 {
+        assert!(panel.offer(key(n), None, &offer(4)));
+        assert_eq!(panel.ask(at(0), &question(n)), Some(vec![key(n)]));
+        panel.gone(&key(n));
+        panel.dismiss(&group(n));
+    }
+    assert_eq!(panel.debtors.len(), MAX_DEBTORS);
+    panel.expired(at(DEBT_MS));
+    assert!(panel.debtors.is_empty());
+}
+
+#[test]
 fn memory_is_bounded_whatever_comes() {
     let config = PanelConfig { owners: Owners::Key, n: 2, k: 1, ..PanelConfig::default() };
     let mut panel = Panel::new(config, [7; 32]);

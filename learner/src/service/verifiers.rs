@@ -5,7 +5,7 @@
 
 use super::{SWEEP_EVERY, Shared, lock};
 use crate::admission::MAX_FRAME_BYTES;
-use crate::panel::{Heard, MAX_VERIFIERS, Panel, PanelConfig, Question, Ruling, Said};
+use crate::panel::{Heard, MAX_VERIFIERS, Owner, Panel, PanelConfig, Question, Ruling, Said};
 use crate::record::Network;
 use echo_protocol::check::{MAX_CAPACITY, MAX_WORD_BYTES, Offer, Report, Word};
 use echo_protocol::clock;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, spawn_blocking};
 
-/// A word whose first byte is here has this time to be whole.
+/// A word whose first byte is here has this time to be whole, and so has the first offer on a stream from its beginning.
 const WORD_WITHIN: Duration = Duration::from_secs(30);
 /// A verifier that takes a frame no faster than this is let go.
 const SEND_WITHIN: Duration = Duration::from_secs(60);
@@ -44,6 +44,9 @@ struct State {
 /// What goes out on a verifier's stream. Dropped, it ends the stream.
 struct Line {
     stream: u64,
+    network: Option<Network>,
+    /// Whether it has offered to look at something.
+    offered: bool,
     frames: mpsc::Sender<Arc<Vec<u8>>>,
 }
 
@@ -51,6 +54,7 @@ struct Line {
 pub(super) struct Seat {
     shared: Arc<Shared>,
     key: PublicKey,
+    network: Option<Network>,
     stream: u64,
 }
 
@@ -115,6 +119,52 @@ impl State {
         self.rule(ruled);
     }
 
+    /// Gives a verifier a place, if there is one, and says the number of its stream. Its older stream loses its own.
+    fn seat(
+        &mut self,
+        key: PublicKey,
+        network: Option<Network>,
+        frames: mpsc::Sender<Arc<Vec<u8>>>,
+    ) -> Option<u64> {
+        self.gone(&key);
+        if !self.make_room(self.panel.owner(key, network)) {
+            return None;
+        }
+        self.streams += 1;
+        self.lines.insert(key, Line { stream: self.streams, network, offered: false, frames });
+        Some(self.streams)
+    }
+
+    /// Whether there is a place for one more of this owner. Where all are taken, one that has offered nothing yet loses its own, the oldest
+    /// first; or else the newest of the owner with most, if that is more than the other would then have. So many keys of few owners keep nobody out.
+    fn make_room(&mut self, owner: Owner) -> bool {
+        if self.lines.len() < MAX_VERIFIERS {
+            return true;
+        }
+        let Some(key) = self.idlest().or_else(|| self.one_too_many(owner)) else { return false };
+        self.gone(&key);
+        true
+    }
+
+    /// Who has been here longest without an offer.
+    fn idlest(&self) -> Option<PublicKey> {
+        let silent = self.lines.iter().filter(|(_, line)| !line.offered);
+        silent.min_by_key(|(_, line)| line.stream).map(|(key, _)| *key)
+    }
+
+    /// The newest verifier of the owner with most, if that one has more even without it than `owner` has with one more.
+    fn one_too_many(&self, owner: Owner) -> Option<PublicKey> {
+        let mut places: BTreeMap<Owner, (usize, u64, PublicKey)> = BTreeMap::new();
+        for (key, line) in &self.lines {
+            let of_owner = places.entry(self.panel.owner(*key, line.network)).or_insert((0, 0, *key));
+            let (stream, newest) = (of_owner.1, of_owner.2).max((line.stream, *key));
+            *of_owner = (of_owner.0 + 1, stream, newest);
+        }
+        let theirs = places.get(&owner).map_or(0, |(count, ..)| *count);
+        let (most, _, newest) = places.into_values().max()?;
+        (most > theirs + 1).then_some(newest)
+    }
+
     fn rule(&mut self, ruled: Vec<(ContentId, Ruling)>) {
         for (group, ruling) in ruled {
             let heard = self.waiting.remove(&group).is_some_and(|waiting| waiting.send(ruling).is_ok());
@@ -127,21 +177,15 @@ impl State {
 }
 
 impl Seat {
-    /// A place for a verifier; its older stream loses its own. `None` where there are too many.
+    /// A place for a verifier that is connected from `network`; its older stream loses its own. `None` where there are too many.
     pub(super) fn take(
         shared: &Arc<Shared>,
         key: PublicKey,
+        network: Option<Network>,
         frames: mpsc::Sender<Arc<Vec<u8>>>,
     ) -> Option<Self> {
-        let mut state = lock(&shared.verifiers.0);
-        state.gone(&key);
-        if state.lines.len() >= MAX_VERIFIERS {
-            return None;
-        }
-        state.streams += 1;
-        let stream = state.streams;
-        state.lines.insert(key, Line { stream, frames });
-        Some(Self { shared: shared.clone(), key, stream })
+        let stream = lock(&shared.verifiers.0).seat(key, network, frames)?;
+        Some(Self { shared: shared.clone(), key, network, stream })
     }
 }
 
@@ -189,10 +233,12 @@ async fn converse(shared: &Arc<Shared>, key: PublicKey, stream: Stream) -> Resul
     });
     let network = network.await.map_err(|e| e.to_string())?.map_err(|unheard| unheard.detail)?;
     let (frames, queue) = mpsc::channel(MAX_CAPACITY as usize);
-    let Some(seat) = Seat::take(shared, key, frames) else { return Err("too many verifiers".into()) };
+    let Some(seat) = Seat::take(shared, key, network, frames) else {
+        return Err("too many verifiers".into());
+    };
     let (reader, writer) = stream.split();
     tokio::select! {
-        ended = listen(&seat, network, reader) => ended,
+        ended = listen(&seat, reader) => ended,
         ended = send(writer, queue) => ended,
     }
 }
@@ -209,17 +255,20 @@ async fn send(
     Ok(())
 }
 
-async fn listen(
-    seat: &Seat,
-    network: Option<Network>,
-    mut stream: impl AsyncRead + Unpin,
-) -> Result<(), String> {
+async fn listen(seat: &Seat, mut stream: impl AsyncRead + Unpin) -> Result<(), String> {
+    let mut has_offered = false;
     loop {
-        let frame = read_frame_within(&mut stream, MAX_WORD_BYTES, WORD_WITHIN).await;
+        let word = read_frame_within(&mut stream, MAX_WORD_BYTES, WORD_WITHIN);
+        let frame = if has_offered {
+            word.await
+        } else {
+            tokio::time::timeout(WORD_WITHIN, word).await.map_err(|_| "it offers nothing".to_owned())?
+        };
         let Some(frame) = frame.map_err(|e| e.to_string())? else { return Ok(()) };
         match Word::from_bytes(&frame).map_err(|e| e.to_string())? {
             Word::Offer(offer) => {
-                seat.offer(network, &offer);
+                seat.offer(&offer);
+                has_offered = true;
                 tokio::time::sleep(OFFER_PAUSE).await;
             }
             Word::Report(report) => {
@@ -232,11 +281,13 @@ async fn listen(
 }
 
 impl Seat {
-    pub(super) fn offer(&self, network: Option<Network>, offer: &Offer) {
+    pub(super) fn offer(&self, offer: &Offer) {
         let mut state = lock(&self.shared.verifiers.0);
+        let State { panel, lines, .. } = &mut *state;
         // Not behind a newer stream of the same verifier.
-        if state.lines.get(&self.key).is_some_and(|line| line.stream == self.stream) {
-            state.panel.offer(self.key, network, offer);
+        if let Some(line) = lines.get_mut(&self.key).filter(|line| line.stream == self.stream) {
+            line.offered = true;
+            panel.offer(self.key, self.network, offer);
         }
     }
 }
@@ -270,3 +321,6 @@ pub(super) fn hear(shared: &Shared, key: PublicKey, signed: &Signed<Report>) -> 
         Heard::Noted | Heard::Ruled(_) => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use echo_policy::audit::{Sample, examine};
+use echo_policy::audit::{Finding, Sample, examine};
 use echo_policy::engine::Policy;
 use echo_policy::tokenizer::{Tokenizer, TokenizerError};
 use echo_protocol::check::{Opinion, Report};
@@ -113,8 +113,12 @@ fn look(workload: &Workload, policies: &[Arc<Installed>], group: &TrajectoryGrou
     });
     let prompt = tokenizer.prompt(&assignment.prompt().text).map_err(|error| unable(&error))?;
     match examine(&held, &prompt, &order.sampler_seed(), workload.sampling(), samples) {
-        Ok(None) => Ok(()),
-        Ok(Some(fault)) => Err(lie(RefuseReason::Sampling, &fault)),
+        // The learner's machine may come to the opposite.
+        Ok(Finding { is_close: true, .. }) => {
+            Err(Opinion::unable("it is too close to the tolerance to tell"))
+        }
+        Ok(Finding { fault: Some(fault), .. }) => Err(lie(RefuseReason::Sampling, &fault)),
+        Ok(Finding { fault: None, .. }) => Ok(()),
         Err(error) => Err(unable(&error)),
     }
 }

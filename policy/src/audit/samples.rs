@@ -8,6 +8,19 @@ use crate::engine::policy::Policy;
 use crate::error::EngineError;
 use crate::sampler::SamplingParams;
 
+/// How many times as near or as far off a claim has to be for its finding to be certain on every machine.
+const MARGIN: f32 = 2.0;
+
+/// What an audit of an order's samples came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Finding {
+    /// What is wrong with them, if anything is.
+    pub fault: Option<Fault>,
+    /// Whether they lie so near the limits of [`Tolerance`], within half and twice of one, that an honest machine of another kind may come to
+    /// the opposite: that nobody finds the same is held against nobody then.
+    pub is_close: bool,
+}
+
 /// What somebody says a sample of an order is.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
@@ -38,7 +51,7 @@ impl Sample {
     }
 }
 
-/// What is wrong with these samples of the order whose seed is `seed`; `None` if nothing is. Tokens of versions that are not
+/// What is wrong with these samples of the order whose seed is `seed`, and how certain that is. Tokens of versions that are not
 /// among `policies` are not looked at, and behind the first fault nothing is: a lie is not worth looking at any longer. Costs about as much computing
 /// as the prefill of all tokens.
 ///
@@ -50,21 +63,25 @@ pub fn examine(
     seed: &[u8; 32],
     params: &SamplingParams,
     samples: impl IntoIterator<Item = Sample>,
-) -> Result<Option<Fault>, EngineError> {
+) -> Result<Finding, EngineError> {
     let mut audits = BTreeMap::new();
     for policy in policies {
         audits.insert(policy.version(), Audit::new(&**policy, prompt, seed, params)?);
     }
-    let (tolerance, mut evidence) = (Tolerance::f32(params.temperature), Evidence::default());
+    let tolerance = Tolerance::f32(params.temperature);
+    let (mut evidence, mut found) = (Evidence::default(), Finding::default());
     for sample in samples {
         for (version, draws) in &sample.draws {
             if let Some(audit) = audits.get(version) {
                 evidence.add(audit.look(sample.index, &sample.tokens, draws)?);
             }
         }
-        if let Some(fault) = evidence.fault(&tolerance) {
-            return Ok(Some(fault));
+        found.fault = evidence.fault(&tolerance);
+        if found.fault.is_some() {
+            found.is_close = evidence.fault(&tolerance.times(MARGIN)).is_none();
+            return Ok(found);
         }
+        found.is_close |= evidence.fault(&tolerance.times(1.0 / MARGIN)).is_some();
     }
-    Ok(None)
+    Ok(found)
 }

@@ -81,6 +81,42 @@ fn every_cheat_is_found() {
 }
 
 #[test]
+fn what_lies_near_the_limits_is_close_on_either_side() {
+    let (config, weights) = families().remove(0);
+    let policies = [load(&config, &weights)];
+    let honest = generate(&policies[0], params(0.8));
+    let limit = Tolerance::f32(0.8).max;
+    // The first log-probability of the second sample is off by so much, and of the third by so much.
+    for (second, third, fault, is_close) in [
+        (0.0f32, 0.0f32, false, false),
+        (0.4, 0.4, false, false),
+        (0.7, 0.0, false, true),
+        (1.4, 0.0, true, true),
+        (3.0, 0.0, true, false),
+        // Nothing is looked at behind the first fault; one that is certain is so whatever came before.
+        (1.4, 3.0, true, true),
+        (0.7, 3.0, true, false),
+    ] {
+        let samples = (0..).zip(&honest).map(|(index, completion)| {
+            let mut logprobs = completion.logprobs.clone();
+            logprobs[0] -= match index {
+                1 => second * limit,
+                2 => third * limit,
+                _ => 0.0,
+            };
+            let tokens = completion.tokens.iter().map(|token| (*token, true));
+            Sample::new(index, tokens, &logprobs, completion.versions.iter().copied())
+        });
+        let found = examine(&policies, &PROMPT, &SEED, &params(0.8), samples).unwrap();
+        assert_eq!(
+            (found.fault.is_some(), found.is_close),
+            (fault, is_close),
+            "{second}, {third}: {found:?}"
+        );
+    }
+}
+
+#[test]
 fn draws_of_others_are_passed_over() {
     let (config, weights) = families().remove(0);
     let policy = load(&config, &weights);

@@ -3,11 +3,13 @@
 use super::super::Shared;
 use super::super::gate::Door;
 use super::{Pending, rejected};
-use crate::admission::{Admitted, Look, Rejection};
+use crate::admission::{Admitted, Look};
 use crate::panel::Ruling;
+use crate::sampling_audit::verdict;
+use echo_policy::audit::Finding;
 use echo_protocol::clock;
 use echo_protocol::identity::PublicKey;
-use echo_protocol::submission::{Answer, RefuseReason};
+use echo_protocol::submission::Answer;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
@@ -64,24 +66,20 @@ impl Asked {
 /// The learner's own audit, which is held against what verifiers have said.
 fn settle(shared: &Shared, node: &PublicKey, admitted: Admitted) -> Result<Admitted, Box<Answer>> {
     let (group, counter) = (admitted.id, admitted.group.counter);
-    let audited = match &shared.audit {
-        Some(audit) => audit.check(&admitted.group),
-        None => Ok(()),
+    let found = match &shared.audit {
+        Some(audit) => audit.find(&admitted.group),
+        None => Ok(Finding::default()),
     };
-    let sound = match &audited {
-        Ok(()) => Some(true),
-        Err(Rejection::Refused(refusal)) if refusal.reason == RefuseReason::Sampling => Some(false),
-        // A policy was let go meanwhile, or could not be asked.
-        Err(_) => None,
-    };
-    match sound {
-        Some(sound) => {
-            let verdicts = shared.verifiers.settle(&group, sound);
+    match &found {
+        Ok(certain) if !certain.is_close => {
+            let verdicts = shared.verifiers.settle(&group, certain.fault.is_none());
             let overturned = verdicts.iter().any(|(_, right)| !right);
             shared.desk().looked(Look::Settled { overturned });
             shared.judged(verdicts);
         }
-        None => shared.verifiers.dismiss(&group),
+        // Another machine may honestly find the opposite; or a policy was let go meanwhile, or could not be asked.
+        _ => shared.verifiers.dismiss(&group),
     }
+    let audited = found.and_then(|found| verdict(&admitted.group, &found));
     audited.map(|()| admitted).map_err(|why| rejected(shared, node, counter, why))
 }

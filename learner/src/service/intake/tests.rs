@@ -37,6 +37,8 @@ struct World {
     shared: Arc<Shared>,
     policy: Arc<Policy>,
     node: NodeKey,
+    /// By how much a log-probability of a lie is off.
+    off: f32,
 }
 
 impl World {
@@ -68,7 +70,7 @@ impl World {
         audit.publish(published);
         let panel = PanelConfig { owners: Owners::Key, ..PanelConfig::default() };
         let shared = Shared::new(workload, charter, key, admission, desk, fleet, 3).audited(audit, panel);
-        Self { shared: Arc::new(shared), policy, node: NodeKey::from_secret([2; 32]) }
+        Self { shared: Arc::new(shared), policy, node: NodeKey::from_secret([2; 32]), off: 1.0 }
     }
 
     /// The honest group of an order.
@@ -84,7 +86,7 @@ impl World {
     /// does not see.
     fn judged(&self, lie: bool) -> (Arc<Vec<u8>>, Admitted) {
         let honest = self.group(LeaseId(0), OrderCounter(0));
-        let sizes = (1..).map(|n| n as f32);
+        let sizes = (0..).map(|n| self.off * (1.0 + n as f32 / 100.0));
         let mut lies = sizes.map(|size| {
             let mut group = honest.clone();
             group.trajectories[0].logprobs[0] -= size;
@@ -105,8 +107,8 @@ impl World {
     fn verifier(&self, number: u8) -> Verifier {
         let key = NodeKey::from_secret([number; 32]);
         let (sender, frames) = mpsc::channel(16);
-        let seat = Seat::take(&self.shared, key.public(), sender).unwrap();
-        seat.offer(None, &Offer { capacity: 4, held: vec![PolicyVersion(0)] });
+        let seat = Seat::take(&self.shared, key.public(), None, sender).unwrap();
+        seat.offer(&Offer { capacity: 4, held: vec![PolicyVersion(0)] });
         Verifier { key, seat, frames }
     }
 
@@ -234,6 +236,21 @@ async fn disagreement_is_settled_by_the_learner_and_costs_the_liar() {
     assert_eq!(world.charged(), [0, 1, 0]);
     assert!(world.asked(true, [true, true, false]).await.is_err());
     assert_eq!(world.charged(), [1, 2, 0]);
+}
+
+#[tokio::test]
+async fn what_is_too_close_to_tell_is_held_against_no_verifier() {
+    let mut world = World::new();
+    // Half as much again as an honest node may be off, in one token or in the mean of its trajectory.
+    let tokens = world.group(LeaseId(0), OrderCounter(0)).trajectories[0].response.len();
+    world.off = 1.5e-3 * tokens.min(10) as f32;
+    let refused = world.asked(true, [true, false, true]).await.unwrap_err();
+    assert!(
+        matches!(&refused.outcome, Outcome::Refused { reason: RefuseReason::Sampling, .. }),
+        "{refused:?}"
+    );
+    assert_eq!(world.charged(), [0; 3]);
+    assert_eq!(world.shared.desk().tally().looks.settled, 0);
 }
 
 #[tokio::test]

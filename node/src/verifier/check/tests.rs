@@ -1,6 +1,7 @@
 use super::*;
 use crate::install;
 use crate::testing;
+use echo_policy::audit::Tolerance;
 use echo_policy::engine::Generation;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::lease::LeaseId;
@@ -100,6 +101,16 @@ fn honest_groups_are_sound_and_lies_are_named() {
 fn what_cannot_be_checked_here_is_not_called_a_lie() {
     let (workload, installed) = (testing::workload(), installed());
     let group = honest(&workload, &installed, 0);
+    // By so many times what an honest node may be off, in one token of all.
+    let (tolerance, last) = (Tolerance::f32(workload.sampling().temperature), group.trajectories.len() - 1);
+    let tokens: usize = group.trajectories.iter().map(|trajectory| trajectory.response.len()).sum();
+    let limit = tolerance.max.min(tolerance.mean as f32 * tokens as f32);
+    for (off, certain) in [(0.4f32, true), (0.8, false), (1.5, false), (4.0, true)] {
+        let mut group = group.clone();
+        group.trajectories[last].logprobs[0] -= off * limit;
+        let found = opinion(&workload, &installed, &group);
+        assert_eq!(!matches!(found, Opinion::Unable { .. }), certain, "{off}: {found:?}");
+    }
     for held in [&installed[..1], &installed[..0]] {
         let found = opinion(&workload, held, &group);
         assert!(matches!(found, Opinion::Unable { .. }), "{found:?}");
