@@ -170,6 +170,7 @@ fn the_host_cannot_be_seen() {
 #[test]
 fn signals_stay_inside() {
     exits(&attack(&["kill_all"]), "alive\n");
+    exits(&attack(&["limit_first"]), &"ENOSYS\n".repeat(4));
     out_of_time(&attack(&["ignore"]));
     assert_eq!(attack(&["stop"]).end, End::WallLimit);
     assert_eq!(attack(&["abort"]).end, End::Signalled(libc::SIGABRT));

@@ -84,6 +84,8 @@ fn as_ordinary_user() {
     assert_eq!((outcome.end, text(&outcome).as_str()), (End::Exited(0), "1000\n"), "{outcome:?}");
     assert_eq!(text(&attack(&["sockets"])), "");
     assert_eq!(text(&attack(&["kill_all"])), "alive\n");
+    let limit = attack(&["limit_first"]);
+    assert_eq!((limit.end, text(&limit)), (End::Exited(0), "ENOSYS\n".repeat(4)), "{limit:?}");
     assert_eq!(attack(&["call", &libc::SYS_mount.to_string()]).end, End::Signalled(libc::SIGSYS));
     assert_eq!(attack(&["stop"]).end, End::WallLimit);
     assert_eq!(attack(&["relay"]).end, End::CpuLimit);
