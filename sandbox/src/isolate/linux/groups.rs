@@ -87,9 +87,7 @@ impl Group {
 
     /// What a keeper has to know of the group.
     pub(super) fn describe(&self, setup: &mut Setup) {
-        let mut dirs = vec![self.memory.clone(), self.pids.clone(), self.cpu.clone()];
-        dirs.sort();
-        dirs.dedup();
+        let dirs = self.dirs();
         match self.version {
             // `tasks`, not `cgroup.procs`: a thread that moves itself needs not wait for all processes of the system.
             Version::V1 => setup.join = dirs.iter().map(|dir| dir.join("tasks")).collect(),
@@ -204,8 +202,32 @@ impl Group {
 
     /// Removes the group, which no keeper looks after.
     pub(super) fn remove(&self) {
-        for dir in [&self.memory, &self.pids, &self.cpu] {
-            fs::remove_dir(dir).ok();
+        remove(&self.dirs());
+    }
+
+    /// Its directories, each once.
+    fn dirs(&self) -> Vec<PathBuf> {
+        let mut dirs = vec![self.memory.clone(), self.pids.clone(), self.cpu.clone()];
+        dirs.sort();
+        dirs.dedup();
+        dirs
+    }
+}
+
+/// Removes control groups, whose last processes may take a moment to be gone.
+pub(super) fn remove(groups: &[PathBuf]) {
+    const TRIES: u32 = 100;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for group in groups {
+        // In version 1, what its runs were the first to read would keep a removed group in the kernel's memory.
+        if let Ok(force_empty) = File::options().write(true).open(group.join("memory.force_empty")) {
+            rustix::io::write(force_empty, b"0").ok();
+        }
+        for _ in 0..TRIES {
+            match fs::remove_dir(group) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(PAUSE),
+                _ => break,
+            }
         }
     }
 }

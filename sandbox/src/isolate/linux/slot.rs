@@ -66,6 +66,11 @@ impl Slot {
         Ok(Self { channel, group, proc, ending: false, keeper })
     }
 
+    /// Whether its keeper is still there, which somebody else may have killed.
+    pub(super) fn lives(&mut self) -> bool {
+        matches!(self.keeper.try_wait(), Ok(None))
+    }
+
     /// Waits until nothing is left of the last run.
     pub(super) fn rest(&mut self) -> io::Result<()> {
         while self.ending {
@@ -86,8 +91,10 @@ impl Drop for Slot {
         let asked = Instant::now();
         let mut pause = Duration::from_micros(100);
         while asked.elapsed() < PATIENCE {
-            if !matches!(self.keeper.try_wait(), Ok(None)) {
-                return;
+            match self.keeper.try_wait() {
+                Ok(None) => {}
+                Ok(Some(status)) if status.success() => return,
+                Ok(Some(_)) | Err(_) => break,
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(10));
