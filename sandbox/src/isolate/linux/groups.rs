@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub(super) use self::hierarchies::{Hierarchies, Version};
@@ -21,6 +22,9 @@ const LITTLE_MEMORY: u64 = 2 << 20;
 /// How long the next run waits for the memory of the last one. The kernel frees a tmpfs some time after its last user is
 /// gone, within milliseconds when the machine is idle.
 const SETTLE: Duration = Duration::from_secs(1);
+
+/// Groups are told apart by the process and this count.
+static GROUPS: AtomicU32 = AtomicU32::new(0);
 
 /// The control group of a keeper's runs, one after the other.
 #[derive(Debug)]
@@ -41,9 +45,10 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Makes a group of that name below this process's own.
-    pub(super) fn create(hierarchies: &Hierarchies, name: &str) -> io::Result<Self> {
-        let (version, dirs) = hierarchies.make(name)?;
+    /// Makes a group below this process's own, or beside it.
+    pub(super) fn create(hierarchies: &Hierarchies) -> io::Result<Self> {
+        let number = GROUPS.fetch_add(1, Ordering::Relaxed);
+        let (version, dirs) = hierarchies.make(&format!("echo-sandbox-{}-{number}", std::process::id()))?;
         let group = Self::open(version, dirs.clone());
         if group.is_err() {
             dirs.iter().for_each(|dir| drop(fs::remove_dir(dir)));

@@ -81,7 +81,7 @@ pub(super) fn open(requirements: &Requirements) -> Result<(Plan, Vec<Slot>, Repo
 /// Where control groups can be made, if anywhere.
 fn group(requirements: &Requirements, lacks: &mut Vec<Lack>) -> Option<Hierarchies> {
     let hierarchies = Hierarchies::find();
-    match groups::Group::create(&hierarchies, &format!("echo-sandbox-{}-probe", std::process::id())) {
+    match groups::Group::create(&hierarchies) {
         Ok(group) => {
             group.remove();
             Some(hierarchies)

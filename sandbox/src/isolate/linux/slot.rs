@@ -25,7 +25,7 @@ const FIRST_USER: u32 = 0x7000_0000;
 /// The user of programs inside a user namespace, where it is the only one.
 const USER_INSIDE: u32 = 1000;
 
-/// Groups and users are told apart by the process and this count.
+/// Users are told apart by the process and this count.
 static SLOTS: AtomicU32 = AtomicU32::new(0);
 
 /// What all slots of a sandbox are made by.
@@ -53,9 +53,7 @@ impl Slot {
     /// Starts a keeper.
     pub(super) fn start(plan: &Plan) -> Result<Self, Failure> {
         let number = SLOTS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("echo-sandbox-{}-{number}", std::process::id());
-        let group = plan.hierarchies.as_ref().map(|hierarchies| Group::create(hierarchies, &name));
-        let group = group.transpose().at(Stage::JoinGroup)?;
+        let group = plan.hierarchies.as_ref().map(Group::create).transpose().at(Stage::JoinGroup)?;
         let started = start(plan, number, group.as_ref());
         if started.is_err()
             && let Some(group) = &group
