@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{End, Job, Limits, Requirements, Sandbox, Unfit};
+use super::{
+    Collect, Collected, End, Job, Limits, Mount, Outcome, Placed, Requirements, Sandbox, Source, Unfit,
+};
 
 /// The most surprises that are told.
 const MAX_SURPRISES: usize = 16;
@@ -54,6 +56,30 @@ const KINDS: [Kind; 10] = [
     ("while :; do :; done", |end| matches!(end, End::CpuLimit | End::WallLimit)),
 ];
 
+/// A script that exits with 0, and what it may leave.
+type Leaving = (&'static str, fn(&Collected) -> bool);
+
+/// What lies in the work directory of every run, and what is collected of it.
+const PLACED: Placed<'static> = Placed { name: "placed/file", bytes: b"placed\n", executable: false };
+const LEFT: Collect<'static> = Collect { name: "left", limit: 1000 };
+
+/// Where every second round of all kinds sees the host's programs once more.
+const MOUNTED: &str = "/data/programs";
+
+/// What programs do with files that are placed, collected and mounted.
+const LEAVING: [Leaving; 5] = [
+    ("read -r word < placed/file; echo more >> placed/file; echo $word > left", |left| {
+        *left == Collected::Bytes(PLACED.bytes.into())
+    }),
+    ("ln -s placed/file left", |left| *left == Collected::Absent),
+    ("mkdir left; echo more > left/file", |left| *left == Collected::NotRegular),
+    ("printf %04096d 0 > left", |left| *left == Collected::TooLarge { bytes: 4096 }),
+    (
+        "if cd /data/programs; then ! echo new > new && [ -e env ] && echo placed > /work/left; else echo placed > left; fi",
+        |left| *left == Collected::Bytes(PLACED.bytes.into()),
+    ),
+];
+
 /// Runs that many programs, so many at a time, in a sandbox of their own, and looks at what is left when it is closed.
 /// The process should do nothing else meanwhile: what that makes would be taken for left behind.
 ///
@@ -77,15 +103,27 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
                     if number >= runs {
                         return;
                     }
-                    let (script, may_end) = KINDS[number as usize % KINDS.len()];
+                    let number = number as usize;
+                    let kinds = KINDS.len() + LEAVING.len();
+                    let (round, kind) = (number / kinds, number % kinds);
+                    let leaving = kind.checked_sub(KINDS.len()).map(|kind| LEAVING[kind]);
+                    let script = leaving.map_or_else(|| KINDS[kind].0, |(script, _)| script);
+                    let may_be = |outcome: &Outcome| match leaving {
+                        Some((_, may_leave)) => {
+                            outcome.end == End::Exited(0) && may_leave(&outcome.collected[0])
+                        }
+                        None => KINDS[kind].1(outcome.end),
+                    };
+                    let programs =
+                        Mount { source: Source::Path("/usr/bin".as_ref()), target: MOUNTED.as_ref() };
                     let args = [OsString::from("-c"), OsString::from(script)];
                     let job = Job {
                         program: Path::new("/bin/sh"),
                         args: &args,
                         env: &[],
-                        mounts: &[],
-                        files: &[],
-                        collect: &[],
+                        mounts: &[programs][..round % 2],
+                        files: &[PLACED],
+                        collect: &[LEFT],
                         stdin: &[],
                         limits,
                     };
@@ -95,7 +133,8 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
                         Ok(outcome) => {
                             soak.runs += 1;
                             *soak.ends.entry(format!("{:?}", outcome.end)).or_default() += 1;
-                            (!may_end(outcome.end)).then(|| format!("{script}: {:?}", outcome.end))
+                            (!may_be(&outcome))
+                                .then(|| format!("{script}: {:?}, {:?}", outcome.end, outcome.collected))
                         }
                         Err(error) => Some(format!("{script}: {error}")),
                     };
