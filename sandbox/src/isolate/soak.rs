@@ -16,6 +16,10 @@ use super::{
 /// The most surprises that are told.
 const MAX_SURPRISES: usize = 16;
 
+/// Time on the clock of who may use all of it, and of others.
+const SHORT: Duration = Duration::from_millis(400);
+const PATIENT: Duration = Duration::from_secs(20);
+
 /// What became of the runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Soak {
@@ -89,12 +93,8 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
     let before = Traces::now();
     let sandbox = Sandbox::open(requirements)?;
     let (next, soak) = (AtomicU32::new(0), Mutex::new(Soak::default()));
-    let limits = Limits {
-        wall: Duration::from_millis(400),
-        memory: 32 << 20,
-        scratch: 4 << 20,
-        ..Limits::run().with_cpu(Duration::from_millis(100))
-    };
+    let limits =
+        Limits { memory: 32 << 20, scratch: 4 << 20, ..Limits::run().with_cpu(Duration::from_millis(100)) };
     std::thread::scope(|scope| {
         for _ in 0..at_once.max(1) {
             scope.spawn(|| {
@@ -106,6 +106,11 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
                     let number = number as usize;
                     let kinds = KINDS.len() + LEAVING.len();
                     let (round, kind) = (number / kinds, number % kinds);
+                    // Whoever has to end by himself has time for it on a busy machine too.
+                    let wall = match KINDS.get(kind) {
+                        Some((_, may_end)) if may_end(End::WallLimit) => SHORT,
+                        _ => PATIENT,
+                    };
                     let leaving = kind.checked_sub(KINDS.len()).map(|kind| LEAVING[kind]);
                     let script = leaving.map_or_else(|| KINDS[kind].0, |(script, _)| script);
                     let may_be = |outcome: &Outcome| match leaving {
@@ -125,7 +130,7 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
                         files: &[PLACED],
                         collect: &[LEFT],
                         stdin: &[],
-                        limits,
+                        limits: Limits { wall, ..limits },
                     };
                     let outcome = sandbox.run(&job);
                     let mut soak = soak.lock().unwrap_or_else(PoisonError::into_inner);
