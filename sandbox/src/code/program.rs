@@ -189,7 +189,9 @@ fn artifact(outcome: Outcome) -> Result<Vec<u8>, TestReport> {
             Err(TestReport::new(Verdict::CompileError, message).using(outcome.usage))
         }
         // The source decides: some kinds of libraries are dropped with a warning, for what they are linked with.
-        Some(Collected::Absent | Collected::NotRegular) | None => refused(b"the compiler made no program of it"),
+        Some(Collected::Absent | Collected::NotRegular) | None => {
+            refused(b"the compiler made no program of it")
+        }
     }
 }
 
