@@ -16,7 +16,7 @@ use super::{
 /// The most surprises that are told.
 const MAX_SURPRISES: usize = 16;
 
-/// Time on the clock of who may use all of it, and of others.
+/// Time on the clock of what may use all of it, and of what may not.
 const SHORT: Duration = Duration::from_millis(400);
 const PATIENT: Duration = Duration::from_secs(20);
 
@@ -67,7 +67,7 @@ type Leaving = (&'static str, fn(&Collected) -> bool);
 const PLACED: Placed<'static> = Placed { name: "placed/file", bytes: b"placed\n", executable: false };
 const LEFT: Collect<'static> = Collect { name: "left", limit: 1000 };
 
-/// Where every second round of all kinds sees the host's programs once more.
+/// Where those of [`LEAVING`] see the host's programs once more.
 const MOUNTED: &str = "/data/programs";
 
 /// What programs do with files that are placed, collected and mounted.
@@ -78,10 +78,9 @@ const LEAVING: [Leaving; 5] = [
     ("ln -s placed/file left", |left| *left == Collected::Absent),
     ("mkdir left; echo more > left/file", |left| *left == Collected::NotRegular),
     ("printf %04096d 0 > left", |left| *left == Collected::TooLarge { bytes: 4096 }),
-    (
-        "if cd /data/programs; then ! echo new > new && [ -e env ] && echo placed > /work/left; else echo placed > left; fi",
-        |left| *left == Collected::Bytes(PLACED.bytes.into()),
-    ),
+    ("cd /data/programs && ! echo new > new && [ -e env ] && echo placed > /work/left", |left| {
+        *left == Collected::Bytes(PLACED.bytes.into())
+    }),
 ];
 
 /// Runs that many programs, so many at a time, in a sandbox of their own, and looks at what is left when it is closed.
@@ -103,10 +102,8 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
                     if number >= runs {
                         return;
                     }
-                    let number = number as usize;
-                    let kinds = KINDS.len() + LEAVING.len();
-                    let (round, kind) = (number / kinds, number % kinds);
-                    // Whoever has to end by himself has time for it on a busy machine too.
+                    let kind = number as usize % (KINDS.len() + LEAVING.len());
+                    // What has to end by itself has time for that on a busy machine too.
                     let wall = match KINDS.get(kind) {
                         Some((_, may_end)) if may_end(End::WallLimit) => SHORT,
                         _ => PATIENT,
@@ -126,7 +123,7 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
                         program: Path::new("/bin/sh"),
                         args: &args,
                         env: &[],
-                        mounts: &[programs][..round % 2],
+                        mounts: if leaving.is_some() { &[programs] } else { &[] },
                         files: &[PLACED],
                         collect: &[LEFT],
                         stdin: &[],
