@@ -188,6 +188,29 @@ fn artifact(outcome: Outcome) -> Result<Vec<u8>, TestReport> {
             let message = format!("the program has {bytes} bytes, more than the {MAX_PROGRAM_BYTES} allowed");
             Err(TestReport::new(Verdict::CompileError, message).using(outcome.usage))
         }
-        _ => Err(TestReport::new(Verdict::Internal, "the compiler succeeded and left no program")),
+        // The source decides: some kinds of libraries are dropped with a warning, for what they are linked with.
+        Some(Collected::Absent | Collected::NotRegular) | None => {
+            refused(b"the compiler made no program of it")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{judging, suite, verdicts};
+    use super::*;
+    use crate::isolate::Usage;
+
+    #[test]
+    fn no_source_makes_a_failure_of_ours_by_making_no_program() {
+        for collected in [vec![Collected::Absent], vec![Collected::NotRegular], vec![]] {
+            let usage = Usage::default();
+            let (stdout, stderr) = (Vec::new(), Vec::new());
+            let report = artifact(Outcome { end: End::Exited(0), stdout, stderr, collected, usage });
+            assert_eq!(report.unwrap_err().verdict, Verdict::CompileError);
+        }
+        let source = "#![crate_type = \"proc-macro\"]";
+        let verdicts = verdicts(judging(Language::Rust, source, suite(&[("", "")]), false));
+        assert_eq!(verdicts, [Verdict::CompileError]);
     }
 }

@@ -59,7 +59,7 @@ impl Host {
     pub(super) fn run(&self, job: &Job<'_>) -> Result<Outcome, IsolateError> {
         let task = check::task(job, &self.plan.system)?;
         let start = || Slot::start(&self.plan);
-        let taken = self.pool.take(start, |slot| slot.rest().is_ok());
+        let taken = self.pool.take(start, |slot| slot.lives() && slot.rest().is_ok());
         let mut slot = taken.map_err(|failure| IsolateError::System {
             stage: failure.stage.text(),
             source: failure.error(),

@@ -13,6 +13,7 @@ pub struct Requirements {
     pub system: Vec<PathBuf>,
     /// Whether resource limits of each process suffice where no control group can be used. They do not bound a
     /// tree of processes together: the wall clock and [`super::Limits::processes`] times the limit of one process do.
+    /// Where it is true, a control group that does not count swap suffices as well.
     pub rlimits_suffice: bool,
 }
 

@@ -9,10 +9,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{End, Job, Limits, Requirements, Sandbox, Unfit};
+use super::{
+    Collect, Collected, End, Job, Limits, Mount, Outcome, Placed, Requirements, Sandbox, Source, Unfit,
+};
 
 /// The most surprises that are told.
 const MAX_SURPRISES: usize = 16;
+
+/// Time on the clock of what may use all of it, and of what may not.
+const SHORT: Duration = Duration::from_millis(400);
+const PATIENT: Duration = Duration::from_secs(20);
 
 /// What became of the runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,6 +60,29 @@ const KINDS: [Kind; 10] = [
     ("while :; do :; done", |end| matches!(end, End::CpuLimit | End::WallLimit)),
 ];
 
+/// A script that exits with 0, and what it may leave.
+type Leaving = (&'static str, fn(&Collected) -> bool);
+
+/// What lies in the work directory of every run, and what is collected of it.
+const PLACED: Placed<'static> = Placed { name: "placed/file", bytes: b"placed\n", executable: false };
+const LEFT: Collect<'static> = Collect { name: "left", limit: 1000 };
+
+/// Where those of [`LEAVING`] see the host's programs once more.
+const MOUNTED: &str = "/data/programs";
+
+/// What programs do with files that are placed, collected and mounted.
+const LEAVING: [Leaving; 5] = [
+    ("read -r word < placed/file; echo more >> placed/file; echo $word > left", |left| {
+        *left == Collected::Bytes(PLACED.bytes.into())
+    }),
+    ("ln -s placed/file left", |left| *left == Collected::Absent),
+    ("mkdir left; echo more > left/file", |left| *left == Collected::NotRegular),
+    ("printf %04096d 0 > left", |left| *left == Collected::TooLarge { bytes: 4096 }),
+    ("cd /data/programs && ! echo new > new && [ -e env ] && echo placed > /work/left", |left| {
+        *left == Collected::Bytes(PLACED.bytes.into())
+    }),
+];
+
 /// Runs that many programs, so many at a time, in a sandbox of their own, and looks at what is left when it is closed.
 /// The process should do nothing else meanwhile: what that makes would be taken for left behind.
 ///
@@ -63,12 +92,8 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
     let before = Traces::now();
     let sandbox = Sandbox::open(requirements)?;
     let (next, soak) = (AtomicU32::new(0), Mutex::new(Soak::default()));
-    let limits = Limits {
-        wall: Duration::from_millis(400),
-        memory: 32 << 20,
-        scratch: 4 << 20,
-        ..Limits::run().with_cpu(Duration::from_millis(100))
-    };
+    let limits =
+        Limits { memory: 32 << 20, scratch: 4 << 20, ..Limits::run().with_cpu(Duration::from_millis(100)) };
     std::thread::scope(|scope| {
         for _ in 0..at_once.max(1) {
             scope.spawn(|| {
@@ -77,17 +102,32 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
                     if number >= runs {
                         return;
                     }
-                    let (script, may_end) = KINDS[number as usize % KINDS.len()];
+                    let kind = number as usize % (KINDS.len() + LEAVING.len());
+                    // What has to end by itself has time for that on a busy machine too.
+                    let wall = match KINDS.get(kind) {
+                        Some((_, may_end)) if may_end(End::WallLimit) => SHORT,
+                        _ => PATIENT,
+                    };
+                    let leaving = kind.checked_sub(KINDS.len()).map(|kind| LEAVING[kind]);
+                    let script = leaving.map_or_else(|| KINDS[kind].0, |(script, _)| script);
+                    let may_be = |outcome: &Outcome| match leaving {
+                        Some((_, may_leave)) => {
+                            outcome.end == End::Exited(0) && may_leave(&outcome.collected[0])
+                        }
+                        None => KINDS[kind].1(outcome.end),
+                    };
+                    let programs =
+                        Mount { source: Source::Path("/usr/bin".as_ref()), target: MOUNTED.as_ref() };
                     let args = [OsString::from("-c"), OsString::from(script)];
                     let job = Job {
                         program: Path::new("/bin/sh"),
                         args: &args,
                         env: &[],
-                        mounts: &[],
-                        files: &[],
-                        collect: &[],
+                        mounts: if leaving.is_some() { &[programs] } else { &[] },
+                        files: &[PLACED],
+                        collect: &[LEFT],
                         stdin: &[],
-                        limits,
+                        limits: Limits { wall, ..limits },
                     };
                     let outcome = sandbox.run(&job);
                     let mut soak = soak.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +135,8 @@ pub fn soak(requirements: &Requirements, runs: u32, at_once: u32) -> Result<Soak
                         Ok(outcome) => {
                             soak.runs += 1;
                             *soak.ends.entry(format!("{:?}", outcome.end)).or_default() += 1;
-                            (!may_end(outcome.end)).then(|| format!("{script}: {:?}", outcome.end))
+                            (!may_be(&outcome))
+                                .then(|| format!("{script}: {:?}, {:?}", outcome.end, outcome.collected))
                         }
                         Err(error) => Some(format!("{script}: {error}")),
                     };

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub(super) use self::hierarchies::{Hierarchies, Version};
@@ -21,6 +22,9 @@ const LITTLE_MEMORY: u64 = 2 << 20;
 /// How long the next run waits for the memory of the last one. The kernel frees a tmpfs some time after its last user is
 /// gone, within milliseconds when the machine is idle.
 const SETTLE: Duration = Duration::from_secs(1);
+
+/// Groups are told apart by the process and this count.
+static GROUPS: AtomicU32 = AtomicU32::new(0);
 
 /// The control group of a keeper's runs, one after the other.
 #[derive(Debug)]
@@ -41,9 +45,10 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Makes a group of that name below this process's own.
-    pub(super) fn create(hierarchies: &Hierarchies, name: &str) -> io::Result<Self> {
-        let (version, dirs) = hierarchies.make(name)?;
+    /// Makes a group below this process's own, or beside it.
+    pub(super) fn create(hierarchies: &Hierarchies) -> io::Result<Self> {
+        let number = GROUPS.fetch_add(1, Ordering::Relaxed);
+        let (version, dirs) = hierarchies.make(&format!("echo-sandbox-{}-{number}", std::process::id()))?;
         let group = Self::open(version, dirs.clone());
         if group.is_err() {
             dirs.iter().for_each(|dir| drop(fs::remove_dir(dir)));
@@ -87,9 +92,7 @@ impl Group {
 
     /// What a keeper has to know of the group.
     pub(super) fn describe(&self, setup: &mut Setup) {
-        let mut dirs = vec![self.memory.clone(), self.pids.clone(), self.cpu.clone()];
-        dirs.sort();
-        dirs.dedup();
+        let dirs = self.dirs();
         match self.version {
             // `tasks`, not `cgroup.procs`: a thread that moves itself needs not wait for all processes of the system.
             Version::V1 => setup.join = dirs.iter().map(|dir| dir.join("tasks")).collect(),
@@ -204,8 +207,32 @@ impl Group {
 
     /// Removes the group, which no keeper looks after.
     pub(super) fn remove(&self) {
-        for dir in [&self.memory, &self.pids, &self.cpu] {
-            fs::remove_dir(dir).ok();
+        remove(&self.dirs());
+    }
+
+    /// Its directories, each once.
+    fn dirs(&self) -> Vec<PathBuf> {
+        let mut dirs = vec![self.memory.clone(), self.pids.clone(), self.cpu.clone()];
+        dirs.sort();
+        dirs.dedup();
+        dirs
+    }
+}
+
+/// Removes control groups, whose last processes may take a moment to be gone.
+pub(super) fn remove(groups: &[PathBuf]) {
+    const TRIES: u32 = 100;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for group in groups {
+        // In version 1, what its runs were the first to read would keep a removed group in the kernel's memory.
+        if let Ok(force_empty) = File::options().write(true).open(group.join("memory.force_empty")) {
+            rustix::io::write(force_empty, b"0").ok();
+        }
+        for _ in 0..TRIES {
+            match fs::remove_dir(group) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(PAUSE),
+                _ => break,
+            }
         }
     }
 }

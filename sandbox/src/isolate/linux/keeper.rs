@@ -20,7 +20,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
@@ -29,6 +28,7 @@ use rustix::process::{
 use seccompiler::BpfProgram;
 
 use self::root::Roots;
+use super::groups;
 use super::message::{Answer, Order, Setup, Task, answer};
 use super::stage::{At, Failure, Stage};
 
@@ -79,7 +79,7 @@ fn serve() -> io::Result<()> {
         Ok(mut keeper) => keeper.serve(),
         Err(failure) => answer(&channel, &Answer::Failed(failure)),
     };
-    remove_groups(&remove);
+    groups::remove(&remove);
     served
 }
 
@@ -241,22 +241,4 @@ fn enter_user_namespace(user: u32) -> Result<(), Failure> {
     fs::write("/proc/self/uid_map", format!("{user} {uid} 1")).at(Stage::UserMap)?;
     fs::write("/proc/self/gid_map", format!("{user} {gid} 1")).at(Stage::UserMap)?;
     unshare(libc::CLONE_NEWNS).at(Stage::MountNamespace)
-}
-
-/// Removes control groups, whose last processes may take a moment to be gone.
-fn remove_groups(groups: &[PathBuf]) {
-    const TRIES: u32 = 100;
-    const PAUSE: Duration = Duration::from_millis(10);
-    for group in groups {
-        // In version 1, what its runs were the first to read would keep a removed group in the kernel's memory.
-        if let Ok(force_empty) = File::options().write(true).open(group.join("memory.force_empty")) {
-            rustix::io::write(force_empty, b"0").ok();
-        }
-        for _ in 0..TRIES {
-            match fs::remove_dir(group) {
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(PAUSE),
-                _ => break,
-            }
-        }
-    }
 }

@@ -81,8 +81,9 @@ pub(super) fn open(requirements: &Requirements) -> Result<(Plan, Vec<Slot>, Repo
 /// Where control groups can be made, if anywhere.
 fn group(requirements: &Requirements, lacks: &mut Vec<Lack>) -> Option<Hierarchies> {
     let hierarchies = Hierarchies::find();
-    match groups::Group::create(&hierarchies, &format!("echo-sandbox-{}-probe", std::process::id())) {
+    match groups::Group::create(&hierarchies) {
         Ok(group) => {
+            lacks.extend(uncounted_swap(group.swap_counted(), requirements));
             group.remove();
             Some(hierarchies)
         }
@@ -95,6 +96,14 @@ fn group(requirements: &Requirements, lacks: &mut Vec<Lack>) -> Option<Hierarchi
             None
         }
     }
+}
+
+/// What is missing where a group bounds memory, and what is swapped out goes beyond.
+fn uncounted_swap(counted: bool, requirements: &Requirements) -> Option<Lack> {
+    (!counted && !requirements.rlimits_suffice).then(|| Lack {
+        what: "this machine swaps, and its control groups do not count that".into(),
+        mend: "boot with swapaccount=1, use control groups of version 2, or turn swap off".into(),
+    })
 }
 
 /// Starts the first keepers, and tries one with a program that does not exist.
@@ -169,4 +178,17 @@ fn landlock_abi() -> u32 {
 fn lack(failure: Failure) -> Lack {
     let Failure { stage, .. } = failure;
     Lack { what: format!("{} fails: {}", stage.text(), failure.error()), mend: stage.mend().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swap_that_is_not_counted_is_refused_unless_less_suffices() {
+        let full = Requirements::default();
+        let less = Requirements { rlimits_suffice: true, ..Requirements::default() };
+        assert!(uncounted_swap(false, &full).is_some_and(|lack| lack.mend.contains("swapaccount")));
+        assert_eq!([uncounted_swap(true, &full), uncounted_swap(false, &less)], [None, None]);
+    }
 }

@@ -25,7 +25,7 @@ const FIRST_USER: u32 = 0x7000_0000;
 /// The user of programs inside a user namespace, where it is the only one.
 const USER_INSIDE: u32 = 1000;
 
-/// Groups and users are told apart by the process and this count.
+/// Users are told apart by the process and this count.
 static SLOTS: AtomicU32 = AtomicU32::new(0);
 
 /// What all slots of a sandbox are made by.
@@ -53,9 +53,7 @@ impl Slot {
     /// Starts a keeper.
     pub(super) fn start(plan: &Plan) -> Result<Self, Failure> {
         let number = SLOTS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("echo-sandbox-{}-{number}", std::process::id());
-        let group = plan.hierarchies.as_ref().map(|hierarchies| Group::create(hierarchies, &name));
-        let group = group.transpose().at(Stage::JoinGroup)?;
+        let group = plan.hierarchies.as_ref().map(Group::create).transpose().at(Stage::JoinGroup)?;
         let started = start(plan, number, group.as_ref());
         if started.is_err()
             && let Some(group) = &group
@@ -64,6 +62,11 @@ impl Slot {
         }
         let (channel, keeper, proc) = started?;
         Ok(Self { channel, group, proc, ending: false, keeper })
+    }
+
+    /// Whether its keeper is still there, which somebody else may have killed.
+    pub(super) fn lives(&mut self) -> bool {
+        matches!(self.keeper.try_wait(), Ok(None))
     }
 
     /// Waits until nothing is left of the last run.
@@ -86,8 +89,10 @@ impl Drop for Slot {
         let asked = Instant::now();
         let mut pause = Duration::from_micros(100);
         while asked.elapsed() < PATIENCE {
-            if !matches!(self.keeper.try_wait(), Ok(None)) {
-                return;
+            match self.keeper.try_wait() {
+                Ok(None) => {}
+                Ok(Some(status)) if status.success() => return,
+                Ok(Some(_)) | Err(_) => break,
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(10));

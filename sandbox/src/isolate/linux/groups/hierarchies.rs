@@ -95,15 +95,13 @@ impl Hierarchies {
         };
         let dirs = [memory, pids, cpu].map(|own| own.join(name));
         for (index, dir) in dirs.iter().enumerate() {
-            match fs::create_dir(dir) {
-                // Controllers that are mounted together share a directory.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dirs[..index].contains(dir) => {
-                }
-                Err(error) => {
-                    dirs[..index].iter().for_each(|dir| drop(fs::remove_dir(dir)));
-                    return Err(error);
-                }
-                Ok(()) => {}
+            // Controllers that are mounted together share a directory.
+            if dirs[..index].contains(dir) {
+                continue;
+            }
+            if let Err(error) = create(dir) {
+                dirs[..index].iter().for_each(|dir| drop(fs::remove_dir(dir)));
+                return Err(error);
             }
         }
         Ok((Version::V1, dirs))
@@ -136,6 +134,18 @@ fn make_v2_in(place: &Path, name: &str) -> io::Result<PathBuf> {
         fs::write(place.join("cgroup.subtree_control"), "+memory +pids")?;
     }
     let dir = place.join(name);
-    fs::create_dir(&dir)?;
+    create(&dir)?;
     Ok(dir)
+}
+
+/// Makes the directory of a group. One that is there was left behind by a process that was killed and had the same
+/// number as this one; the kernel removes none in which something runs.
+fn create(dir: &Path) -> io::Result<()> {
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_dir(dir)?;
+            fs::create_dir(dir)
+        }
+        made => made,
+    }
 }

@@ -64,6 +64,35 @@ fn version_2_is_taken_where_it_has_the_controllers() {
     assert_eq!(hierarchies.make("run").unwrap().1[0], dir.path().join("run"));
 }
 
+/// All three controllers of version 1, two of them mounted together.
+fn fake_v1(dir: &Path) -> Hierarchies {
+    let mounted = |number: u32, place: &str, controllers: &str| {
+        let place = dir.join(place);
+        fs::create_dir_all(&place).unwrap();
+        format!("{number} 25 0:26 / {} rw - cgroup cgroup rw,{controllers}\n", place.display())
+    };
+    let mounts = [mounted(30, "memory", "memory"), mounted(31, "both", "pids,cpuacct")].concat();
+    Hierarchies::parse(&mounts, "4:memory:/\n2:pids,cpuacct:/\n")
+}
+
+#[test]
+fn groups_of_a_process_that_was_killed_are_made_anew() {
+    for fake in [fake_v1, fake_v2] {
+        let dir = tempfile::tempdir().unwrap();
+        let hierarchies = fake(dir.path());
+        let (_, left) = hierarchies.make("run").unwrap();
+        assert_eq!(hierarchies.make("run").unwrap().1, left);
+        // One of them alone is enough to be in the way.
+        fs::remove_dir(&left[0]).unwrap();
+        assert_eq!(hierarchies.make("run").unwrap().1, left);
+        assert!(left.iter().all(|dir| dir.is_dir()));
+        // What cannot be removed is in use, and nothing else is left of the try.
+        fs::create_dir(left[2].join("process")).unwrap();
+        assert!(hierarchies.make("run").is_err());
+        assert_eq!(left[0].is_dir(), left[0] == left[2]);
+    }
+}
+
 #[test]
 fn version_2_is_limited_and_counted_by_its_files() {
     let dir = tempfile::tempdir().unwrap();

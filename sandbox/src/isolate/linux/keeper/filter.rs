@@ -65,6 +65,12 @@ const PRCTLS: [libc::c_int; 15] = [
 /// `personality` that asks and sets nothing.
 const ASK_PERSONALITY: u64 = 0xffff_ffff;
 
+/// The number by which a process names itself.
+const ITSELF: u64 = 0;
+
+/// The number of a run's first process, which is ours.
+const FIRST_PROCESS: u64 = 1;
+
 /// Compiles the filter. Without a control group a program gets no memory outside of its address space.
 pub(super) fn compile(address_space_only: bool) -> Result<BpfProgram, Failure> {
     let inspected = || -> Result<_, seccompiler::BackendError> {
@@ -111,6 +117,11 @@ fn inspected() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendEr
         (libc::SYS_prctl, prctls),
         (libc::SYS_socketpair, vec![pair]),
         (libc::SYS_personality, vec![equals(0, ASK_PERSONALITY)?]),
+        // In a user namespace the first process has the program's user. A limit of processor time would end it.
+        (libc::SYS_prlimit64, vec![equals(0, ITSELF)?]),
+        (libc::SYS_setpriority, vec![rule(&[(0, libc::PRIO_PROCESS.into()), (1, ITSELF)])?]),
+        // The C library names the thread here even when it is the caller.
+        (libc::SYS_sched_setaffinity, vec![condition(0, SeccompCmpOp::Ne, FIRST_PROCESS)?]),
     ]))
 }
 
@@ -120,6 +131,14 @@ fn condition(
     value: u64,
 ) -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compare, value)?])
+}
+
+/// Several arguments that all have to equal these values.
+fn rule(arguments: &[(u8, u64)]) -> Result<SeccompRule, seccompiler::BackendError> {
+    let equals = |&(argument, value): &(u8, u64)| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+    };
+    SeccompRule::new(arguments.iter().map(equals).collect::<Result<_, _>>()?)
 }
 
 #[cfg(test)]

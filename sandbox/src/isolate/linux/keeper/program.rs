@@ -130,8 +130,6 @@ impl Birth<'_> {
         let limits = &self.task.limits;
         // The sum over the tree is watched from outside; these stop a single process should nobody watch.
         let cpu = limits.cpu.as_secs() + 2;
-        // The host counts the first process too, and in a user namespace the keeper and what it forks.
-        let processes = u64::from(limits.processes) + 4;
         // 1, not 0: where cores are piped to a program, only 1 stops that.
         let core = 1;
         // Every thread's stack is address space.
@@ -141,7 +139,6 @@ impl Birth<'_> {
             (Resource::Fsize, limits.scratch),
             (Resource::Stack, stack),
             (Resource::Core, core),
-            (Resource::Nproc, processes),
             (Resource::Nofile, limits.open_files.into()),
             (Resource::Memlock, 0),
             (Resource::Msgqueue, 0),
@@ -150,6 +147,9 @@ impl Birth<'_> {
         ];
         if self.keeper.setup.rlimits_only {
             wanted.push((Resource::As, limits.memory));
+            // This counts what all runs of a user have, so it stands back where a control group counts one run. It counts
+            // the first process too, and in a user namespace the keeper and what it forks.
+            wanted.push((Resource::Nproc, u64::from(limits.processes) + 4));
         }
         for (resource, most) in wanted {
             let most = rustix::process::getrlimit(resource).maximum.map_or(most, |maximum| maximum.min(most));

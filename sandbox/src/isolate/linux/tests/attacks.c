@@ -177,6 +177,30 @@ int main(int count, char **args) {
         kill(getppid(), SIGKILL);
         puts("alive");
     }
+    if (is(mode, "limit_first")) {
+        /* Process 1 would be ended for the time that it takes to reap. */
+        struct rlimit none = {0, 0};
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(0, &one);
+        puts(prlimit(1, RLIMIT_CPU, &none, NULL) ? strerrorname_np(errno) : "limited");
+        puts(sched_setaffinity(1, sizeof one, &one) ? strerrorname_np(errno) : "moved");
+        puts(setpriority(PRIO_PROCESS, 1, 19) ? strerrorname_np(errno) : "slowed");
+        puts(setpriority(PRIO_USER, 0, 19) ? strerrorname_np(errno) : "all slowed");
+        fflush(stdout);
+        /* Each of these is left to process 1. */
+        for (int i = 0; i < 100; i++) {
+            if (fork() == 0) {
+                if (fork() == 0) _exit(0);
+                _exit(0);
+            }
+            wait(NULL);
+        }
+        /* What a program may do with itself. */
+        struct rlimit files = {16, 16};
+        if (setrlimit(RLIMIT_NOFILE, &files) || setpriority(PRIO_PROCESS, 0, 19)) return 8;
+        if (pthread_setaffinity_np(pthread_self(), sizeof one, &one) == ENOSYS) return 9;
+    }
     if (is(mode, "ignore")) {
         for (int number = 1; number < 65; number++) signal(number, SIG_IGN);
         spin();

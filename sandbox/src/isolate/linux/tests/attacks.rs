@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::support::{Run, attack, has_groups, limits, shell, text};
+use super::support::{Run, attack, has_groups, limits, sandbox, shell, text};
 use crate::isolate::{Bound, End, Limits, Outcome};
 
 fn exits(outcome: &Outcome, said: &str) {
@@ -27,6 +27,18 @@ fn bombs_of_processes_go_out() {
     let made: u32 = text(&threads).trim().parse().unwrap();
     assert!(threads.end == End::Exited(0) && made < 24, "{threads:?}");
     exits(&attack(&["call", &libc::SYS_clone3.to_string()]), "ENOSYS\n");
+}
+
+#[test]
+fn a_run_has_its_processes_for_itself() {
+    let limit =
+        |limits: &str| limits.lines().find(|line| line.starts_with("Max processes")).map(str::to_owned);
+    let host = limit(&std::fs::read_to_string("/proc/self/limits").unwrap());
+    let outcome = shell("cat /proc/self/limits");
+    if sandbox().report().proc {
+        // A resource limit would count what other runs of the same user have. What counts one run alone needs none.
+        assert_eq!(limit(&text(&outcome)) == host, has_groups(), "{outcome:?}");
+    }
 }
 
 #[test]
@@ -170,6 +182,7 @@ fn the_host_cannot_be_seen() {
 #[test]
 fn signals_stay_inside() {
     exits(&attack(&["kill_all"]), "alive\n");
+    exits(&attack(&["limit_first"]), &"ENOSYS\n".repeat(4));
     out_of_time(&attack(&["ignore"]));
     assert_eq!(attack(&["stop"]).end, End::WallLimit);
     assert_eq!(attack(&["abort"]).end, End::Signalled(libc::SIGABRT));
@@ -235,7 +248,7 @@ fn runs_at_once_see_nothing_of_each_other() {
 
 #[test]
 fn the_report_says_what_enforces() {
-    let report = super::support::sandbox().report();
+    let report = sandbox().report();
     assert!(report.landlock_abi >= 1);
     assert_eq!(report.memory == Bound::Rlimits, report.cpu == Bound::Rlimits);
 }

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::super::groups::Hierarchies;
-use super::support::{Run, limits, sandbox, shell, text};
-use crate::isolate::{End, Limits};
+use super::support::{Run, alone, limits, sandbox, shell, text};
+use crate::isolate::{End, IsolateError, Job, Limits, Requirements, Sandbox};
 
 #[test]
 fn many_threads_run_at_once() {
@@ -42,6 +42,57 @@ fn keepers_with(mark: &str) -> usize {
         .count()
 }
 
+/// How many control groups a process has made.
+fn groups_of(process: u32) -> usize {
+    let named = |path: &Path| path.to_string_lossy().contains(&format!("/echo-sandbox-{process}-"));
+    let places = Hierarchies::find().places();
+    let entries = places.iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
+    entries.filter(|entry| named(&entry.path())).count()
+}
+
+#[test]
+fn keepers_that_are_killed_are_replaced() {
+    const INNER: &str = "ECHO_SANDBOX_KILLED_KEEPERS";
+    if std::env::var_os(INNER).is_none() {
+        return alone(INNER);
+    }
+    let requirements = Requirements { rlimits_suffice: true, ..Requirements::default() };
+    let sandbox = Sandbox::open(&requirements).unwrap();
+    let sleep = |seconds: &str| {
+        let args = [seconds.into()];
+        let program = Path::new("/bin/sleep");
+        let (env, mounts, files, collect, stdin) = (&[], &[], &[], &[], &[]);
+        sandbox.run(&Job { program, args: &args, env, mounts, files, collect, stdin, limits: limits() })
+    };
+    let kill_keepers = || {
+        let own = format!("PPid:\t{}\n", std::process::id());
+        let status = |path: &Path| std::fs::read_to_string(path.join("status")).unwrap_or_default();
+        let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|process| process.path());
+        for keeper in processes.filter(|path| status(path).contains(&own)) {
+            let number = keeper.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            let pid = rustix::process::Pid::from_raw(number).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            while keeper.exists() && !status(&keeper).contains("State:\tZ") {
+                std::thread::yield_now();
+            }
+        }
+    };
+    kill_keepers();
+    // While they are idle nobody notices; a run that has begun is lost with its keeper, and the next is not.
+    for _ in 0..4 {
+        assert_eq!(sleep("0").unwrap().end, End::Exited(0));
+    }
+    std::thread::scope(|scope| {
+        let lost = scope.spawn(|| sleep("1.5"));
+        std::thread::sleep(Duration::from_millis(300));
+        kill_keepers();
+        assert!(matches!(lost.join().unwrap(), Err(IsolateError::System { .. })));
+    });
+    assert_eq!(sleep("0").unwrap().end, End::Exited(0));
+    drop(sandbox);
+    assert_eq!(groups_of(std::process::id()), 0);
+}
+
 #[test]
 fn a_host_that_is_killed_leaves_nothing_behind() {
     const INNER: &str = "ECHO_SANDBOX_KILLED_HOST";
@@ -57,12 +108,7 @@ fn a_host_that_is_killed_leaves_nothing_behind() {
     let mut inner = Command::new(std::env::current_exe().unwrap());
     inner.args(["--exact", &name, "--nocapture"]).env(INNER, mark.split_once('=').unwrap().1);
     let mut inner = inner.stdout(Stdio::piped()).spawn().unwrap();
-    let groups = || {
-        let named = |path: &Path| path.to_string_lossy().contains(&format!("/echo-sandbox-{}-", inner.id()));
-        let places = Hierarchies::find().places();
-        let entries = places.iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
-        entries.filter(|entry| named(&entry.path())).count()
-    };
+    let groups = || groups_of(inner.id());
     let started = Instant::now();
     while keepers_with(&mark) < 2 {
         assert!(started.elapsed() < Duration::from_secs(20), "its keepers do not start");

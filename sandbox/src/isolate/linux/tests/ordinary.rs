@@ -3,11 +3,12 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-use super::support::{attack, sandbox, shell, text};
-use crate::isolate::{Bound, End, Requirements, Sandbox};
+use super::support::{Run, attack, limits, sandbox, shell, text};
+use crate::isolate::{Bound, End, Limits, Requirements, Sandbox};
 
 /// The user that nothing belongs to.
 const NOBODY: u32 = 65534;
@@ -84,9 +85,13 @@ fn as_ordinary_user() {
     assert_eq!((outcome.end, text(&outcome).as_str()), (End::Exited(0), "1000\n"), "{outcome:?}");
     assert_eq!(text(&attack(&["sockets"])), "");
     assert_eq!(text(&attack(&["kill_all"])), "alive\n");
+    let limit = attack(&["limit_first"]);
+    assert_eq!((limit.end, text(&limit)), (End::Exited(0), "ENOSYS\n".repeat(4)), "{limit:?}");
     assert_eq!(attack(&["call", &libc::SYS_mount.to_string()]).end, End::Signalled(libc::SIGSYS));
     assert_eq!(attack(&["stop"]).end, End::WallLimit);
-    assert_eq!(attack(&["relay"]).end, End::CpuLimit);
+    // On a busy machine the clock would be first.
+    let patient = Limits { wall: Duration::from_secs(20), ..limits() };
+    assert_eq!(Run { limits: Some(patient), ..Run::default() }.attack(&["relay"]).end, End::CpuLimit);
     assert_eq!(attack(&["daemon"]).end, End::Exited(0));
     assert_ne!(attack(&["malloc"]).end, End::Exited(0));
     let bomb = attack(&["fork_bomb"]);

@@ -1,7 +1,6 @@
 //! Many runs of every kind leave nothing behind.
 
-use std::process::Command;
-
+use super::support::alone;
 use crate::isolate::Requirements;
 use crate::isolate::soak::soak;
 
@@ -25,13 +24,5 @@ fn mixed_runs_leave_nothing_behind() {
         assert!(report.left.is_empty(), "{report:?}");
         return;
     }
-    let name = std::thread::current().name().unwrap().to_owned();
-    let mut inner = Command::new(std::env::current_exe().unwrap());
-    let output = inner.args(["--exact", &name, "--nocapture"]).env(INNER, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    alone(INNER);
 }

@@ -101,6 +101,16 @@ pub(super) fn text(outcome: &Outcome) -> String {
     String::from_utf8_lossy(&outcome.stdout).into_owned()
 }
 
+/// Runs the test that this is in a process of its own, with this variable set, and sees that it passes.
+pub(super) fn alone(variable: &str) {
+    let name = std::thread::current().name().unwrap().to_owned();
+    let mut inner = Command::new(std::env::current_exe().unwrap());
+    let output = inner.args(["--exact", &name, "--nocapture"]).env(variable, "1").output().unwrap();
+    let (said, complaint) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{complaint}");
+}
+
 /// Where a program of the host is.
 pub(super) fn find(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -53,17 +53,9 @@ fn kill() -> u32 {
 fn every_call_gets_what_its_table_says() {
     let program = compile(false).unwrap();
     assert!(program.len() < MAX_INSTRUCTIONS);
-    let inspected = [
-        libc::SYS_mmap,
-        libc::SYS_memfd_create,
-        libc::SYS_clone,
-        libc::SYS_ioctl,
-        libc::SYS_prctl,
-        libc::SYS_socketpair,
-        libc::SYS_personality,
-    ];
+    let inspected = super::inspected().unwrap();
     for number in (0..1024).chain(0x4000_0000..0x4000_0400).chain([u32::MAX.into()]) {
-        if inspected.contains(&number) {
+        if inspected.contains_key(&number) {
             continue;
         }
         let allowed = calls::ALLOWED.contains(&number);
@@ -120,6 +112,22 @@ fn arguments_decide_where_they_matter() {
     assert_eq!(call(libc::SYS_memfd_create, second(libc::MFD_CLOEXEC.into())), allow());
     assert_eq!(call(libc::SYS_memfd_create, second(libc::MFD_HUGETLB.into())), refuse());
     assert_eq!(call(libc::SYS_personality, first(0x0040_0000)), refuse());
+}
+
+#[test]
+fn the_first_process_is_out_of_reach() {
+    let program = compile(false).unwrap();
+    let call = |number, args| run(&program, OURS.unwrap(), number, args).0;
+    let limit = |process| call(libc::SYS_prlimit64, [process, libc::RLIMIT_CPU.into(), 1, 1, 0, 0]);
+    // The kernel looks at the lower half.
+    assert_eq!([0, 1, 2, 1 << 32 | 1].map(limit), [allow(), refuse(), refuse(), refuse()]);
+    let affinity = |process| call(libc::SYS_sched_setaffinity, [process, 8, 1, 0, 0, 0]);
+    assert_eq!([0, 1, 2, 1 << 32 | 1].map(affinity), [allow(), refuse(), allow(), refuse()]);
+    let priority = |which: u32, who| call(libc::SYS_setpriority, [which.into(), who, 19, 0, 0, 0]);
+    assert_eq!(priority(libc::PRIO_PROCESS, 0), allow());
+    assert_eq!(priority(libc::PRIO_PROCESS, 1), refuse());
+    assert_eq!(priority(libc::PRIO_PGRP, 0), refuse());
+    assert_eq!(priority(libc::PRIO_USER, 0), refuse());
 }
 
 #[test]
