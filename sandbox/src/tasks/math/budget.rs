@@ -22,8 +22,14 @@ impl Budget {
         left.map(|_| ())
     }
 
+    /// Takes the steps of arithmetic with numbers of so many words together: reducing a fraction takes time in the
+    /// square of its length.
+    pub(crate) fn charge_words(&self, words: u32) -> Option<()> {
+        self.charge(words.saturating_mul(words).saturating_add(1))
+    }
+
     /// What is left.
-    #[cfg(feature = "fuzzing")]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn left(&self) -> u32 {
         self.0.get()
     }

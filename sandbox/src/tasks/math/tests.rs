@@ -283,6 +283,17 @@ fn hostile_texts_end() {
         format!("${}$", "(1,2),".repeat(600)),
         format!("${}$", "x".repeat(4_000)),
     ];
+    let sums = "\\sum_{k=1}^{90}\\sum_{j=1}^{90}";
+    hostile.extend([
+        format!("${sums}\\min(0,(997^{{370}})\\mod(991^{{371}}))$"),
+        format!("${sums}\\min(0,\\gcd(997^{{372}},991^{{372}}))$"),
+        format!("${sums}f(997^{{370}},1)$"),
+        format!("${sums}\\sin(1E-819)$"),
+        format!(
+            "$\\operatorname{{lcm}}({}1)$",
+            (0..60).fold(String::new(), |all, i| all + &format!("{}^{{372}},", 997 - 2 * i))
+        ),
+    ]);
     let mut primes = String::from("$1");
     (2..300).for_each(|n| write!(primes, "+\\frac{{1}}{{{}}}", n * n + 1).unwrap());
     hostile.push(primes + "$");
@@ -293,6 +304,40 @@ fn hostile_texts_end() {
         judge("$9^{9^9}$", text, &Options::default());
         judge(text, "$\\{1,2\\}$", &Options::default());
     }
+}
+
+/// What comparing `response` with 72 leaves of a budget.
+fn left_over(response: &str) -> u32 {
+    let (options, budget) = (Options::default(), Budget::new(MAX_STEPS));
+    let parsed = extract(response, &options);
+    assert!(parsed.is_understood(), "{response}");
+    assert!(!verify_within(&extract("$72$", &options), &parsed, &options, &budget), "{response}");
+    budget.left()
+}
+
+#[test]
+fn long_numbers_have_their_price_wherever_they_are_worked_with() {
+    let row = |entry: &str, joint: &str| [entry; 8].join(joint);
+    let matrix =
+        |entry: &str| format!("\\begin{{pmatrix}}{}\\end{{pmatrix}}", vec![row(entry, "&"); 8].join("\\\\"));
+    let long = "997^{370}";
+    for term in [
+        "\\operatorname{lcm}(1,997^{370},991^{370},983^{370})".to_owned(),
+        "\\min(0,\\gcd(997^{370},991^{370}))".into(),
+        "\\min(0,(997^{370})\\mod(991^{370}))".into(),
+        "\\min(0,f(997^{370},1))".into(),
+        format!("\\operatorname{{tr}}({})", matrix(long)),
+        format!("\\|{}\\|", matrix(long)),
+        format!("|{}|", matrix("\\frac{10007}{10009}")),
+        format!("|{}{}|", matrix("1"), "^T".repeat(40)),
+        "\\min(0,\\frac{1}{997^{370}})".into(),
+        "\\sin(1E-800)".into(),
+    ] {
+        let sums = format!("$\\sum_{{k=1}}^{{90}}\\sum_{{j=1}}^{{90}}{term}$");
+        assert_eq!(left_over(&sums), 0, "{term}");
+    }
+    assert_eq!(left_over(&format!("$\\operatorname{{lcm}}({})$", row(long, ","))), 0);
+    assert!(left_over("$10^{30}+\\frac{1}{3}$") > MAX_STEPS - 20, "numbers of everyday length are cheap");
 }
 
 fn pieces() -> impl Strategy<Value = String> {
