@@ -340,6 +340,19 @@ fn long_numbers_have_their_price_wherever_they_are_worked_with() {
     assert!(left_over("$10^{30}+\\frac{1}{3}$") > MAX_STEPS - 20, "numbers of everyday length are cheap");
 }
 
+#[test]
+fn formulas_with_frames_are_found_among_those_without() {
+    accepts(&[
+        ("$5$", "\\[ 1 \\] \\[ \\boxed{5} \\] \\[ 2 \\]"),
+        ("$5$", "\\( \\boxed{} \\) $\\boxed{5}$"),
+        ("$5$", "$$\\boxed{5}$$ and \\( \\boxed{\\)"),
+    ]);
+    let nested = "\\[".repeat(9_000);
+    for end in ["\\]", "\\boxed{7\\]", "\\boxed{7}\\]"] {
+        judge("$5$", &format!("{nested}{end}"), &Options::default());
+    }
+}
+
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "\\boxed{",
