@@ -116,7 +116,7 @@ impl Parser<'_> {
     /// `^` and an atom, or a sum in braces.
     pub(super) fn exponent(&mut self) -> Option<Node> {
         self.eat(Kind::Caret)?;
-        self.attempt(Self::atom).or_else(|| self.braced())
+        self.attempt(|parser| parser.deeper(Self::atom)).or_else(|| self.braced())
     }
 
     fn unit(&mut self, functions: bool) -> Option<Node> {

@@ -108,3 +108,15 @@ fn long_numbers_have_their_price_where_they_are_read() {
     assert!(parse(&format!("\\frac{{{digits}}}{{{digits}1}}"), &budget).is_some());
     assert!(budget.left() < 10_000 - 1_600);
 }
+
+#[test]
+fn rows_of_exponents_and_subscripts_are_no_deeper_than_groups() {
+    fn depth(node: &Node) -> u32 {
+        1 + node.children().into_iter().map(depth).max().unwrap_or_default()
+    }
+    for nested in ["x^", "2^", "x_", "2_", "x_1^"] {
+        let read = read(&format!("{}x", nested.repeat(500)));
+        assert!(read.is_none_or(|read| depth(&read) <= 2 * MAX_DEPTH + 2), "{nested}");
+    }
+    is("x_1^2_3", "x_1^2");
+}
