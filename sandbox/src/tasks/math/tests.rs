@@ -337,7 +337,26 @@ fn long_numbers_have_their_price_wherever_they_are_worked_with() {
         assert_eq!(left_over(&sums), 0, "{term}");
     }
     assert_eq!(left_over(&format!("$\\operatorname{{lcm}}({})$", row(long, ","))), 0);
-    assert!(left_over("$10^{30}+\\frac{1}{3}$") > MAX_STEPS - 20, "numbers of everyday length are cheap");
+    assert!(left_over("$10^{30}+\\frac{1}{3}$") > MAX_STEPS - 50, "numbers of everyday length are cheap");
+}
+
+#[test]
+fn no_work_is_done_without_a_budget() {
+    let options = Options::default();
+    let chain = format!("${}1$", "x<1<".repeat(250));
+    let many = |sum: u32| {
+        let terms: Vec<String> = (0..200).map(|i| format!("x_{{{i}}}")).collect();
+        format!("${}={sum}$", terms.join("+"))
+    };
+    for (gold, response) in [(chain.as_str(), "$(1,2)$"), (&many(1), &many(2))] {
+        let (gold, response) = (extract(gold, &options), extract(response, &options));
+        assert!(gold.is_understood() && response.is_understood());
+        for steps in [0, 10, MAX_STEPS] {
+            let budget = Budget::new(steps);
+            assert!(!verify_within(&gold, &response, &options, &budget));
+            assert_eq!(budget.left(), 0, "of {steps}");
+        }
+    }
 }
 
 #[test]
