@@ -131,15 +131,23 @@ pub fn extract(text: &str, options: &Options) -> Parsed {
 
 /// Reads a gold answer that is LaTeX without delimiters, as the `answer` of MATH.
 pub fn latex(formula: &str) -> Parsed {
+    latex_within(formula, &Budget::new(MAX_STEPS))
+}
+
+fn latex_within(formula: &str, budget: &Budget) -> Parsed {
     let Some(text) = normalize::normalize(formula) else { return Parsed::default() };
-    Parsed { value: parse::parse(&text, &Budget::new(MAX_STEPS)), text: Some(text) }
+    Parsed { value: parse::parse(&text, budget), text: Some(text) }
 }
 
 /// Reads the gold answer of a GSM8K solution: the number after the last `####`. `None` where there is none.
 pub fn gsm8k(answer: &str) -> Option<Parsed> {
+    gsm8k_within(answer, &Budget::new(MAX_STEPS))
+}
+
+fn gsm8k_within(answer: &str, budget: &Budget) -> Option<Parsed> {
     let (_, last) = answer.rsplit_once("####")?;
     let options = Options { match_types: vec![MatchType::Expr], ..Options::default() };
-    Some(extract(last.trim(), &options)).filter(Parsed::is_understood)
+    Some(extract::extract(last.trim(), &options, budget)).filter(Parsed::is_understood)
 }
 
 /// Whether the prediction says what the gold answer says, within [`MAX_STEPS`]. The order matters.

@@ -22,8 +22,14 @@ impl Budget {
         left.map(|_| ())
     }
 
+    /// Takes the steps of arithmetic with numbers of so many words together: reducing a fraction takes time in the
+    /// square of its length, and some even where it is short.
+    pub(crate) fn charge_words(&self, words: u32) -> Option<()> {
+        const SHORT: u32 = 2;
+        self.charge(words.saturating_mul(words).saturating_add(SHORT))
+    }
+
     /// What is left.
-    #[cfg(feature = "fuzzing")]
     pub(crate) fn left(&self) -> u32 {
         self.0.get()
     }

@@ -35,7 +35,7 @@ pub(crate) fn evaluate(expression: &Expr, variables: &Assignment, budget: &Budge
     let scalar = |node: &Node| scalar(node, variables, budget);
     match expression {
         Expr::Number(number) => {
-            budget.charge((number.value.numer().bits() / 64) as u32)?;
+            budget.charge(number::words(&number.value))?;
             Some(Value::Scalar(Scalar::Exact(number.value.clone())))
         }
         Expr::Symbol(symbol) => variables.get(symbol).cloned().map(Value::Scalar),
@@ -45,7 +45,7 @@ pub(crate) fn evaluate(expression: &Expr, variables: &Assignment, budget: &Budge
         Expr::Power(base, exponent) => value(base)?.power(&scalar(exponent)?, budget),
         Expr::Percent(inner) => {
             let hundredth = Scalar::Exact(number::power(&number::integer(100), -1)?);
-            scalar(inner)?.multiply(&hundredth).map(Value::Scalar)
+            multiply(&scalar(inner)?, &hundredth, budget).map(Value::Scalar)
         }
         Expr::Apply(function, arguments) => {
             let arguments = arguments.iter().map(value).collect::<Option<Vec<_>>>()?;
@@ -53,7 +53,7 @@ pub(crate) fn evaluate(expression: &Expr, variables: &Assignment, budget: &Budge
         }
         Expr::Call(name, arguments) => {
             let arguments = arguments.iter().map(scalar).collect::<Option<Vec<_>>>()?;
-            Some(Value::Scalar(unknown(name, &arguments)))
+            unknown(name, &arguments, budget).map(Value::Scalar)
         }
         Expr::Fold(fold) => fold_value(fold, variables, budget).map(Value::Scalar),
         Expr::Matrix(matrix) => {
@@ -98,10 +98,7 @@ fn constant_value(constant: Constant) -> Option<Scalar> {
 impl Value {
     fn add(&self, other: &Self, budget: &Budget) -> Option<Self> {
         match (self, other) {
-            (Self::Scalar(left), Self::Scalar(right)) => {
-                charge_for(left, right, budget)?;
-                left.add(right).map(Self::Scalar)
-            }
+            (Self::Scalar(left), Self::Scalar(right)) => add(left, right, budget).map(Self::Scalar),
             (Self::Grid(left), Self::Grid(right)) => left.add(right, budget).map(Self::Grid),
             _ => None,
         }
@@ -109,10 +106,7 @@ impl Value {
 
     fn multiply(&self, other: &Self, budget: &Budget) -> Option<Self> {
         match (self, other) {
-            (Self::Scalar(left), Self::Scalar(right)) => {
-                charge_for(left, right, budget)?;
-                left.multiply(right).map(Self::Scalar)
-            }
+            (Self::Scalar(left), Self::Scalar(right)) => multiply(left, right, budget).map(Self::Scalar),
             (Self::Grid(grid), Self::Scalar(factor)) | (Self::Scalar(factor), Self::Grid(grid)) => {
                 grid.scale(factor, budget).map(Self::Grid)
             }
@@ -122,30 +116,45 @@ impl Value {
 
     fn power(&self, exponent: &Scalar, budget: &Budget) -> Option<Self> {
         match self {
-            Self::Scalar(base) => {
-                charge_for(base, exponent, budget)?;
-                base.power(exponent).map(Self::Scalar)
-            }
+            Self::Scalar(base) => power(base, exponent, budget).map(Self::Scalar),
             Self::Grid(grid) => grid.power(number::small_integer(exponent.exact()?)?, budget).map(Self::Grid),
         }
     }
 }
 
-/// Long numbers cost more: reducing a fraction takes time in the square of its length.
-pub(super) fn charge_for(left: &Scalar, right: &Scalar, budget: &Budget) -> Option<()> {
-    let words = |scalar: &Scalar| match scalar {
-        Scalar::Exact(exact) => (exact.numer().bits() + exact.denom().bits()) as u32 / 64,
-        _ => 0,
-    };
-    let words = words(left) + words(right);
-    budget.charge(1 + words * words)
+/// `left + right`, for its price.
+fn add(left: &Scalar, right: &Scalar, budget: &Budget) -> Option<Scalar> {
+    budget.charge_words(left.words() + right.words())?;
+    left.add(right)
+}
+
+/// `left · right`, for its price.
+fn multiply(left: &Scalar, right: &Scalar, budget: &Budget) -> Option<Scalar> {
+    budget.charge_words(left.words() + right.words())?;
+    left.multiply(right)
+}
+
+/// `base ^ exponent`, for its price, which is that of the result too.
+fn power(base: &Scalar, exponent: &Scalar, budget: &Budget) -> Option<Scalar> {
+    budget.charge_words(base.words() + exponent.words())?;
+    let power = base.power(exponent)?;
+    budget.charge_words(power.words())?;
+    Some(power)
 }
 
 /// A value for a function that nobody defined: always the same for the same name and arguments, and any other for
 /// others.
-fn unknown(name: &str, arguments: &[Scalar]) -> Scalar {
+fn unknown(name: &str, arguments: &[Scalar], budget: &Budget) -> Option<Scalar> {
     /// A prime: values beyond a million rarely meet.
     const VALUES: u64 = 1_000_003;
+    /// What it costs to write an argument down, and how many bytes of a name cost a step. Long numbers cost more.
+    const STEPS_PER_ARGUMENT: u32 = 4;
+    const BYTES_PER_STEP: usize = 32;
+    budget.charge((name.len() / BYTES_PER_STEP) as u32)?;
+    for argument in arguments {
+        budget.charge(STEPS_PER_ARGUMENT)?;
+        budget.charge_words(argument.words())?;
+    }
     let mut call = name.to_owned();
     for argument in arguments {
         call += &match argument {
@@ -155,7 +164,7 @@ fn unknown(name: &str, arguments: &[Scalar]) -> Scalar {
             Scalar::Approx(approx) => format!(",{:.9e},{:.9e}", approx.value.re + 0.0, approx.value.im + 0.0),
         };
     }
-    Scalar::integer((seed(&call) % VALUES) as i64 + 2)
+    Some(Scalar::integer((seed(&call) % VALUES) as i64 + 2))
 }
 
 fn fold_value(fold: &Fold, variables: &Assignment, budget: &Budget) -> Option<Scalar> {
@@ -165,13 +174,13 @@ fn fold_value(fold: &Fold, variables: &Assignment, budget: &Budget) -> Option<Sc
     if to.checked_sub(from)? >= MAX_FOLD_TERMS {
         return None;
     }
+    budget.charge(variables.len() as u32)?;
     let mut variables = variables.clone();
     let mut value = Scalar::integer(fold.product.into());
     for step in from..=to {
         variables.insert(index.clone(), Scalar::integer(step));
         let term = scalar(&fold.body, &variables, budget)?;
-        charge_for(&value, &term, budget)?;
-        value = if fold.product { value.multiply(&term)? } else { value.add(&term)? };
+        value = if fold.product { multiply(&value, &term, budget)? } else { add(&value, &term, budget)? };
     }
     Some(value)
 }

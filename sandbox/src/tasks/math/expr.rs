@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use num_traits::{One, Signed};
 
-use super::number::Rational;
+use super::budget::Budget;
+use super::number::{self, Rational};
 
 /// A shared expression.
 pub(crate) type Node = Arc<Expr>;
@@ -186,27 +187,17 @@ impl Expr {
         }
     }
 
-    /// A sum, flat.
+    /// A sum, flat. A `left` that nobody shares grows in place: terms one by one make a sum in linear time.
     pub(crate) fn sum(left: Node, right: Node) -> Self {
-        let mut terms = Vec::new();
-        for side in [left, right] {
-            match &*side {
-                Self::Add(inner) => terms.extend(inner.iter().cloned()),
-                _ => terms.push(side),
-            }
-        }
+        let mut terms = terms(left);
+        terms.extend(self::terms(right));
         Self::Add(terms)
     }
 
-    /// A product, flat.
+    /// A product, flat; it grows as a sum does.
     pub(crate) fn product(left: Node, right: Node) -> Self {
-        let mut factors = Vec::new();
-        for side in [left, right] {
-            match &*side {
-                Self::Multiply(inner) => factors.extend(inner.iter().cloned()),
-                _ => factors.push(side),
-            }
-        }
+        let mut factors = factors(left);
+        factors.extend(self::factors(right));
         Self::Multiply(factors)
     }
 
@@ -232,15 +223,23 @@ impl Expr {
         }
     }
 
-    /// What stands side by side: a product, or a mixed number such as `2 \frac{1}{2}`.
-    pub(crate) fn juxtaposed(left: Node, right: Node) -> Self {
-        if let (Some(whole), Some(part)) = (left.as_exact(), right.as_exact())
+    /// What stands side by side: a product, whose last factors may be a mixed number such as `2 \frac{1}{2}`. `None`
+    /// where nothing does, or where the budget ends.
+    pub(crate) fn juxtaposed(mut row: Vec<Node>, budget: &Budget) -> Option<Node> {
+        let mut last = row.pop()?;
+        while let Some((whole, part)) = row.last().and_then(|node| node.as_exact()).zip(last.as_exact())
             && whole.is_integer()
             && part.is_positive()
         {
-            return Self::exact(if whole.is_negative() { whole - part } else { whole + part });
+            budget.charge_words(number::words(whole).saturating_add(number::words(part)))?;
+            last = Arc::new(Self::exact(if whole.is_negative() { whole - part } else { whole + part }));
+            row.pop();
         }
-        Self::product(left, right)
+        if row.is_empty() {
+            return Some(last);
+        }
+        row.push(last);
+        Some(Arc::new(Self::Multiply(row.into_iter().flat_map(factors).collect())))
     }
 
     /// Whether nothing but variables (and quotients of them) stands here: what can be assigned to.
@@ -355,5 +354,27 @@ impl Expr {
             self,
             Self::Tuple(_) | Self::Set(_) | Self::Interval(_) | Self::Combine(..) | Self::Domain(_)
         )
+    }
+}
+
+/// The terms of a sum, or what is none as the only one.
+fn terms(mut node: Node) -> Vec<Node> {
+    if let Some(Expr::Add(terms)) = Arc::get_mut(&mut node) {
+        return std::mem::take(terms);
+    }
+    match &*node {
+        Expr::Add(terms) => terms.clone(),
+        _ => vec![node],
+    }
+}
+
+/// The factors of a product, or what is none as the only one.
+fn factors(mut node: Node) -> Vec<Node> {
+    if let Some(Expr::Multiply(factors)) = Arc::get_mut(&mut node) {
+        return std::mem::take(factors);
+    }
+    match &*node {
+        Expr::Multiply(factors) => factors.clone(),
+        _ => vec![node],
     }
 }

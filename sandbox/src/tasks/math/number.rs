@@ -21,6 +21,16 @@ fn bits(number: &Rational) -> u64 {
     number.numer().bits() + number.denom().bits()
 }
 
+/// How long a number is, in whole words of 64 bits.
+pub(crate) fn words(number: &Rational) -> u32 {
+    u32::try_from(bits(number) / 64).unwrap_or(u32::MAX)
+}
+
+/// The remainder of `left` by `right`, of the sign of `right`, unless it would be too large; `right` is not 0.
+pub(crate) fn modulo(left: &Rational, right: &Rational) -> Option<Rational> {
+    Some(left - right * (left / right).floor()).filter(|rest| bits(rest) <= MAX_NUMBER_BITS)
+}
+
 /// An integer as a rational.
 pub(crate) fn integer(value: i64) -> Rational {
     Rational::from_integer(value.into())

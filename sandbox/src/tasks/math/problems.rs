@@ -7,13 +7,17 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::{Options, Parsed, extract, gsm8k, latex, verify};
+use super::budget::Budget;
+use super::{MAX_FORMULA_BYTES, MAX_STEPS, Options, Parsed, extract, gsm8k_within, latex_within, verify};
 use crate::data_set::{self, Rows};
 use crate::spec::{self, SpecError};
 use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
 /// The task's name in run configurations.
 pub const NAME: &str = "math";
+
+/// Steps that reading the answers of a file may take, all of them together: 64 for each of the most rows.
+pub const MAX_FILE_STEPS: u32 = 64 * data_set::MAX_ROWS as u32;
 
 /// The parameters of [`MathProblems`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -64,7 +68,9 @@ impl MathProblems {
     /// When a parameter is out of its range, or a line is no problem.
     pub fn new(config: MathConfig, bytes: &[u8]) -> Result<Self, SpecError> {
         spec::within(NAME, "held_out_percent", config.held_out_percent, 0..=50)?;
-        let rows = data_set::read(bytes, Row::of).map_err(|reason| SpecError::Data { task: NAME, reason })?;
+        let budget = Budget::new(MAX_FILE_STEPS);
+        let rows = data_set::read(bytes, |line| Row::of(line, &budget))
+            .map_err(|reason| SpecError::Data { task: NAME, reason })?;
         let longest = |length: fn(&Row) -> usize| rows.iter().map(length).max().unwrap_or_default();
         // A newline ends the question.
         let longest_prompt = longest(|row| row.question.len()) + 1;
@@ -76,12 +82,25 @@ impl MathProblems {
 }
 
 impl Row {
-    fn of(line: Line) -> Result<Self, String> {
-        let (worked, gold) = match (gsm8k(&line.answer), line.solution) {
+    /// Reads a row for its share of the file's budget.
+    fn of(line: Line, file: &Budget) -> Result<Self, String> {
+        let budget = Budget::new(MAX_STEPS);
+        let (worked, gold) = match (gsm8k_within(&line.answer, &budget), line.solution) {
             (Some(gold), _) => (without_annotations(&line.answer), gold),
-            (None, Some(solution)) => (solution, latex(&line.answer)),
-            (None, None) => (line.answer.clone(), latex(&line.answer)),
+            _ if line.answer.len() > MAX_FORMULA_BYTES => {
+                return Err(format!(
+                    "its answer has {} bytes: a formula has at most {MAX_FORMULA_BYTES}; shorten it, or put `#### ` before the answer where it is worked out",
+                    line.answer.len()
+                ));
+            }
+            (None, Some(solution)) => (solution, latex_within(&line.answer, &budget)),
+            (None, None) => (line.answer.clone(), latex_within(&line.answer, &budget)),
         };
+        if file.charge(MAX_STEPS - budget.left()).is_none() {
+            return Err(format!(
+                "reading the answers up to here takes more than {MAX_FILE_STEPS} steps: shorten them, or split the file"
+            ));
+        }
         if line.question.trim().is_empty() {
             return Err("the question is empty".into());
         }
@@ -221,6 +240,20 @@ mod tests {
         assert!(refused(r#"{"question": "?"}"#).to_string().contains("answer"));
         let percent = MathProblems::new(MathConfig { held_out_percent: 51 }, ROWS.as_bytes()).unwrap_err();
         assert!(percent.to_string().contains("held_out_percent"));
+    }
+
+    #[test]
+    fn answers_are_read_within_bounds() {
+        let line = |answer: String| Line { question: "?".into(), answer, solution: None };
+        let long = line("1+".repeat(MAX_FORMULA_BYTES / 2) + "1");
+        assert!(Row::of(long, &Budget::new(MAX_FILE_STEPS)).unwrap_err().contains("2049 bytes"));
+        let worked = line("1+".repeat(MAX_FORMULA_BYTES) + "1 is much\n#### 7");
+        assert!(Row::of(worked, &Budget::new(MAX_FILE_STEPS)).is_ok());
+        let file = Budget::new(100);
+        assert!(Row::of(line("8".into()), &file).is_ok());
+        assert!(file.left() < 100, "a row takes its share");
+        assert!(Row::of(line("1+".repeat(90) + "1"), &file).unwrap_err().contains("split the file"));
+        assert!(Row::of(line("8".into()), &file).is_err(), "then nothing is left");
     }
 
     #[test]

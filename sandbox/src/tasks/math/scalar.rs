@@ -86,6 +86,11 @@ impl Scalar {
         }
     }
 
+    /// How long an exact value is, in words; nothing else is long.
+    pub(crate) fn words(&self) -> u32 {
+        self.exact().map_or(0, number::words)
+    }
+
     /// Whether this is 0; unknown (`None`) where the error leaves it open.
     fn is_zero(&self) -> Option<bool> {
         match self {

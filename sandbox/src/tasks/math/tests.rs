@@ -283,6 +283,17 @@ fn hostile_texts_end() {
         format!("${}$", "(1,2),".repeat(600)),
         format!("${}$", "x".repeat(4_000)),
     ];
+    let sums = "\\sum_{k=1}^{90}\\sum_{j=1}^{90}";
+    hostile.extend([
+        format!("${sums}\\min(0,(997^{{370}})\\mod(991^{{371}}))$"),
+        format!("${sums}\\min(0,\\gcd(997^{{372}},991^{{372}}))$"),
+        format!("${sums}f(997^{{370}},1)$"),
+        format!("${sums}\\sin(1E-819)$"),
+        format!(
+            "$\\operatorname{{lcm}}({}1)$",
+            (0..60).fold(String::new(), |all, i| all + &format!("{}^{{372}},", 997 - 2 * i))
+        ),
+    ]);
     let mut primes = String::from("$1");
     (2..300).for_each(|n| write!(primes, "+\\frac{{1}}{{{}}}", n * n + 1).unwrap());
     hostile.push(primes + "$");
@@ -292,6 +303,72 @@ fn hostile_texts_end() {
         assert!(judged.equal || judged.extracted.is_empty(), "{}", &text[..text.len().min(40)]);
         judge("$9^{9^9}$", text, &Options::default());
         judge(text, "$\\{1,2\\}$", &Options::default());
+    }
+}
+
+/// What comparing `response` with 72 leaves of a budget.
+fn left_over(response: &str) -> u32 {
+    let (options, budget) = (Options::default(), Budget::new(MAX_STEPS));
+    let parsed = extract(response, &options);
+    assert!(parsed.is_understood(), "{response}");
+    assert!(!verify_within(&extract("$72$", &options), &parsed, &options, &budget), "{response}");
+    budget.left()
+}
+
+#[test]
+fn long_numbers_have_their_price_wherever_they_are_worked_with() {
+    let row = |entry: &str, joint: &str| [entry; 8].join(joint);
+    let matrix =
+        |entry: &str| format!("\\begin{{pmatrix}}{}\\end{{pmatrix}}", vec![row(entry, "&"); 8].join("\\\\"));
+    let long = "997^{370}";
+    for term in [
+        "\\operatorname{lcm}(1,997^{370},991^{370},983^{370})".to_owned(),
+        "\\min(0,\\gcd(997^{370},991^{370}))".into(),
+        "\\min(0,(997^{370})\\mod(991^{370}))".into(),
+        "\\min(0,f(997^{370},1))".into(),
+        format!("\\operatorname{{tr}}({})", matrix(long)),
+        format!("\\|{}\\|", matrix(long)),
+        format!("|{}|", matrix("\\frac{10007}{10009}")),
+        format!("|{}{}|", matrix("1"), "^T".repeat(40)),
+        "\\min(0,\\frac{1}{997^{370}})".into(),
+        "\\sin(1E-800)".into(),
+    ] {
+        let sums = format!("$\\sum_{{k=1}}^{{90}}\\sum_{{j=1}}^{{90}}{term}$");
+        assert_eq!(left_over(&sums), 0, "{term}");
+    }
+    assert_eq!(left_over(&format!("$\\operatorname{{lcm}}({})$", row(long, ","))), 0);
+    assert!(left_over("$10^{30}+\\frac{1}{3}$") > MAX_STEPS - 50, "numbers of everyday length are cheap");
+}
+
+#[test]
+fn no_work_is_done_without_a_budget() {
+    let options = Options::default();
+    let chain = format!("${}1$", "x<1<".repeat(250));
+    let many = |sum: u32| {
+        let terms: Vec<String> = (0..200).map(|i| format!("x_{{{i}}}")).collect();
+        format!("${}={sum}$", terms.join("+"))
+    };
+    for (gold, response) in [(chain.as_str(), "$(1,2)$"), (&many(1), &many(2))] {
+        let (gold, response) = (extract(gold, &options), extract(response, &options));
+        assert!(gold.is_understood() && response.is_understood());
+        for steps in [0, 10, MAX_STEPS] {
+            let budget = Budget::new(steps);
+            assert!(!verify_within(&gold, &response, &options, &budget));
+            assert_eq!(budget.left(), 0, "of {steps}");
+        }
+    }
+}
+
+#[test]
+fn formulas_with_frames_are_found_among_those_without() {
+    accepts(&[
+        ("$5$", "\\[ 1 \\] \\[ \\boxed{5} \\] \\[ 2 \\]"),
+        ("$5$", "\\( \\boxed{} \\) $\\boxed{5}$"),
+        ("$5$", "$$\\boxed{5}$$ and \\( \\boxed{\\)"),
+    ]);
+    let nested = "\\[".repeat(9_000);
+    for end in ["\\]", "\\boxed{7\\]", "\\boxed{7}\\]"] {
+        judge("$5$", &format!("{nested}{end}"), &Options::default());
     }
 }
 

@@ -14,6 +14,9 @@ const POINTS: u64 = 10;
 /// At how many of them both terms must have a value.
 const MIN_POINTS: u32 = 4;
 
+/// What a variable's value at a point costs.
+const STEPS_PER_VALUE: u32 = 8;
+
 /// Numerators and denominators of the points.
 const NUMERATORS: u64 = 89;
 const DENOMINATORS: u64 = 23;
@@ -24,21 +27,24 @@ pub(super) fn same(gold: &Expr, prediction: &Expr, budget: &Budget) -> bool {
     symbols.extend(prediction.symbols());
     symbols.sort();
     symbols.dedup();
-    agree(&symbols, |point| {
+    agree(&symbols, budget, |point| {
         let (gold, prediction) = (evaluate(gold, point, budget)?, evaluate(prediction, point, budget)?);
         same_values(&gold, &prediction)
     })
 }
 
 /// Whether `same` holds at enough points and fails at none; `None` means that it says nothing. Where it says nothing at
-/// fractions, as of factorials, natural numbers are tried.
-pub(super) fn agree(symbols: &[Symbol], same: impl Fn(&Assignment) -> Option<bool>) -> bool {
+/// fractions, as of factorials, natural numbers are tried. Where the budget ends, it is false.
+pub(super) fn agree(symbols: &[Symbol], budget: &Budget, same: impl Fn(&Assignment) -> Option<bool>) -> bool {
     if symbols.is_empty() {
         return same(&Assignment::new()) == Some(true);
     }
     for natural in [false, true] {
         let mut agreed = 0;
         for point in 0..POINTS {
+            if budget.charge(STEPS_PER_VALUE.saturating_mul(symbols.len() as u32)).is_none() {
+                return false;
+            }
             match same(&assignment(symbols, point, natural)) {
                 Some(true) => agreed += 1,
                 Some(false) => return false,

@@ -83,6 +83,7 @@ impl<'a> Region<'a> {
             Self::Set(set, budget) => set_ends(set, budget, ends),
             Self::Relations(relations, variable, budget) => {
                 for relation in *relations {
+                    budget.charge(1)?;
                     roots(|x| sides(relation, variable, x, budget), ends);
                 }
                 Some(())
@@ -95,7 +96,8 @@ impl<'a> Region<'a> {
             Self::Set(set, budget) => set_contains(set, x, budget),
             Self::Relations(relations, variable, budget) => {
                 relations.iter().try_fold(true, |all, relation| {
-                    // Where a side has no value, nothing holds.
+                    // Where a side has no value, nothing holds; without a budget nobody knows.
+                    budget.charge(1)?;
                     let holds = sides(relation, variable, x, budget).is_some_and(|(left, right)| {
                         let same = near(left, right);
                         match relation.kind {

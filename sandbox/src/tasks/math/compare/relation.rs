@@ -54,7 +54,7 @@ impl Comparison<'_> {
         }
         symbols.iter().any(|variable| {
             let others: Vec<Symbol> = symbols.iter().filter(|symbol| *symbol != variable).cloned().collect();
-            identity::agree(&others, |point| {
+            identity::agree(&others, self.budget, |point| {
                 let solution = |expr| self.linear_solution(expr, variable, point);
                 match (solution(&gold), solution(&prediction)) {
                     (Some(gold), Some(prediction)) => gold.same(&prediction),
@@ -67,7 +67,7 @@ impl Comparison<'_> {
 
     fn constant_ratio(&self, symbols: &[Symbol], gold: &Expr, prediction: &Expr) -> bool {
         let first: std::cell::RefCell<Option<Scalar>> = std::cell::RefCell::default();
-        identity::agree(symbols, |point| {
+        identity::agree(symbols, self.budget, |point| {
             let value = |expr| evaluate::scalar(expr, point, self.budget);
             let ratio = value(gold)?.multiply(&value(prediction)?.power(&Scalar::integer(-1))?)?;
             if ratio.same(&Scalar::integer(0))? {

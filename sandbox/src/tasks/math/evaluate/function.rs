@@ -20,9 +20,9 @@ pub(super) fn apply(function: Function, arguments: &[Value], budget: &Budget) ->
     if let [Value::Grid(grid)] = arguments {
         return match function {
             Function::Determinant | Function::Abs => grid.determinant(budget).map(Value::Scalar),
-            Function::Trace => grid.trace().map(Value::Scalar),
-            Function::Transpose => Some(Value::Grid(grid.transpose())),
-            Function::Norm => grid.norm().map(Value::Scalar),
+            Function::Trace => grid.trace(budget).map(Value::Scalar),
+            Function::Transpose => grid.transpose(budget).map(Value::Grid),
+            Function::Norm => grid.norm(budget).map(Value::Scalar),
             _ => None,
         };
     }
@@ -34,6 +34,8 @@ pub(super) fn apply(function: Function, arguments: &[Value], budget: &Budget) ->
 }
 
 fn of_scalars(function: Function, arguments: &[&Scalar], budget: &Budget) -> Option<Scalar> {
+    budget.charge(arguments.len() as u32)?;
+    budget.charge_words(arguments.iter().map(|argument| argument.words()).fold(0, u32::saturating_add))?;
     match (function, arguments) {
         (Function::Transpose | Function::Trace | Function::Determinant, [x]) => Some((*x).clone()),
         (Function::Abs | Function::Norm, [x]) => x.abs(),
@@ -54,7 +56,7 @@ fn of_scalars(function: Function, arguments: &[&Scalar], budget: &Budget) -> Opt
         (Function::Min, all) => extreme(all, |a, b| a < b),
         (Function::Mod, [x, y]) => {
             let (x, y) = (x.exact()?, y.exact()?);
-            (!y.is_zero()).then(|| Scalar::Exact(x - y * (x / y).floor()))
+            if y.is_zero() { None } else { number::modulo(x, y).map(Scalar::Exact) }
         }
         (Function::Log, [x, base]) => logarithm(x, base),
         (_, [x]) => x.map(analytic(function)?),
@@ -126,8 +128,10 @@ fn of_integers(
         exact.is_integer().then(|| exact.numer().clone())
     });
     let first = integers.next()??;
-    let joined = integers.try_fold(first, |so_far, next| Some(join(&so_far, &next?)))?;
-    (joined.bits() <= number::MAX_NUMBER_BITS).then(|| Scalar::Exact(Rational::from_integer(joined)))
+    let joined = integers.try_fold(first, |so_far, next| {
+        Some(join(&so_far, &next?)).filter(|joined| joined.bits() <= number::MAX_NUMBER_BITS)
+    });
+    joined.map(|joined| Scalar::Exact(Rational::from_integer(joined)))
 }
 
 fn extreme(all: &[&Scalar], better: impl Fn(f64, f64) -> bool) -> Option<Scalar> {

@@ -2,7 +2,7 @@
 
 use super::super::budget::Budget;
 use super::super::scalar::Scalar;
-use super::charge_for;
+use super::{add, multiply, power};
 
 /// The largest power of a matrix that is worked out.
 const MAX_POWER: i64 = 64;
@@ -22,6 +22,11 @@ impl Grid {
         self.entries.len().checked_div(self.columns).unwrap_or(0)
     }
 
+    /// The price of going over all entries once.
+    fn charge(&self, budget: &Budget) -> Option<()> {
+        self.entries.iter().try_for_each(|entry| budget.charge(1 + entry.words()))
+    }
+
     fn at(&self, row: usize, column: usize) -> &Scalar {
         &self.entries[row * self.columns + column]
     }
@@ -36,18 +41,12 @@ impl Grid {
             return None;
         }
         let pairs = self.entries.iter().zip(&other.entries);
-        let entries = pairs.map(|(left, right)| {
-            charge_for(left, right, budget)?;
-            left.add(right)
-        });
+        let entries = pairs.map(|(left, right)| add(left, right, budget));
         Some(Self { columns: self.columns, entries: entries.collect::<Option<_>>()? })
     }
 
     pub(super) fn scale(&self, factor: &Scalar, budget: &Budget) -> Option<Self> {
-        let entries = self.entries.iter().map(|entry| {
-            charge_for(entry, factor, budget)?;
-            entry.multiply(factor)
-        });
+        let entries = self.entries.iter().map(|entry| multiply(entry, factor, budget));
         Some(Self { columns: self.columns, entries: entries.collect::<Option<_>>()? })
     }
 
@@ -60,11 +59,8 @@ impl Grid {
             for column in 0..other.columns {
                 let mut sum = Scalar::integer(0);
                 for k in 0..self.columns {
-                    let (left, right) = (self.at(row, k), other.at(k, column));
-                    charge_for(left, right, budget)?;
-                    let product = left.multiply(right)?;
-                    charge_for(&sum, &product, budget)?;
-                    sum = sum.add(&product)?;
+                    let product = multiply(self.at(row, k), other.at(k, column), budget)?;
+                    sum = add(&sum, &product, budget)?;
                 }
                 entries.push(sum);
             }
@@ -76,34 +72,37 @@ impl Grid {
         if self.rows() != self.columns || exponent.abs() > MAX_POWER {
             return None;
         }
+        self.charge(budget)?;
         let base = if exponent < 0 { self.inverse(budget)? } else { self.clone() };
         (0..exponent.abs()).try_fold(Self::identity(self.columns), |power, _| power.multiply(&base, budget))
     }
 
-    pub(super) fn transpose(&self) -> Self {
+    pub(super) fn transpose(&self, budget: &Budget) -> Option<Self> {
+        self.charge(budget)?;
         let places = (0..self.columns).flat_map(|column| (0..self.rows()).map(move |row| (row, column)));
-        Self {
+        Some(Self {
             columns: self.rows(),
             entries: places.map(|(row, column)| self.at(row, column).clone()).collect(),
-        }
+        })
     }
 
-    pub(super) fn trace(&self) -> Option<Scalar> {
+    pub(super) fn trace(&self, budget: &Budget) -> Option<Scalar> {
         if self.rows() != self.columns {
             return None;
         }
-        (0..self.columns).try_fold(Scalar::integer(0), |sum, i| sum.add(self.at(i, i)))
+        (0..self.columns).try_fold(Scalar::integer(0), |sum, i| add(&sum, self.at(i, i), budget))
     }
 
     /// The root of the sum of squares.
-    pub(super) fn norm(&self) -> Option<Scalar> {
+    pub(super) fn norm(&self, budget: &Budget) -> Option<Scalar> {
         let squares = self.entries.iter().map(|entry| {
             let size = entry.abs()?;
-            size.multiply(&size)
+            multiply(&size, &size, budget)
         });
-        let sum = squares.into_iter().try_fold(Scalar::integer(0), |sum, square| sum.add(&square?))?;
+        let sum =
+            squares.into_iter().try_fold(Scalar::integer(0), |sum, square| add(&sum, &square?, budget))?;
         let half = Scalar::integer(2).power(&Scalar::integer(-1))?;
-        sum.power(&half)
+        power(&sum, &half, budget)
     }
 
     pub(super) fn determinant(&self, budget: &Budget) -> Option<Scalar> {
@@ -123,6 +122,8 @@ impl Grid {
         let (mut left, mut right) = (self.clone(), Self::identity(size));
         let mut determinant = Scalar::integer(1);
         for column in 0..size {
+            // The weights below are floats of every entry.
+            left.charge(budget)?;
             let weight = |row: &usize| left.at(*row, column).approx().map_or(0.0, |a| a.value.norm());
             let pivot = (column..size).max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
             if weight(&pivot) == 0.0 {
@@ -135,21 +136,21 @@ impl Grid {
                 determinant = determinant.negate()?;
             }
             let head = left.at(column, column).clone();
-            determinant = determinant.multiply(&head)?;
-            let inverse = head.power(&Scalar::integer(-1))?;
+            determinant = multiply(&determinant, &head, budget)?;
+            let inverse = power(&head, &Scalar::integer(-1), budget)?;
             for row in (0..size).filter(|row| *row != column) {
-                let factor = left.at(row, column).multiply(&inverse)?.negate()?;
+                let factor = multiply(left.at(row, column), &inverse, budget)?.negate()?;
                 for grid in [&mut left, &mut right] {
                     for k in 0..size {
-                        let step = grid.at(column, k).multiply(&factor)?;
-                        charge_for(&step, grid.at(row, k), budget)?;
-                        grid.entries[row * size + k] = grid.at(row, k).add(&step)?;
+                        let step = multiply(grid.at(column, k), &factor, budget)?;
+                        grid.entries[row * size + k] = add(grid.at(row, k), &step, budget)?;
                     }
                 }
             }
             for k in 0..size {
-                right.entries[column * size + k] = right.at(column, k).multiply(&inverse)?;
-                left.entries[column * size + k] = left.at(column, k).multiply(&inverse)?;
+                for grid in [&mut left, &mut right] {
+                    grid.entries[column * size + k] = multiply(grid.at(column, k), &inverse, budget)?;
+                }
             }
         }
         Some((determinant, Some(right)))

@@ -9,6 +9,9 @@ use super::{
 /// So many formulas may be joined by "and", "or" or commas.
 const MAX_JOINED: usize = 6;
 
+/// How a frame begins.
+const FRAME: &str = "\\boxed{";
+
 /// Finds the formulas that are announced in this way.
 pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>>) {
     let scan = Scan::new(text, false);
@@ -35,9 +38,9 @@ pub(super) fn matches<'a>(text: &'a str, anchor: Anchor, all: &mut Vec<Match<'a>
 pub(super) fn boxed<'a>(text: &'a str, all: &mut Vec<Match<'a>>) {
     Scan::new(text, true).everywhere(all);
     // Where a frame outside of a formula ends is found later.
-    if let Some(start) = text.find("\\boxed{")
+    if let Some(start) = text.find(FRAME)
         && let Some(end) = text.rfind('}')
-        && end > start + "\\boxed{".len()
+        && end > start + FRAME.len()
     {
         all.push(Match { start, end: end + 1, found: Found::Boxed(&text[start..=end]) });
     }
@@ -73,6 +76,8 @@ struct Scan<'a> {
     bracket: Finder<'a>,
     parenthesis: Finder<'a>,
     line: Finder<'a>,
+    frame: Finder<'a>,
+    brace: Finder<'a>,
 }
 
 impl<'a> Scan<'a> {
@@ -84,6 +89,8 @@ impl<'a> Scan<'a> {
             bracket: Finder::new(text, "\\]"),
             parenthesis: Finder::new(text, "\\)"),
             line: Finder::new(text, "\n"),
+            frame: Finder::new(text, FRAME),
+            brace: Finder::new(text, "}"),
         }
     }
 
@@ -198,7 +205,17 @@ impl<'a> Scan<'a> {
         if content.ends_with('\\') {
             return None;
         }
-        (!self.boxed || has_frame(content)).then_some(content)
+        (!self.boxed || self.framed(from, end)).then_some(content)
+    }
+
+    /// Whether there is a frame between two places with something in it that is closed.
+    fn framed(&self, from: usize, end: usize) -> bool {
+        let closed = || {
+            let inside = self.frame.next(from)? + FRAME.len();
+            let first = self.text[inside..].chars().next()?;
+            self.brace.next(inside + first.len_utf8())
+        };
+        closed().is_some_and(|brace| brace < end)
     }
 
     /// A bare `\frac{1}{2}` of numbers.
@@ -213,14 +230,6 @@ impl<'a> Scan<'a> {
         let end = self.text.len() - after.len();
         Some((&self.text[at..end], end))
     }
-}
-
-/// A `\boxed{` with something in it that is closed.
-fn has_frame(content: &str) -> bool {
-    content.find("\\boxed{").is_some_and(|start| {
-        let inner = &content[start + "\\boxed{".len()..];
-        inner.char_indices().nth(1).is_some_and(|(second, _)| inner[second..].contains('}'))
-    })
 }
 
 /// The text after a `-1.5` or `1,5` at its start.

@@ -48,10 +48,16 @@ impl Parser<'_> {
             let right = self.signed(functions)?;
             left = Arc::new(match sign {
                 Kind::Times => Expr::product(left, right),
-                Kind::Divide => Expr::quotient(left, right),
+                Kind::Divide => self.quotient(left, right)?,
                 _ => Expr::Apply(Function::Mod, vec![left, right]),
             });
         }
+    }
+
+    fn quotient(&self, left: Node, right: Node) -> Option<Expr> {
+        let words = |node: &Node| node.as_exact().map_or(0, number::words);
+        self.budget.charge_words(words(&left).saturating_add(words(&right)))?;
+        Some(Expr::quotient(left, right))
     }
 
     fn signed(&mut self, functions: bool) -> Option<Node> {
@@ -70,8 +76,7 @@ impl Parser<'_> {
                 while let Some(factor) = self.attempt(|parser| parser.power(functions)) {
                     factors.push(factor);
                 }
-                let last = factors.pop()?;
-                Some(factors.into_iter().rfold(last, |rest, factor| Arc::new(Expr::juxtaposed(factor, rest))))
+                Expr::juxtaposed(factors, self.budget)
             }
         }
     }
@@ -111,7 +116,7 @@ impl Parser<'_> {
     /// `^` and an atom, or a sum in braces.
     pub(super) fn exponent(&mut self) -> Option<Node> {
         self.eat(Kind::Caret)?;
-        self.attempt(Self::atom).or_else(|| self.braced())
+        self.attempt(|parser| parser.deeper(Self::atom)).or_else(|| self.braced())
     }
 
     fn unit(&mut self, functions: bool) -> Option<Node> {
@@ -140,7 +145,8 @@ impl Parser<'_> {
             Kind::Fraction => {
                 self.next()?;
                 let over = self.braced()?;
-                Some(Arc::new(Expr::quotient(over, self.braced()?)))
+                let under = self.braced()?;
+                self.quotient(over, under).map(Arc::new)
             }
             Kind::Binomial => {
                 self.next()?;
@@ -195,21 +201,31 @@ impl Parser<'_> {
         }
     }
 
+    fn number(&self, text: &str) -> Option<Node> {
+        let value = number::parse(text)?;
+        self.budget.charge_words(number::words(&value))?;
+        Some(Arc::new(Expr::Number(Number { value, decimal: text.contains(['.', 'E']) })))
+    }
+
     /// A number, a variable, a text.
     pub(super) fn atom(&mut self) -> Option<Node> {
         match self.peek()? {
             Kind::Letter | Kind::Accent => self.variable(),
             Kind::Number => {
-                let number = plain_number(self.next()?.text)?;
+                let text = self.next()?.text;
+                let number = self.number(text)?;
                 // The base of a numeral is not looked at.
                 self.attempt(Self::subscript);
                 Some(number)
             }
-            Kind::ENotation => plain_number(self.next()?.text),
+            Kind::ENotation => {
+                let text = self.next()?.text;
+                self.number(text)
+            }
             Kind::Percent => {
                 let text = self.next()?.text;
                 let digits = text.trim_end_matches(['%', '\\', ' ', '\t', '\n', '\r']);
-                Some(Arc::new(Expr::Percent(plain_number(digits)?)))
+                Some(Arc::new(Expr::Percent(self.number(digits)?)))
             }
             Kind::Infinity => {
                 self.next()?;
@@ -238,9 +254,4 @@ fn grouped(pair: Pair, inner: Node) -> Option<Node> {
         _ => return Some(inner),
     };
     Some(Arc::new(Expr::Apply(function, vec![inner])))
-}
-
-fn plain_number(text: &str) -> Option<Node> {
-    let decimal = text.contains(['.', 'E']);
-    Some(Arc::new(Expr::Number(Number { value: number::parse(text)?, decimal })))
 }

@@ -227,7 +227,9 @@ impl Parser<'_> {
 
     /// `a < b = c`.
     fn relation(&mut self) -> Option<Node> {
-        let mut left = self.sum()?;
+        let mut last = self.sum()?;
+        let mut only_symbols = last.only_symbols();
+        let mut chain = Vec::new();
         loop {
             let kind = match self.peek() {
                 Some(Kind::Assign | Kind::Equal) => RelationKind::Equal,
@@ -236,27 +238,25 @@ impl Parser<'_> {
                     self.next()?;
                     let right = self.sum()?;
                     // Of a name we take what it is about, of anything else what is more exact.
-                    left = if left.only_symbols() { right } else { left };
+                    if only_symbols {
+                        only_symbols = right.only_symbols();
+                        chain.clear();
+                        last = right;
+                    }
                     continue;
                 }
-                _ => return Some(left),
+                _ => break,
             };
             self.next()?;
             let right = self.sum()?;
-            left = Arc::new(match &*left {
-                Expr::Relation(first) => {
-                    let next = Relation { kind, left: first.right.clone(), right };
-                    Expr::Chain(vec![first.clone(), next])
-                }
-                Expr::Chain(relations) => {
-                    let last = relations.last()?.right.clone();
-                    let mut relations = relations.clone();
-                    relations.push(Relation { kind, left: last, right });
-                    Expr::Chain(relations)
-                }
-                _ => Expr::Relation(Relation { kind, left: left.clone(), right }),
-            });
+            only_symbols &= right.only_symbols();
+            chain.push(Relation { kind, left: last, right: right.clone() });
+            last = right;
         }
+        if chain.len() > 1 {
+            return Some(Arc::new(Expr::Chain(chain)));
+        }
+        Some(chain.pop().map_or(last, |relation| Arc::new(Expr::Relation(relation))))
     }
 }
 

@@ -55,7 +55,7 @@ impl Parser<'_> {
         let text = |parser: &Self, from: usize, to: usize| -> String {
             parser.tokens[from..to].iter().map(|token| token.text).collect()
         };
-        if self.attempt(Self::atom).is_some() {
+        if self.attempt(|parser| parser.deeper(Self::atom)).is_some() {
             return Some(text(self, start, self.at));
         }
         self.eat(Kind::Open(super::Pair::Brace))?;

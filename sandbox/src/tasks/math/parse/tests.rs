@@ -73,3 +73,50 @@ fn what_is_no_formula_is_refused() {
     assert!(read(&deep(10)).is_some());
     assert_eq!(read(&deep(1_000)), None);
 }
+
+#[test]
+fn long_rows_are_flat_whoever_shares_their_beginning() {
+    let parts = |formula: &str| read(formula).map(|read| read.children().len());
+    assert_eq!(parts(&["x"; 900].join("+")), Some(900));
+    assert_eq!(parts(&"x".repeat(900)), Some(900));
+    assert_eq!(parts(&["x"; 250].join("\\cdot ")), Some(250));
+    assert_eq!(parts(&["x"; 900].join("<")), Some(2 * 899));
+    is("(a+b)+c+(d+e)", "a+b+c+d+e");
+    is("(pq)(rs) \\cdot (tu)", "pqrstu");
+    is("1 2 \\frac{1}{2}", "\\frac{7}{2}");
+    is("x 2 \\frac{1}{2}", "x (\\frac{5}{2})");
+}
+
+#[test]
+fn of_what_is_nearly_the_same_names_give_way() {
+    is("x = y \\approx 3", "3");
+    is("x = 2 \\approx 3", "x = 2");
+    is("x \\approx y = z \\approx 3 < 4", "3 < 4");
+    assert_eq!(read("x < y = 3").unwrap().relations().len(), 2);
+    assert_eq!(read("x < y = 3").unwrap().relations()[0].right, read("y").unwrap());
+}
+
+#[test]
+fn long_numbers_have_their_price_where_they_are_read() {
+    for formula in ["1E-800+".repeat(250), format!("x{}+", "+1E800".repeat(200))] {
+        let budget = Budget::new(100_000);
+        assert_eq!(parse(&(formula + "1"), &budget), None);
+        assert_eq!(budget.left(), 0);
+    }
+    let digits = "7".repeat(390);
+    let budget = Budget::new(10_000);
+    assert!(parse(&format!("\\frac{{{digits}}}{{{digits}1}}"), &budget).is_some());
+    assert!(budget.left() < 10_000 - 1_600);
+}
+
+#[test]
+fn rows_of_exponents_and_subscripts_are_no_deeper_than_groups() {
+    fn depth(node: &Node) -> u32 {
+        1 + node.children().into_iter().map(depth).max().unwrap_or_default()
+    }
+    for nested in ["x^", "2^", "x_", "2_", "x_1^"] {
+        let read = read(&format!("{}x", nested.repeat(500)));
+        assert!(read.is_none_or(|read| depth(&read) <= 2 * MAX_DEPTH + 2), "{nested}");
+    }
+    is("x_1^2_3", "x_1^2");
+}
