@@ -1,17 +1,50 @@
 //! A tiny workload for the tests of this crate.
 
+use crate::admission::{Admission, Tally};
+use crate::buffer::BufferLimits;
+use crate::desk::{Desk, DeskConfig};
+use crate::filter::Filter;
+use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
+use crate::leases::LeaseConfig;
+use crate::record::RecordConfig;
+use crate::service::Shared;
+use crate::store::MemoryStore;
 use crate::workload::Workload;
 use echo_policy::config::{ModelConfig, TinySizes};
 use echo_policy::tokenizer::CharTokenizer;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
+use echo_protocol::control::Peer;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::manifest::TensorType;
+use echo_protocol::relay::Mode;
 use echo_protocol::signed::Signed;
 use echo_protocol::staleness::Staleness;
 use echo_protocol::time::UnixMillis;
+use echo_protocol::version::PolicyVersion;
 use echo_sandbox::files::TaskFiles;
 use std::path::Path;
+use std::sync::Arc;
+
+/// What the tasks of a learner of `workload` share, with a store in memory and without an audit. Leases never run out.
+pub(crate) fn shared(workload: Arc<Workload>, groups_per_update: usize) -> Shared {
+    let (run, key) = (workload.run, NodeKey::from_secret([1; 32]));
+    let charter = Signed::sign(&workload.charter, &key).unwrap();
+    let admission = Admission::new(run, &workload.charter, workload.mix.clone(), workload.clone());
+    let desk = DeskConfig {
+        leases: LeaseConfig { run, lifetime_ms: 1 << 40, max_open_per_node: 1000 },
+        limits: BufferLimits::default(),
+        filter: Filter::default(),
+        staleness: workload.charter.staleness,
+        groups_per_update,
+        record: RecordConfig::default(),
+    };
+    let store = Arc::new(MemoryStore::default());
+    let desk = Desk::open(store, desk, PolicyVersion(0), Tally::default(), None).unwrap();
+    let fleet = FleetConfig { mode: Mode::Echo, uplink: UNKNOWN_UPLINK, node_uplink: None, seed: [0; 32] };
+    let fleet = Fleet::new(Peer { key: key.public(), addresses: Vec::new() }, fleet);
+    Shared::new(workload, charter, key, admission, desk, fleet, 3)
+}
 
 /// A one-layer model on one-digit sums, with random weights.
 pub(crate) fn workload() -> (Workload, Weights) {

@@ -1,18 +1,7 @@
 use super::*;
-use crate::admission::{Admission, Tally};
-use crate::buffer::BufferLimits;
 use crate::checkpoint::state_at;
 use crate::config::{SnapshotSection, TrainSection};
-use crate::desk::{Desk, DeskConfig};
-use crate::filter::Filter;
-use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
-use crate::leases::LeaseConfig;
-use crate::record::RecordConfig;
-use crate::store::MemoryStore;
 use crate::testing;
-use echo_protocol::control::Peer;
-use echo_protocol::identity::NodeKey;
-use echo_protocol::relay::Mode;
 use echo_protocol::store::ChunkStore;
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path as ObjectPath;
@@ -39,24 +28,7 @@ impl Room {
     pub(crate) fn new() -> Self {
         let (workload, weights) = testing::workload();
         let trainer = Trainer::new(&workload.model, &weights, &TrainSection::default()).unwrap();
-        let key = NodeKey::from_secret([1; 32]);
-        let (run, charter) = (workload.run, Signed::sign(&workload.charter, &key).unwrap());
-        let admission =
-            Admission::new(run, &workload.charter, workload.mix.clone(), Arc::new(testing::workload().0));
-        let desk = DeskConfig {
-            leases: LeaseConfig { run, lifetime_ms: 1 << 40, max_open_per_node: 1000 },
-            limits: BufferLimits::default(),
-            filter: Filter::default(),
-            staleness: workload.charter.staleness,
-            groups_per_update: 4,
-            record: RecordConfig::default(),
-        };
-        let store = Arc::new(MemoryStore::default());
-        let desk = Desk::open(store, desk, PolicyVersion(0), Tally::default(), None).unwrap();
-        let fleet =
-            FleetConfig { mode: Mode::Echo, uplink: UNKNOWN_UPLINK, node_uplink: None, seed: [0; 32] };
-        let fleet = Fleet::new(Peer { key: key.public(), addresses: Vec::new() }, fleet);
-        let shared = Arc::new(Shared::new(Arc::new(workload), charter, key, admission, desk, fleet, 3));
+        let shared = Arc::new(testing::shared(Arc::new(workload), 4));
         let (dir, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
         let (announced, stop) = (Announced::default(), Arc::default());
         Self { dir, runtime, shared, trainer, announced, stop }

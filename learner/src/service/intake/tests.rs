@@ -1,26 +1,16 @@
 use super::*;
-use crate::admission::{Admission, Tally};
 use crate::answers::{Answer as Sampled, answers};
-use crate::buffer::BufferLimits;
-use crate::desk::{Desk, DeskConfig};
-use crate::filter::Filter;
-use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
-use crate::leases::LeaseConfig;
 use crate::panel::{Owners, PanelConfig};
-use crate::record::RecordConfig;
 use crate::sampling_audit::SamplingAudit;
 use crate::service::verifiers::{Seat, hear};
-use crate::store::MemoryStore;
 use crate::testing;
 use crate::workload::Workload;
 use echo_policy::engine::Policy;
 use echo_policy::weights::Weights;
 use echo_protocol::check::{Offer, Opinion, Report};
-use echo_protocol::control::Peer;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::Purpose;
-use echo_protocol::relay::Mode;
 use echo_protocol::signed::Signed;
 use echo_protocol::submission::{Outcome, RefuseReason};
 use echo_protocol::version::PolicyVersion;
@@ -50,26 +40,10 @@ impl World {
         let load = || Policy::load(0, &workload.model, &weights).unwrap();
         let (policy, published) = (Arc::new(load()), load());
         let workload = Arc::new(workload);
-        let (run, key) = (workload.run, NodeKey::from_secret([1; 32]));
-        let charter = Signed::sign(&workload.charter, &key).unwrap();
-        let admission = Admission::new(run, &workload.charter, workload.mix.clone(), workload.clone());
-        let desk = DeskConfig {
-            leases: LeaseConfig { run, lifetime_ms: 1 << 40, max_open_per_node: 1000 },
-            limits: BufferLimits::default(),
-            filter: Filter::default(),
-            staleness: workload.charter.staleness,
-            groups_per_update: 1000,
-            record: RecordConfig::default(),
-        };
-        let store = Arc::new(MemoryStore::default());
-        let desk = Desk::open(store, desk, PolicyVersion(0), Tally::default(), None).unwrap();
-        let fleet =
-            FleetConfig { mode: Mode::Echo, uplink: UNKNOWN_UPLINK, node_uplink: None, seed: [0; 32] };
-        let fleet = Fleet::new(Peer { key: key.public(), addresses: Vec::new() }, fleet);
         let audit = SamplingAudit::new(workload.clone());
         audit.publish(published);
         let panel = PanelConfig { owners: Owners::Key, ..PanelConfig::default() };
-        let shared = Shared::new(workload, charter, key, admission, desk, fleet, 3).audited(audit, panel);
+        let shared = testing::shared(workload, 1000).audited(audit, panel);
         Self { shared: Arc::new(shared), policy, node: NodeKey::from_secret([2; 32]), off: 1.0 }
     }
 
