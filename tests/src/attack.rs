@@ -3,8 +3,10 @@
 //! Bootstrap node, learner and volunteers are real processes, as in the [`demo`](crate::demo). In the second course some of the members
 //! lie for as long as it goes on, each at a steady pace, one [`Kind`] after the other, nearly always with a group of which but one thing is
 //! false: it was drawn from the newest policy under a lease of their own. Who is not heard any more comes back under a new key. One in
-//! three does honest work first. Verifiers collude with them: they vouch for what liars send, and some denounce what others do. On top of them come floods, now and then, and peers that hold streams open and trickle bytes. All of
-//! these live in the lab's process; so does, in both courses, one honest member, which knows how long its groups take to be decided.
+//! three does honest work first. Verifiers collude with them: they vouch for what liars send, and some denounce what others do. On top of
+//! them come floods, now and then, and peers that hold streams open and trickle bytes. All of these live in the lab's process; so does, in
+//! both courses, one honest member, which knows how long its groups take to be decided. Both courses start from one policy, because how far
+//! a warm-up comes is chance.
 
 mod colluder;
 mod flood;
@@ -18,6 +20,7 @@ mod loris;
 mod scene;
 mod snapshots;
 mod standing;
+mod start;
 mod truth;
 mod verdict;
 
@@ -29,13 +32,13 @@ pub use standing::{Standings, Volunteers};
 use crate::cargo;
 use crate::console::{Console, Report};
 use crate::demo::{self, Demo, Faults};
-use crate::network::Network;
+use crate::network::{Network, section};
 use echo_learner::run_dir::RunDir;
 use echo_learner::summary::Summary;
 use echo_policy::engine::set_threads;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use toml::{Table, Value};
+use toml::Table;
 
 /// The pause between two lies of one liar.
 const PACE: Duration = Duration::from_millis(200);
@@ -82,7 +85,9 @@ pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<Report> {
     set_threads(1)?;
     let Attack { nodes, liars, updates, .. } = attack;
     console.say(format!("first {nodes} honest volunteers, then {} and {liars} liars", nodes - liars));
-    let honest = course(&attack, "honest", nodes, Cast::HONEST, console).await?;
+    console.say("a short supervised warm-up, where both start");
+    let settings = settings(&attack)?;
+    let honest = course(&attack, &settings, "honest", nodes, Cast::HONEST, console).await?;
     let cast = Cast {
         liars,
         pace: PACE,
@@ -91,14 +96,28 @@ pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<Report> {
         floods: true,
         lorises: LORISES,
     };
-    let attacked = course(&attack, "attacked", nodes - liars, cast, console).await?;
+    let attacked = course(&attack, &settings, "attacked", nodes - liars, cast, console).await?;
     let report = verdict::judge(updates, &honest, &attacked);
     verdict::tell(console, &report);
     Ok(report)
 }
 
+/// The settings of either learner.
+fn settings(attack: &Attack) -> anyhow::Result<Table> {
+    let mut settings = demo::settings(attack.updates)?;
+    // Only the end is compared.
+    let evaluation = section(&mut settings, "evaluation")?;
+    evaluation.insert("orders".into(), EVALUATION_ORDERS.into());
+    evaluation.insert("every".into(), 0.into());
+    // On one machine all members are in one network.
+    section(&mut settings, "verify")?.insert("owners".into(), "key".into());
+    let dir = std::path::absolute(&attack.dir)?.join("start");
+    tokio::task::block_in_place(|| start::shared(settings, &dir))
+}
+
 async fn course(
     attack: &Attack,
+    settings: &Table,
     name: &str,
     volunteers: usize,
     cast: Cast,
@@ -111,8 +130,7 @@ async fn course(
         faults: Faults::default(),
     };
     let mut config = demo::network(&demo)?;
-    evaluate_closely(&mut config.learner.settings);
-    verify_by_key(&mut config.learner.settings);
+    config.learner.settings.clone_from(settings);
     for volunteer in config.nodes.iter_mut().take(VERIFIERS) {
         let roles = ["rollout", "relay", "verifier"].map(|role| format!("--role={role}"));
         volunteer.arguments.extend(roles);
@@ -130,23 +148,6 @@ async fn course(
     let volunteers = Volunteers::of(&layout, &names)?;
     console.say(format!("{name}: accuracy {:.3} after {wall_s:.0} s", summary.accuracy_after));
     Ok(Course { summary, ledger, standings, volunteers, wall_s })
-}
-
-/// Only the end is compared.
-fn evaluate_closely(settings: &mut Table) {
-    let section = settings.entry("evaluation").or_insert_with(|| Value::Table(Table::new()));
-    if let Value::Table(evaluation) = section {
-        evaluation.insert("orders".into(), EVALUATION_ORDERS.into());
-        evaluation.insert("every".into(), 0.into());
-    }
-}
-
-/// On one machine all members are in one network.
-fn verify_by_key(settings: &mut Table) {
-    let section = settings.entry("verify").or_insert_with(|| Value::Table(Table::new()));
-    if let Value::Table(verify) = section {
-        verify.insert("owners".into(), "key".into());
-    }
 }
 
 impl Course {

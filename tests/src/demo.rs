@@ -7,6 +7,7 @@ mod watch;
 
 pub use faults::Faults;
 pub use run_file::STALENESS_BUDGET;
+pub(crate) use run_file::settings;
 
 use crate::binaries::Binaries;
 use crate::cargo;
@@ -77,10 +78,7 @@ pub(crate) fn network(demo: &Demo) -> anyhow::Result<NetworkConfig> {
         dir: demo.dir.clone(),
         network: "echo-demo".into(),
         run: "addition".into(),
-        learner: LearnerConfig {
-            settings: run_file::settings(demo.updates)?,
-            environment: one_thread_a_part(),
-        },
+        learner: LearnerConfig { settings: settings(demo.updates)?, environment: one_thread_a_part() },
         nodes: NodeConfig::several(demo.nodes),
     })
 }

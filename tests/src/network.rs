@@ -7,6 +7,7 @@ mod config;
 mod layout;
 mod ready;
 
+pub(crate) use config::section;
 pub use config::{LearnerConfig, NetworkConfig, NodeConfig};
 pub use layout::Layout;
 

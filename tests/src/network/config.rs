@@ -76,7 +76,11 @@ impl LearnerConfig {
     }
 }
 
-fn section<'a>(settings: &'a mut Table, name: &str) -> anyhow::Result<&'a mut Table> {
+/// A section of a run file, made if need be.
+///
+/// # Errors
+/// When something else has its name.
+pub(crate) fn section<'a>(settings: &'a mut Table, name: &str) -> anyhow::Result<&'a mut Table> {
     let entry = settings.entry(name).or_insert_with(|| Value::Table(Table::new()));
     entry.as_table_mut().with_context(|| format!("[{name}] of the run file is not a table"))
 }

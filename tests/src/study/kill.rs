@@ -131,7 +131,7 @@ pub async fn run(study: KillStudy, console: &Console) -> anyhow::Result<Report> 
         damaged,
         seconds: [undisturbed_s, since.elapsed().as_secs_f64()],
     };
-    let account = account::of(&disturbed, player.acknowledged(), player.tape(), &config)?;
+    let account = account::of(&disturbed, &player, &config)?;
     let report = report::report(study, &config, &outcome, &account, [&calm, &disturbed], console)?;
     if !report.passed {
         console.say(format!("everything is kept in {}", scratch.keep().display()));

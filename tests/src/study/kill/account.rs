@@ -1,7 +1,7 @@
 //! What became of everything that the learner acknowledged, as its own database and metrics tell; and whether it was fresh enough, as the
 //! tape tells.
 
-use super::tape::Tape;
+use super::player::Player;
 use anyhow::Context as _;
 use echo_learner::buffer::{BufferLimits, OrderStatus, ReplayBuffer, Totals};
 use echo_learner::config::RunConfig;
@@ -38,19 +38,16 @@ pub(super) struct Account {
     pub(super) accuracy: [f64; 2],
 }
 
-/// The account of a run that has ended; `acknowledged` is what its learners told the player of `tape`.
-pub(super) fn of(
-    dir: &RunDir,
-    acknowledged: &BTreeSet<OrderCounter>,
-    tape: &Tape,
-    config: &RunConfig,
-) -> anyhow::Result<Account> {
+/// The account of a run that has ended, and of what its learners told `player`.
+pub(super) fn of(dir: &RunDir, player: &Player, config: &RunConfig) -> anyhow::Result<Account> {
     let store = Arc::new(SledStore::open(&dir.database())?);
     let buffer = ReplayBuffer::open(store, BufferLimits::default())?;
     let mut by_update: BTreeMap<u64, usize> = (0..config.run.updates).map(|update| (update, 0)).collect();
-    let (versions, budget) = (tape.versions(), config.staleness()?.budget());
+    let (versions, budget) = (player.tape().versions(), config.staleness()?.budget());
+    let is_known = |counter| Ok(buffer.status(counter)?.is_some());
+    let acknowledged = kept(player.acknowledged(), player.unanswered(), is_known)?;
     let (mut trained, mut dropped, mut lost, mut outside_s) = (0, BTreeMap::new(), Vec::new(), Vec::new());
-    for counter in acknowledged {
+    for counter in &acknowledged {
         match buffer.status(*counter)? {
             Some(OrderStatus::Trained { update }) => {
                 trained += 1;
@@ -90,6 +87,22 @@ pub(super) fn of(
     })
 }
 
+/// What the learner answers for: all that it said it has, and the group whose answer was lost if it is in the database nevertheless. A
+/// learner that is killed between its flush and its answer at the very end of a run never gets to say so.
+fn kept(
+    acknowledged: &BTreeSet<OrderCounter>,
+    unanswered: Option<OrderCounter>,
+    is_known: impl Fn(OrderCounter) -> anyhow::Result<bool>,
+) -> anyhow::Result<BTreeSet<OrderCounter>> {
+    let mut kept = acknowledged.clone();
+    if let Some(counter) = unanswered
+        && is_known(counter)?
+    {
+        kept.insert(counter);
+    }
+    Ok(kept)
+}
+
 /// Whether what `made` made may be trained on at `update`, said without the learner's own words for it.
 fn is_within(budget: u64, made: PolicyVersion, update: PolicyVersion) -> bool {
     update.0.checked_sub(made.0).is_some_and(|lag| lag <= budget)
@@ -98,6 +111,19 @@ fn is_within(budget: u64, made: PolicyVersion, update: PolicyVersion) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_counts_whose_answer_was_lost_at_the_end() {
+        let counters = |counters: &[u64]| counters.iter().copied().map(OrderCounter).collect::<BTreeSet<_>>();
+        let kept = |unanswered: Option<u64>| {
+            let durable = counters(&[0, 1]);
+            kept(&counters(&[0]), unanswered.map(OrderCounter), |counter| Ok(durable.contains(&counter)))
+                .unwrap()
+        };
+        assert_eq!(kept(Some(1)), counters(&[0, 1]), "durable, and its answer was lost");
+        assert_eq!(kept(Some(2)), counters(&[0]), "it never arrived");
+        assert_eq!(kept(None), counters(&[0]));
+    }
 
     #[test]
     fn within_s_is_neither_too_late_nor_too_early() {

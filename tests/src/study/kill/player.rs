@@ -41,8 +41,8 @@ pub(super) struct Player {
     next: usize,
     leases: BTreeMap<OrderCounter, LeaseId>,
     acknowledged: BTreeSet<OrderCounter>,
-    /// Whether a group was sent, and no answer has come.
-    unanswered: bool,
+    /// The group that was sent last, if no answer has come: it may be durable all the same.
+    unanswered: Option<OrderCounter>,
     redelivered: u64,
 }
 
@@ -80,6 +80,11 @@ impl Player {
         &self.acknowledged
     }
 
+    /// The order of the group that was sent and not answered, if the run ended meanwhile.
+    pub(super) fn unanswered(&self) -> Option<OrderCounter> {
+        self.unanswered
+    }
+
     /// Groups that were sent again.
     pub(super) fn redelivered(&self) -> u64 {
         self.redelivered
@@ -106,7 +111,6 @@ impl Player {
 
     async fn session(&mut self, log: &Log, dir: Option<&RunDir>) -> anyhow::Result<Infallible> {
         let mut node = Liar::meet(&log.address().await?, SECRET).await?;
-        self.redelivered += u64::from(std::mem::take(&mut self.unanswered));
         let mut installed = None;
         let mut fed = Instant::now();
         loop {
@@ -173,9 +177,9 @@ impl Player {
                 trajectories: group.trajectories.clone(),
                 ..node.empty_group(Order { lease, counter })
             })?;
-            self.unanswered = true;
+            self.redelivered += u64::from(self.unanswered.replace(counter) == Some(counter));
             let Answer { outcome, .. } = node.offer(&frame).await?;
-            self.unanswered = false;
+            self.unanswered = None;
             match outcome {
                 // A duplicate is what was durable before the learner could say so.
                 Outcome::Accepted | Outcome::Refused { reason: RefuseReason::Duplicate, .. } => {
