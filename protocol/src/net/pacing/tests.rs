@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout};
 
-use crate::net::{Host, HostConfig, HostEvents, names};
+use crate::net::{Host, HostConfig, HostEvents, IncomingStreams, names};
 
 const TCP: &str = "/ip4/127.0.0.1/tcp/0";
 const QUIC: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
@@ -23,15 +23,9 @@ async fn host(
     Host::start(HostConfig { listen, max_upload, max_download, ..client }).await.unwrap()
 }
 
-/// Sends `bytes` from one host to another over four streams, and checks that they took as long as the cap says. How well a cap is used
-/// depends on what else the machine does, so that is asked of the [`bucket`](super::bucket) alone.
-async fn keeps_to_the_cap(listen: &str, caps: (Option<u64>, Option<u64>)) {
-    const BYTES: u64 = 2 * CAP;
-    let (source, _source_events) = host(1, listen, caps.0, None).await;
-    let (sink, _sink_events) = host(2, listen, None, caps.1).await;
-    let mut accepted = sink.accept(names::CHUNKS).unwrap();
-    source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
-    for _ in 0..4 {
+/// Opens streams one after the other, each of which is written to and read from at once, without an end.
+async fn flood(source: &Host, sink: &Host, accepted: &mut IncomingStreams, streams: usize) {
+    for _ in 0..streams {
         let mut stream = source.open_stream(sink.peer_id(), names::CHUNKS).await.unwrap();
         tokio::spawn(async move {
             let bytes = vec![7; 64 * 1024];
@@ -43,6 +37,17 @@ async fn keeps_to_the_cap(listen: &str, caps: (Option<u64>, Option<u64>)) {
             while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
         });
     }
+}
+
+/// Sends `bytes` from one host to another over four streams, and checks that they took as long as the cap says. How well a cap is used
+/// depends on what else the machine does, so that is asked of the [`bucket`](super::bucket) alone.
+async fn keeps_to_the_cap(listen: &str, caps: (Option<u64>, Option<u64>)) {
+    const BYTES: u64 = 2 * CAP;
+    let (source, _source_events) = host(1, listen, caps.0, None).await;
+    let (sink, _sink_events) = host(2, listen, None, caps.1).await;
+    let mut accepted = sink.accept(names::CHUNKS).unwrap();
+    source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
+    flood(&source, &sink, &mut accepted, 4).await;
     let (start, before) = (Instant::now(), sink.pacing().downloaded());
     let moved = loop {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -75,6 +80,22 @@ async fn downloads_keep_to_the_cap() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_is_opened_while_others_fill_a_capped_connection() {
+    for (number, listen) in [(7, TCP), (9, QUIC)] {
+        let (source, _source_events) = host(number, listen, None, None).await;
+        let (sink, _sink_events) = host(number + 1, listen, None, Some(CAP)).await;
+        let mut accepted = sink.accept(names::CHUNKS).unwrap();
+        source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
+        flood(&source, &sink, &mut accepted, 2).await;
+        // The windows are full then.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        flood(&source, &sink, &mut accepted, 6).await;
+        source.shutdown().await;
+        sink.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_gets_through_while_bulk_data_fill_the_cap() {
     let (source, _source_events) = host(3, TCP, Some(CAP), None).await;
     let (sink, mut sink_events) = host(4, TCP, None, None).await;
@@ -87,14 +108,7 @@ async fn a_request_gets_through_while_bulk_data_fill_the_cap() {
     });
     let mut accepted = sink.accept(names::CHUNKS).unwrap();
     source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
-    for _ in 0..8 {
-        let mut stream = source.open_stream(sink.peer_id(), names::CHUNKS).await.unwrap();
-        tokio::spawn(async move { while stream.write_all(&[7; 64 * 1024]).await.is_ok() {} });
-        let (_, mut stream) = accepted.next().await.unwrap();
-        tokio::spawn(
-            async move { while stream.read(&mut [0; 64 * 1024]).await.is_ok_and(|read| read > 0) {} },
-        );
-    }
+    flood(&source, &sink, &mut accepted, 8).await;
     for _ in 0..3 {
         let answer = source.request(sink.peer_id(), b"still there?".to_vec(), PATIENCE).await.unwrap();
         assert_eq!(answer, b"still there?");
