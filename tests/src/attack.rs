@@ -5,8 +5,8 @@
 //! false: it was drawn from the newest policy under a lease of their own. Who is not heard any more comes back under a new key. One in
 //! three does honest work first. Verifiers collude with them: they vouch for what liars send, and some denounce what others do. On top of
 //! them come floods, now and then, and peers that hold streams open and trickle bytes. All of these live in the lab's process; so does, in
-//! both courses, one honest member, which knows how long its groups take to be decided. Both courses start from one policy, because how far
-//! a warm-up comes is chance.
+//! both courses, one honest member, which knows how long its groups take to be decided. Both courses are of one
+//! run: its starting policy and its prompts are the same.
 
 mod colluder;
 mod flood;
@@ -85,8 +85,10 @@ pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<Report> {
     set_threads(1)?;
     let Attack { nodes, liars, updates, .. } = attack;
     console.say(format!("first {nodes} honest volunteers, then {} and {liars} liars", nodes - liars));
-    console.say("a short supervised warm-up, where both start");
-    let settings = settings(&attack)?;
+    console.say("one run for both, with a short supervised warm-up");
+    let settings = settings(updates)?;
+    let [calm, disturbed] = ["honest", "attacked"].map(|name| attack.dir.join(name));
+    tokio::task::block_in_place(|| start::found(&settings, &calm, &disturbed))?;
     let honest = course(&attack, &settings, "honest", nodes, Cast::HONEST, console).await?;
     let cast = Cast {
         liars,
@@ -103,16 +105,15 @@ pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<Report> {
 }
 
 /// The settings of either learner.
-fn settings(attack: &Attack) -> anyhow::Result<Table> {
-    let mut settings = demo::settings(attack.updates)?;
+fn settings(updates: u64) -> anyhow::Result<Table> {
+    let mut settings = demo::settings(updates)?;
     // Only the end is compared.
     let evaluation = section(&mut settings, "evaluation")?;
     evaluation.insert("orders".into(), EVALUATION_ORDERS.into());
     evaluation.insert("every".into(), 0.into());
     // On one machine all members are in one network.
     section(&mut settings, "verify")?.insert("owners".into(), "key".into());
-    let dir = std::path::absolute(&attack.dir)?.join("start");
-    tokio::task::block_in_place(|| start::shared(settings, &dir))
+    Ok(settings)
 }
 
 async fn course(

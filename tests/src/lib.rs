@@ -22,6 +22,7 @@ mod character_policy;
 pub mod console;
 pub mod delta_study;
 pub mod demo;
+mod directory;
 pub mod liar;
 pub mod live;
 pub mod netns;

@@ -14,6 +14,7 @@ pub use layout::Layout;
 use crate::binaries::Binaries;
 use crate::processes::{Output, Process};
 use anyhow::{Context as _, bail, ensure};
+use echo_learner::run_dir::RunDir;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::keyfile;
 use echo_protocol::peer_list::ListedRun;
@@ -221,9 +222,17 @@ impl Network {
     }
 
     fn start_learner(&mut self) -> anyhow::Result<()> {
+        let write = |path: &Path| -> anyhow::Result<()> {
+            let text = self.config.learner.run_file(&LISTEN, &self.layout)?;
+            fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        let founded = RunDir::new(&self.layout.run_dir());
+        if founded.charter().exists() {
+            write(&founded.config())?;
+            return self.resume_learner();
+        }
         let path = self.layout.run_config();
-        let text = self.config.learner.run_file(&LISTEN, &self.layout)?;
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        write(&path)?;
         let mut command = Command::new(&self.config.binaries.learner);
         command.arg("run").arg("--config").arg(path);
         self.spawn_learner(command)

@@ -1,47 +1,42 @@
-//! The policy that both networks start from.
+//! The run that both networks work on.
 
-use crate::network::section;
+use crate::directory;
+use crate::network::{Layout, section};
 use anyhow::Context as _;
 use echo_learner::config::RunConfig;
 use echo_learner::prepare;
 use std::path::Path;
 use toml::{Table, Value};
 
-/// Warms a policy up as `settings` ask for, and returns them with that policy in the place of their model and warm-up. It lies in `dir`,
-/// an absolute path.
-pub(super) fn shared(mut settings: Table, dir: &Path) -> anyhow::Result<Table> {
-    let mut alone = settings.clone();
-    let text = |path: &Path| {
-        path.to_str().map(Value::from).with_context(|| format!("{} is not Unicode", path.display()))
-    };
-    section(&mut alone, "run")?.insert("dir".into(), text(dir)?);
-    let config: RunConfig = toml::from_str(&toml::to_string(&alone)?)?;
-    let founded = prepare::found(&config, |_, _| ())?;
-    settings.remove("warmup");
-    settings
-        .insert("model".into(), Table::from_iter([("path".to_owned(), text(&founded.dir.start())?)]).into());
-    Ok(settings)
+/// Founds a run with these settings in the directory of one network, and copies it into that of another: key, charter and starting policy
+/// are the same, and so are all prompts.
+pub(super) fn found(settings: &Table, one: &Path, other: &Path) -> anyhow::Result<()> {
+    let [one, other] = [Layout::create(one)?.run_dir(), Layout::create(other)?.run_dir()];
+    let mut settings = settings.clone();
+    let dir = one.to_str().with_context(|| format!("{} is not Unicode", one.display()))?;
+    section(&mut settings, "run")?.insert("dir".into(), Value::from(dir));
+    let config: RunConfig = toml::from_str(&toml::to_string(&settings)?)?;
+    prepare::found(&config, |_, _| ())?;
+    directory::copy(&one, &other)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::demo;
+    use echo_learner::run_dir::RunDir;
 
     #[test]
-    fn both_start_from_one_policy_without_a_warm_up_of_their_own() {
+    fn both_networks_find_the_same_run() {
         let dir = tempfile::tempdir().unwrap();
         let mut settings = demo::settings(1).unwrap();
         section(&mut settings, "warmup").unwrap().insert("updates".into(), 1.into());
-        let shared = shared(settings, &dir.path().join("start")).unwrap();
-        let [one, other] = ["one", "other"].map(|name| {
-            let mut settings = shared.clone();
-            section(&mut settings, "run")
-                .unwrap()
-                .insert("dir".into(), dir.path().join(name).to_str().unwrap().into());
-            let config: RunConfig = toml::from_str(&toml::to_string(&settings).unwrap()).unwrap();
-            let founded = prepare::found(&config, |_, _| panic!("no update is made")).unwrap();
-            std::fs::read(founded.dir.start().join("model.safetensors")).unwrap()
+        let networks = ["one", "other"].map(|name| dir.path().join(name));
+        found(&settings, &networks[0], &networks[1]).unwrap();
+        let [one, other] = networks.map(|network| {
+            let run = prepare::find(&Layout::create(&network).unwrap().run_dir()).unwrap();
+            let start = RunDir::new(run.dir.path()).start().join("model.safetensors");
+            (run.workload.run, run.key.public(), std::fs::read(start).unwrap())
         });
         assert_eq!(one, other);
     }

@@ -12,7 +12,7 @@ use toml::{Table, Value};
 pub struct NetworkConfig {
     /// The programs to start.
     pub binaries: Binaries,
-    /// Holds everything that the network writes. Used again, it continues identities and data.
+    /// Holds everything that the network writes. Used again, it continues identities and data; a run that is founded there already goes on.
     pub dir: PathBuf,
     /// The network's name, in its peer list.
     pub network: String,

@@ -28,7 +28,7 @@ mod tape;
 
 use crate::binaries::Binaries;
 use crate::console::{Console, Report};
-use anyhow::Context as _;
+use crate::directory;
 use echo_learner::config::RunConfig;
 use echo_learner::prepare;
 use echo_learner::run_dir::RunDir;
@@ -36,8 +36,6 @@ use life::{Kill, Life, Phase};
 use plan::Plan;
 use player::Player;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A learner that takes longer than this for the whole run hangs.
@@ -80,7 +78,7 @@ pub async fn run(study: KillStudy, console: &Console) -> anyhow::Result<Report> 
     console.say("founding a run, with a short supervised start");
     let config: RunConfig = run_file::config(calm.path(), study.updates)?;
     tokio::task::block_in_place(|| prepare::found(&config, |_, _| ()))?;
-    copy(calm.path(), disturbed.path())?;
+    directory::copy(calm.path(), disturbed.path())?;
 
     console.say(format!("{} updates undisturbed, rollouts are recorded", study.updates));
     let (mut player, since) = (Player::new(), Instant::now());
@@ -137,18 +135,4 @@ pub async fn run(study: KillStudy, console: &Console) -> anyhow::Result<Report> 
         console.say(format!("everything is kept in {}", scratch.keep().display()));
     }
     Ok(report)
-}
-
-/// Copies a directory.
-fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
-        let entry = entry?;
-        let (source, target): (PathBuf, PathBuf) = (entry.path(), to.join(entry.file_name()));
-        match entry.file_type()?.is_dir() {
-            true => copy(&source, &target)?,
-            false => drop(fs::copy(source, target)?),
-        }
-    }
-    Ok(())
 }
