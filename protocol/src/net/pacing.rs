@@ -7,7 +7,7 @@
 //!
 //! A cap on what is received works through back-pressure: what is not read stays in the windows of the connections,
 //! and the sender stops. So a sender that was idle may first fill a window at the speed of the link (256 KiB with
-//! yamux, and half a second of the cap with QUIC). Bulk data are asked for piece by piece, which keeps them below that.
+//! yamux, and what the swarm grants with QUIC). Bulk data are asked for piece by piece, which keeps them below that.
 
 mod bucket;
 mod framing;

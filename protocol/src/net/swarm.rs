@@ -18,8 +18,8 @@ use super::yamux::Yamux;
 
 /// Unread bytes that a peer may have in flight towards us on one QUIC stream: 1 Gbit/s over 64 ms.
 const QUIC_STREAM_WINDOW: u32 = 8 * 1024 * 1024;
-/// The smallest such window, however low the cap on what is received.
-const SMALLEST_QUIC_STREAM_WINDOW: u32 = 64 * 1024;
+/// The same for all streams of a connection together.
+const QUIC_CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 /// Streams that a peer may have open towards us on one connection.
 const MAX_STREAMS_PER_CONNECTION: u16 = 512;
 /// A QUIC connection that is silent for this long is dead, in milliseconds.
@@ -104,20 +104,12 @@ fn tcp_transport(key: &Keypair, pacing: Pacing) -> Result<Boxed<(PeerId, StreamM
 
 fn quic_transport(key: &Keypair, pacing: Pacing) -> Boxed<(PeerId, StreamMuxerBox)> {
     let mut config = quic::Config::new(key);
-    config.max_stream_data = quic_stream_window(pacing.max_download());
-    // The window that all streams of a connection share.
-    config.max_connection_data = 2 * config.max_stream_data;
+    config.max_stream_data = QUIC_STREAM_WINDOW;
+    config.max_connection_data = QUIC_CONNECTION_WINDOW;
     config.max_concurrent_stream_limit = MAX_STREAMS_PER_CONNECTION.into();
     config.max_idle_timeout = QUIC_SILENCE_MS;
     config.keep_alive_interval = QUIC_KEEP_ALIVE;
     quic::tokio::Transport::new(config)
         .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::quic(muxer, pacing.clone()))))
         .boxed()
-}
-
-/// What a peer may send ahead on a QUIC stream, in bytes. Under a cap that is half a second's worth: whatever is there fills the window that
-/// streams share, and a stream that is opened then waits until its words fit in, too.
-fn quic_stream_window(max_download: Option<u64>) -> u32 {
-    let fitting = max_download.map_or(u64::MAX, |cap| cap / 2);
-    u32::try_from(fitting).unwrap_or(u32::MAX).clamp(SMALLEST_QUIC_STREAM_WINDOW, QUIC_STREAM_WINDOW)
 }
