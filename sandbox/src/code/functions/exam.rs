@@ -76,7 +76,8 @@ pub struct Exam {
     task: FunctionTask,
     /// What the checks draw random numbers from: the same on every node.
     seed: u32,
-    /// What the checks asked of the reference, encoded: most likely they ask the same of every program.
+    /// What the checks ask for before anything depends on an outcome, encoded: the same of every program. What they ask
+    /// behind it holds outcomes, and a judged program, which sees its operations, is shown no other's than its own.
     operations: Vec<Vec<u8>>,
 }
 
@@ -114,9 +115,9 @@ impl Exam {
             Ok(Round::Graded(_)) => return Err(ExamError::NothingAsked),
             Err(report) => return Err(ExamError::Broken { reason: report.message }),
         }
-        let (reports, operations) = exam.rounds(harness, &exam.task.reference, ROUNDS_WITHIN);
+        let reports = exam.rounds(harness, &exam.task.reference, ROUNDS_WITHIN);
         match reports.iter().find(|report| report.verdict != Verdict::Accepted) {
-            None => Ok(Self { operations, ..exam }),
+            None => Ok(exam),
             Some(report) if report.verdict == Verdict::Internal => Err(internal(report.clone())),
             Some(report) => {
                 Err(ExamError::Reference { verdict: report.verdict, message: report.message.clone() })
@@ -137,17 +138,17 @@ impl Exam {
     /// The same; no round is begun later than so.
     pub(super) fn judge_within(&self, source: &str, within: Duration) -> Vec<TestReport> {
         match self.judge.harness() {
-            Ok(harness) => self.rounds(harness, source, within).0,
+            Ok(harness) => self.rounds(harness, source, within),
             Err(report) => vec![report],
         }
     }
 
-    /// Performs and examines until every check is decided; returns the operations of the last round as well.
+    /// Performs and examines until every check is decided.
     ///
     /// The checks have ended well by themselves, with guesses: what keeps them from it now is what `source` returned.
     /// That has a verdict like anything else, or programs could choose to have none. Should it be the reference, then
     /// its author learns of it.
-    fn rounds(&self, harness: &Harness, source: &str, within: Duration) -> (Vec<TestReport>, Vec<Vec<u8>>) {
+    fn rounds(&self, harness: &Harness, source: &str, within: Duration) -> Vec<TestReport> {
         let begun = Instant::now();
         let mut operations = self.operations.clone();
         for _ in 0..MAX_ROUNDS {
@@ -160,17 +161,16 @@ impl Exam {
                 Ok((Round::Asked(asked), _)) if begun.elapsed() < within => operations = asked,
                 Ok((Round::Asked(_), usage)) => {
                     let message = format!("its checks are not decided within {within:?}");
-                    return (vec![TestReport::new(Verdict::WallLimit, message).using(usage)], operations);
+                    return vec![TestReport::new(Verdict::WallLimit, message).using(usage)];
                 }
                 Ok((Round::Graded(grades), usage)) => {
-                    let reports = grades.into_iter().map(|grade| report(grade).using(usage)).collect();
-                    return (reports, operations);
+                    return grades.into_iter().map(|grade| report(grade).using(usage)).collect();
                 }
-                Err(report) => return (vec![report], operations),
+                Err(report) => return vec![report],
             }
         }
         let message = format!("the checks ask for something else each time, {MAX_ROUNDS} times now");
-        (vec![TestReport::new(Verdict::WrongAnswer, message)], operations)
+        vec![TestReport::new(Verdict::WrongAnswer, message)]
     }
 
     /// The outcomes of `operations` in a process that holds `source`.
