@@ -23,8 +23,9 @@
 //! [`Verdict::RuntimeError`](super::Verdict::RuntimeError). Plain data carries no `__eq__`, and what stays in the
 //! subject is never equal to anything.
 //!
-//! Two things differ from running all in one process: what a function does to its arguments in place is not seen by
-//! the checks, and neither are its values' classes, beyond those of plain data.
+//! Three things differ from running all in one process: what a function does to its arguments in place is not seen by
+//! the checks, neither are its values' classes, beyond those of plain data, and a `StopIteration` of the program ends no
+//! loop of the checks, nor can they catch it by that name.
 
 mod exam;
 mod exams;

@@ -101,6 +101,21 @@ fn reward_hacking_yields_no_reward() {
 }
 
 #[test]
+fn no_exception_ends_a_check_early_and_well() {
+    let checks = [
+        "assert all(map(lambda pair: f(pair[0]) == pair[1], [(2, 4), (3, 9)]))",
+        "for x in map(f, [2, 3]): assert x in (4, 9)",
+        "assert not list(filter(lambda x: f(x) != x * x, [2, 3]))",
+        "assert 5 not in iter(lambda: f(3), 9)",
+    ];
+    let exam = exam("def f(x): return x * x", "", &checks);
+    for raised in ["StopIteration", "StopAsyncIteration", "type('StopIteration', (Exception,), {})"] {
+        let source = format!("def f(x): raise {raised}");
+        assert_eq!(verdicts(exam.judge(&source)), [RuntimeError(1); 4], "{raised}");
+    }
+}
+
+#[test]
 fn hostile_outcomes_do_not_break_the_examiner() {
     let outcome = |written: &str| {
         format!(
