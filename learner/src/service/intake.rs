@@ -8,18 +8,18 @@ mod asked;
 
 use super::Shared;
 use super::gate::{Door, Gate, Place};
-use crate::admission::{Admitted, Look, Refusal, Rejection};
+use crate::admission::{Admitted, Checked, Look, Refusal, Rejection};
 use crate::buffer::Unflushed;
 use crate::desk::Reply;
 use crate::panel::{Question, Ruling};
-use crate::record;
+use crate::record::{self, Fault};
 use asked::Asked;
 use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
 use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame_within, write_frame};
 use echo_protocol::order::OrderCounter;
-use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES};
+use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, RefuseReason};
 use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::{clock, codec};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -202,12 +202,37 @@ fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<Look
             // Nor are verifiers waited for: programs are run when the learner itself has seen that the policy wrote them.
             let drawn = is_drawn(shared, checked.group(), &checked.id());
             look_alone(shared, checked.group(), &checked.id(), drawn)?;
-            return admission.judge(checked).map(Looked::Admitted);
+            return reward(shared, checked, frame, drawn).map(Looked::Admitted);
         }
         // Last, as it costs most: only what could be accepted otherwise is worth it.
-        look(shared, admission.judge(checked)?, frame)
+        look(shared, reward(shared, checked, frame, false)?, frame)
     });
     looked.map_err(|why| rejected(shared, node, counter, why))
+}
+
+/// Judges a group, whose tokens were all looked at before if so `audited`. What cannot be judged is looked at before anything is said: nobody
+/// has judges work, over and over, on what the policy did not write. What it did write comes again, until it is seen that others can be judged.
+fn reward(shared: &Shared, checked: Checked, frame: &[u8], audited: bool) -> Result<Admitted, Rejection> {
+    let (node, counter) = (checked.group().node, checked.group().counter);
+    let failed = match shared.admission.judge(checked) {
+        Err(Rejection::Retry(failed)) => failed,
+        decided => return decided,
+    };
+    if !audited {
+        // Judging has taken it apart.
+        let checked = shared.admission.precheck(frame, &node)?;
+        let looked = look_alone(shared, checked.group(), &checked.id(), true);
+        if let Err(Rejection::Refused(refusal)) = looked {
+            return Err(refusal.into());
+        }
+    }
+    if !shared.desk().unjudged(&node, counter) {
+        return Err(Rejection::Retry(failed));
+    }
+    // The text of the failure is the learner's: it may quote what the task's author keeps to himself.
+    tracing::warn!(node = %node.short(), order = %counter, failed, "a group cannot be judged, and others can");
+    let detail = "it cannot be judged, again; that is held against nobody".into();
+    Err(Refusal::new(RefuseReason::TaskRules, detail).held(Fault::Innocent).of(counter).into())
 }
 
 /// Looks at how tokens were drawn, as often as the node's record says; or has verifiers look. One trajectory of every group is looked at in any case.

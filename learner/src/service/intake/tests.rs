@@ -186,6 +186,73 @@ fn programs_are_run_only_when_the_policy_wrote_them() {
     assert!(matches!(&turns, Some(Outcome::Refused { reason: RefuseReason::TaskRules, .. })), "{turns:?}");
 }
 
+/// A group as the policy draws it, which nobody has judged yet.
+#[cfg(target_os = "linux")]
+fn drawn(world: &World, lease: LeaseId, counter: OrderCounter) -> TrajectoryGroup {
+    use crate::answers::AnswerError;
+    use echo_policy::engine::Generation;
+    use echo_sandbox::task::Verdict;
+
+    let workload = &world.shared.workload;
+    let order = workload.order(Purpose::Train, counter.0);
+    let request = workload.request(&order, workload.charter.group_size).unwrap();
+    let mut generation = Generation::start(world.policy.clone(), vec![request]).unwrap();
+    while !generation.is_finished() {
+        generation.step().unwrap();
+        generation.converse(|_| Ok::<_, AnswerError>(None)).unwrap();
+    }
+    let completions = generation.into_completions().into_iter().flatten();
+    let answers = completions.map(|completion| {
+        let finished = completion.stopped;
+        Sampled { completion, verdict: Verdict::right(), finished }
+    });
+    let trajectories = answers.map(Sampled::trajectory).collect();
+    TrajectoryGroup { run: workload.run, lease, counter, node: world.node.public(), trajectories }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_alone_cannot_be_judged_is_refused_without_blame() {
+    let world = World::of(testing::programs(BROKEN));
+    let (shared, node) = (&world.shared, world.node.public());
+    let leases = shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 400).unwrap();
+    let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
+    let groups = orders.map(|(lease, counter)| drawn(&world, lease, counter));
+    // A program that is cut is not run.
+    let (programs, cut): (Vec<_>, Vec<_>) =
+        groups.partition(|group| group.trajectories.iter().any(|trajectory| trajectory.stopped));
+    let frame = |group: &TrajectoryGroup| Signed::sign(group, &world.node).unwrap().to_bytes();
+    let sent = |group: &TrajectoryGroup| {
+        let looked = judge(shared, &node, &Arc::new(frame(group)));
+        looked.map_err(|answer| answer.outcome)
+    };
+    let retried = |group| matches!(sent(group), Err(Outcome::Retry));
+    // It may be the learner that cannot judge.
+    assert!((0..3).all(|_| retried(&programs[0])));
+    let Ok(Looked::Admitted(admitted)) = sent(&cut[0]) else { panic!("what is not run is judged") };
+    let (replies, written) = shared.desk().admit(clock::now(), &shared.admission, vec![admitted]);
+    let replies = shared.desk().acknowledge(replies, written.and_then(Unflushed::flush));
+    assert_eq!(replies[0].answer.outcome, Outcome::Accepted);
+    assert!(retried(&programs[1]), "this one for the first time");
+    let refused = |group| match sent(group) {
+        Err(Outcome::Refused { reason, .. }) => Some(reason),
+        _ => None,
+    };
+    assert_eq!(refused(&programs[0]), Some(RefuseReason::TaskRules));
+    assert_eq!(refused(&programs[0]), Some(RefuseReason::Lease), "it was given back");
+    let lies = || shared.desk().record().peers()[&node].lies;
+    assert_eq!(lies(), 0);
+
+    // What the policy did not write is found out first, also where only a glance was due.
+    let mut made_up = programs[1].clone();
+    made_up.trajectories.iter_mut().for_each(|trajectory| trajectory.logprobs[0] -= 1.0);
+    let bytes = frame(&made_up);
+    let checked = shared.admission.precheck(&bytes, &node).unwrap();
+    let found = reward(shared, checked, &bytes, false);
+    let is_sampling = |refusal: &Refusal| refusal.reason == RefuseReason::Sampling;
+    assert!(matches!(&found, Err(Rejection::Refused(refusal)) if is_sampling(refusal)), "{found:?}");
+}
+
 #[tokio::test]
 async fn the_word_of_newcomers_is_looked_at_again() {
     let world = World::new();
