@@ -5,6 +5,7 @@
 //! groups. A group that verifiers look at waits for them on no thread and in no judge's place. What passes goes to one writer, which makes all that wait durable with a single flush. While the disk works, the desk is free.
 
 mod asked;
+mod under_way;
 
 use super::Shared;
 use super::gate::{Door, Gate, Place};
@@ -29,6 +30,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
+use under_way::Judged;
+
+pub(super) use under_way::UnderWay;
 
 /// Judged groups that wait for the writer; also the most that one flush covers.
 const WRITER_QUEUE: usize = 256;
@@ -152,19 +156,19 @@ impl Intake {
             (self.shared.clone(), self.node, self.writer.clone(), self.door.clone());
         let runtime = Handle::current();
         tokio::task::spawn_blocking(move || {
-            let looked = judge(&shared, &node, &Arc::new(frame))?;
+            let (looked, judged) = judge(&shared, &node, &Arc::new(frame))?;
             let (reply, answer) = oneshot::channel();
             match looked {
                 Looked::Admitted(admitted) => {
                     // The writer ends only with the service, and then nobody is answered.
                     drop(writer.blocking_send((admitted, reply)));
-                    drop((room, place));
+                    drop((room, place, judged));
                 }
                 Looked::Asked(admitted, ruling) => {
                     drop(place);
                     runtime.spawn(async move {
                         Asked { shared, node, door, admitted, ruling }.decide(&writer, reply).await;
-                        drop(room);
+                        drop((room, judged));
                     });
                 }
             }
@@ -191,21 +195,25 @@ async fn answer(
     stream.close().await.map_err(|e| e.to_string())
 }
 
-/// All stages but the last, and but the audit where verifiers make it; an `Err` is the answer to the node.
-fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<Looked, Box<Answer>> {
+/// All stages but the last, and but the audit where verifiers make it; copies wait outside until the second value is dropped. An `Err` is the
+/// answer to the node.
+fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<(Looked, Judged), Box<Answer>> {
     let admission = &shared.admission;
     let checked = admission.precheck(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
     let counter = checked.group().counter;
     let screened = shared.desk().screen(clock::now(), admission, checked.group());
     let looked = screened.and_then(|()| {
+        let Some(judged) = shared.under_way.begin(*node, counter) else {
+            return Err(Rejection::Retry(format!("another copy of order {counter} is judged already")));
+        };
         if admission.runs_programs(checked.group())? {
             // Nor are verifiers waited for: programs are run when the learner itself has seen that the policy wrote them.
             let drawn = is_drawn(shared, checked.group(), &checked.id());
             look_alone(shared, checked.group(), &checked.id(), drawn)?;
-            return reward(shared, checked, frame, drawn).map(Looked::Admitted);
+            return Ok((Looked::Admitted(reward(shared, checked, frame, drawn)?), judged));
         }
         // Last, as it costs most: only what could be accepted otherwise is worth it.
-        look(shared, reward(shared, checked, frame, false)?, frame)
+        Ok((look(shared, reward(shared, checked, frame, false)?, frame)?, judged))
     });
     looked.map_err(|why| rejected(shared, node, counter, why))
 }

@@ -132,7 +132,7 @@ fn newcomers_are_audited_in_full_and_the_known_as_their_record_says() {
     for (before, (lease, counter)) in (0..).zip(orders) {
         let frame = Signed::sign(&world.group(lease, counter), &world.node).unwrap().to_bytes();
         let looked = judge(shared, &node, &Arc::new(frame));
-        let Ok(Looked::Admitted(admitted)) = looked else { panic!("an honest group") };
+        let Ok((Looked::Admitted(admitted), _)) = looked else { panic!("an honest group") };
         let looks = shared.desk().tally().looks;
         assert!(before >= 32 || (looks.audited, looks.skipped) == (before + 1, 0), "{looks:?}");
         let (replies, written) = shared.desk().admit(clock::now(), &shared.admission, vec![admitted]);
@@ -144,6 +144,25 @@ fn newcomers_are_audited_in_full_and_the_known_as_their_record_says() {
     // In the mean 69 of the last 118.
     assert!((40..100).contains(&looks.skipped), "{looks:?}");
     assert_eq!(looks.audited + looks.skipped, 150);
+}
+
+#[test]
+fn a_copy_of_what_is_judged_already_comes_again() {
+    let world = World::new();
+    let (shared, node) = (&world.shared, world.node.public());
+    let leases = shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 2).unwrap();
+    let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
+    let frames: Vec<_> = orders
+        .map(|(lease, counter)| Signed::sign(&world.group(lease, counter), &world.node).unwrap().to_bytes())
+        .map(Arc::new)
+        .collect();
+    let Ok((_, judged)) = judge(shared, &node, &frames[0]) else { panic!("an honest group") };
+    let copy = judge(shared, &node, &frames[0]).err().map(|answer| answer.outcome);
+    assert_eq!(copy, Some(Outcome::Retry));
+    assert_eq!(shared.desk().tally().looks.audited, 1, "nobody looked at the copy");
+    assert!(judge(shared, &node, &frames[1]).is_ok());
+    drop(judged);
+    assert!(judge(shared, &node, &frames[0]).is_ok());
 }
 
 /// A problem whose author is wrong: whoever runs a program for it finds that it cannot be judged.
@@ -229,7 +248,7 @@ fn what_alone_cannot_be_judged_is_refused_without_blame() {
     let retried = |group| matches!(sent(group), Err(Outcome::Retry));
     // It may be the learner that cannot judge.
     assert!((0..3).all(|_| retried(&programs[0])));
-    let Ok(Looked::Admitted(admitted)) = sent(&cut[0]) else { panic!("what is not run is judged") };
+    let Ok((Looked::Admitted(admitted), _)) = sent(&cut[0]) else { panic!("what is not run is judged") };
     let (replies, written) = shared.desk().admit(clock::now(), &shared.admission, vec![admitted]);
     let replies = shared.desk().acknowledge(replies, written.and_then(Unflushed::flush));
     assert_eq!(replies[0].answer.outcome, Outcome::Accepted);
