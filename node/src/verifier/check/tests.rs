@@ -111,6 +111,14 @@ fn what_cannot_be_checked_here_is_not_called_a_lie() {
         let found = opinion(&workload, &installed, &group);
         assert_eq!(!matches!(found, Opinion::Unable { .. }), certain, "{off}: {found:?}");
     }
+    // What is too close to tell in one trajectory hides no lie in another.
+    let mut hidden = group.clone();
+    let first = hidden.trajectories[0].response.len();
+    hidden.trajectories[0].logprobs[0] -= 1.5 * tolerance.max.min(tolerance.mean as f32 * first as f32);
+    assert!(matches!(opinion(&workload, &installed, &hidden), Opinion::Unable { .. }));
+    hidden.trajectories[last].logprobs[0] -= 0.5;
+    let found = opinion(&workload, &installed, &hidden);
+    assert!(matches!(found, Opinion::Lie { reason: RefuseReason::Sampling, .. }), "{found:?}");
     for held in [&installed[..1], &installed[..0]] {
         let found = opinion(&workload, held, &group);
         assert!(matches!(found, Opinion::Unable { .. }), "{found:?}");
