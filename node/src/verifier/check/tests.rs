@@ -73,8 +73,16 @@ fn honest_groups_are_sound_and_lies_are_named() {
         assert_eq!(opinion(&workload, &installed, &group), Opinion::Sound);
     }
     let group = honest(&workload, &installed, 0);
-    let lies: [(Change, RefuseReason); 5] = [
+    let lies: [(Change, RefuseReason); 6] = [
         (|group| drop(group.trajectories.pop()), RefuseReason::Schema),
+        (
+            |group| {
+                // One of them under version 2 from its first token on.
+                let alone = &mut group.trajectories[0];
+                alone.versions = spans(alone.response.iter().map(|_| PolicyVersion(2)));
+            },
+            RefuseReason::Schema,
+        ),
         (|group| group.trajectories[0].reward = 1.0 - group.trajectories[0].reward, RefuseReason::Reward),
         (|group| group.trajectories[0].stopped = !group.trajectories[0].stopped, RefuseReason::TaskRules),
         (|group| group.trajectories[1].logprobs[0] -= 0.5, RefuseReason::Sampling),
