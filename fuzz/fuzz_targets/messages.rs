@@ -135,6 +135,10 @@ fn check_group(group: &TrajectoryGroup) {
         );
         assert_eq!(trajectory.token_versions().count(), tokens);
         assert_eq!(spans(trajectory.token_versions()), trajectory.versions);
+        for other in &group.trajectories {
+            let mut both = trajectory.token_versions().zip(other.token_versions());
+            assert!(both.all(|(one, another)| one == another));
+        }
         let mut end = 0;
         for range in trajectory.turn_ranges() {
             assert!(range.start == end && range.start < range.end);

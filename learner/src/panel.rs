@@ -5,12 +5,14 @@
 //! secret that nobody else has: many keys of one owner have no better chance than one, and nobody can tell who will be asked.
 //!
 //! All of them are waited for, up to a deadline: one who denounces a lie is enough, so it does not help liars to be quick. Where at least k vouch and nobody
-//! denounces, the group is [`Ruling::Vouched`] for; anything else is [`Ruling::Open`], and the learner looks itself. What it finds
+//! denounces the group or cannot tell, it is [`Ruling::Vouched`] for; anything else is [`Ruling::Open`], and the learner looks itself. What it finds
 //! ([`Panel::settle`]) is then held against what each has said, and against what those say who come late.
 //!
 //! A verifier has one group at first, one more after each report in time, and only one again after it was late. What it was asked and has not
 //! reported counts for as long as it is connected, so one that never answers is soon not asked any more; and one that goes while it owes a report
-//! is not asked for a minute, should it come back.
+//! is not asked for a minute, should it come back. To say that one cannot tell is no way around this: the group keeps its place until the learner has
+//! looked, and where the learner can tell, it counts as late, and its verifier is not asked for as long as a group has time. So nobody
+//! makes more work for the learner by it than by silence.
 //!
 //! Memory is bounded by [`MAX_VERIFIERS`], [`MAX_CASES`], [`MAX_CASE_BYTES`], [`MAX_SETTLED`] and [`MAX_DEBTORS`]. What finds no place is not asked.
 
@@ -42,9 +44,9 @@ pub const MAX_CASES: usize = 512;
 pub const MAX_CASE_BYTES: usize = 64 << 20;
 /// Most groups whose late reports are still compared with what was found.
 pub const MAX_SETTLED: usize = 4096;
-/// Most verifiers that are remembered because they went while they owed a report.
+/// Most verifiers that are remembered because they went while they owed a report, or could not tell.
 pub const MAX_DEBTORS: usize = 4096;
-/// How long each of them is not asked, in milliseconds.
+/// How long who went is not asked, in milliseconds.
 const DEBT_MS: u64 = 60_000;
 /// A case that nobody has settled so long after its deadline is forgotten, in milliseconds.
 const FORGOTTEN_AFTER_MS: u64 = 600_000;
@@ -95,7 +97,7 @@ pub enum Said {
     Sound,
     /// It is a lie.
     Lie,
-    /// Nothing.
+    /// It cannot tell.
     Unable,
 }
 
@@ -140,7 +142,7 @@ pub struct Panel {
     /// Bytes of all cases.
     bytes: usize,
     settled: Settled,
-    /// Who went while it owed a report, and until when it is not asked.
+    /// Who went while it owed a report, or could not tell what can be told, and until when it is not asked.
     debtors: BTreeMap<PublicKey, UnixMillis>,
     /// The time, as far as it was told.
     now: UnixMillis,
@@ -195,13 +197,13 @@ impl Panel {
     /// Lets a verifier go, and says which groups that decides.
     pub fn gone(&mut self, key: &PublicKey) -> Vec<(ContentId, Ruling)> {
         let Some(verifier) = self.verifiers.remove(key) else { return Vec::new() };
-        if !verifier.asked().is_empty() && self.debtors.len() < MAX_DEBTORS {
-            self.debtors.insert(*key, self.now.plus(DEBT_MS));
+        if !verifier.asked().is_empty() {
+            self.owes(*key, DEBT_MS);
         }
         let k = self.config.k;
         let ruled = verifier.asked().iter().filter_map(|group| {
             let case = self.cases.get_mut(group)?;
-            case.says(key, Said::Unable).then(|| case.rule(k, false)).flatten().map(|ruling| (*group, ruling))
+            case.leaves(key).then(|| case.rule(k, false)).flatten().map(|ruling| (*group, ruling))
         });
         ruled.collect()
     }
@@ -230,10 +232,12 @@ impl Panel {
 
     /// Takes a report.
     pub fn report(&mut self, key: &PublicKey, group: &ContentId, said: Said) -> Heard {
-        let asked = self.verifiers.get_mut(key).is_some_and(|verifier| verifier.reported(group));
-        if let Some(case) = self.cases.get_mut(group)
-            && case.says(key, said)
-        {
+        let says = self.cases.get_mut(group).is_some_and(|case| case.says(key, said));
+        // What it cannot tell takes its place until somebody has.
+        let keeps = self.cases.get(group).is_some_and(|case| case.unable().any(|unable| unable == *key));
+        let verifier = self.verifiers.get_mut(key).filter(|_| !keeps);
+        let asked = verifier.is_some_and(|verifier| verifier.reported(group));
+        if says && let Some(case) = self.cases.get_mut(group) {
             let in_time = !case.is_ruled() && said != Said::Unable;
             let verifier = self.verifiers.get_mut(key).filter(|_| in_time);
             verifier.into_iter().for_each(Verifier::was_in_time);
@@ -272,9 +276,15 @@ impl Panel {
         ruled
     }
 
-    /// The learner has looked: who has said what it found, and who the opposite.
+    /// The learner has looked, and could tell: who has said what it found, and who the opposite.
     pub fn settle(&mut self, group: &ContentId, sound: bool) -> Vec<(PublicKey, bool)> {
         let Some(case) = self.remove(group) else { return Vec::new() };
+        for key in case.unable() {
+            if let Some(verifier) = self.verifiers.get_mut(&key) {
+                verifier.was_late();
+            }
+            self.owes(key, self.config.within_ms);
+        }
         self.settled.remember(*group, sound, case.awaited().collect());
         case.verdicts().map(|(key, vouched)| (key, vouched == sound)).collect()
     }
@@ -292,7 +302,22 @@ impl Panel {
     fn remove(&mut self, group: &ContentId) -> Option<Case> {
         let case = self.cases.remove(group)?;
         self.bytes -= case.bytes;
+        for key in case.unable() {
+            if let Some(verifier) = self.verifiers.get_mut(&key) {
+                verifier.reported(group);
+            }
+        }
         Some(case)
+    }
+
+    /// Lets nobody ask `key` for so long.
+    fn owes(&mut self, key: PublicKey, millis: u64) {
+        let until = self.now.plus(millis);
+        if let Some(debt) = self.debtors.get_mut(&key) {
+            *debt = until.max(*debt);
+        } else if self.debtors.len() < MAX_DEBTORS {
+            self.debtors.insert(key, until);
+        }
     }
 
     /// One of each owner that was drawn: of its keys that which has least to do.

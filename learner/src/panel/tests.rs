@@ -127,8 +127,8 @@ fn enough_who_vouch_decide_with_the_last_word_or_the_deadline() {
     let mut panel = panel(3);
     let chosen = panel.ask(at(0), &question(1)).unwrap();
     assert_eq!(panel.report(&chosen[0], &group(1), Said::Sound), Heard::Noted);
-    assert_eq!(panel.report(&chosen[1], &group(1), Said::Unable), Heard::Noted);
-    let mut vouched = vec![chosen[0], chosen[2]];
+    assert_eq!(panel.report(&chosen[1], &group(1), Said::Sound), Heard::Noted);
+    let mut vouched = chosen.clone();
     vouched.sort();
     assert_eq!(panel.report(&chosen[2], &group(1), Said::Sound), Heard::Ruled(Ruling::Vouched(vouched)));
     panel.dismiss(&group(1));
@@ -161,6 +161,49 @@ fn too_few_in_time_leave_it_open_and_are_compared_when_they_come() {
     assert_eq!(verdicts, expected);
     assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), Heard::Judged(false));
     assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), Heard::Unasked);
+}
+
+#[test]
+fn who_cannot_tell_has_the_learner_look_and_is_late_where_that_one_can_tell() {
+    let mut panel = panel(3);
+    let chosen = panel.ask(at(0), &question(1)).unwrap();
+    let (shy, others) = (chosen[0], [chosen[1], chosen[2]]);
+    let rest_vouch = |panel: &mut Panel, number| {
+        others.iter().for_each(|other| drop(panel.report(other, &group(number), Said::Sound)));
+    };
+    let is_asked = |panel: &mut Panel, now, number| {
+        panel.ask(at(now), &question(number)).is_some_and(|chosen| chosen.contains(&shy))
+    };
+    assert_eq!(panel.report(&others[0], &group(1), Said::Sound), Heard::Noted);
+    let ruled = panel.report(&shy, &group(1), Said::Unable);
+    assert_eq!(ruled, Heard::Ruled(Ruling::Open), "though two of three may vouch");
+    assert_eq!(panel.report(&shy, &group(1), Said::Unable), Heard::Unasked, "one word a verifier");
+    assert_eq!(panel.report(&others[1], &group(1), Said::Sound), Heard::Noted);
+    // Until the learner has looked, the group is one that it owes, and no other takes its place.
+    assert!(!is_asked(&mut panel, 0, 2));
+    rest_vouch(&mut panel, 2);
+    panel.dismiss(&group(2));
+    let mut verdicts = panel.settle(&group(1), false);
+    verdicts.sort();
+    let mut expected = others.map(|other| (other, false));
+    expected.sort();
+    assert_eq!(verdicts, expected, "who could not tell has not lied");
+    // It could be told, so it is asked as seldom as who says nothing.
+    assert!(!is_asked(&mut panel, WITHIN - 1, 3));
+    rest_vouch(&mut panel, 3);
+    panel.dismiss(&group(3));
+    assert!(is_asked(&mut panel, WITHIN, 4));
+    // What nobody can tell is no debt.
+    rest_vouch(&mut panel, 4);
+    assert_eq!(panel.report(&shy, &group(4), Said::Unable), Heard::Ruled(Ruling::Open));
+    panel.dismiss(&group(4));
+    assert!(is_asked(&mut panel, WITHIN, 5));
+    // Nor does it help to go and come back before the learner has looked.
+    assert_eq!(panel.report(&shy, &group(5), Said::Unable), Heard::Ruled(Ruling::Open));
+    rest_vouch(&mut panel, 5);
+    assert_eq!(panel.gone(&shy), []);
+    assert!(panel.offer(shy, network(100), &offer(4)));
+    assert!(!is_asked(&mut panel, WITHIN, 6));
 }
 
 #[test]
@@ -264,10 +307,12 @@ enum Nature {
     Liar,
     /// Vouches for everything.
     Lazy,
+    /// Says that it cannot tell.
+    Shy,
     Mute,
 }
 
-const NATURES: [Nature; 4] = [Nature::Honest, Nature::Liar, Nature::Lazy, Nature::Mute];
+const NATURES: [Nature; 5] = [Nature::Honest, Nature::Liar, Nature::Lazy, Nature::Shy, Nature::Mute];
 
 fn opinion(nature: Nature, sound: bool) -> Option<Said> {
     let truth = if sound { Said::Sound } else { Said::Lie };
@@ -275,6 +320,7 @@ fn opinion(nature: Nature, sound: bool) -> Option<Said> {
         (Nature::Honest, truth) => Some(truth),
         (Nature::Liar, Said::Sound) => Some(Said::Lie),
         (Nature::Liar, _) | (Nature::Lazy, _) => Some(Said::Sound),
+        (Nature::Shy, _) => Some(Said::Unable),
         (Nature::Mute, _) => None,
     }
 }
@@ -345,7 +391,11 @@ impl World {
             return;
         }
         let (key, group, said) = self.words.swap_remove(which % self.words.len());
-        match self.panel.report(&key, &group, said) {
+        let heard = self.panel.report(&key, &group, said);
+        if said == Said::Unable && self.open.contains(&group) {
+            assert_eq!(heard, Heard::Ruled(Ruling::Open), "whoever else vouches");
+        }
+        match heard {
             Heard::Ruled(ruling) => self.ruled(group, ruling),
             Heard::Judged(right) => self.judged(key, self.truth[&group], right),
             Heard::Noted => {}
@@ -377,7 +427,7 @@ impl World {
 proptest! {
     #[test]
     fn every_group_is_decided_and_no_lie_passes_before_an_honest_verifier(
-        natures in prop::collection::vec((0usize..4, 0u8..6), 1..12),
+        natures in prop::collection::vec((0..NATURES.len(), 0u8..6), 1..12),
         acts in prop::collection::vec((0u8..6, any::<u16>()), 0..400),
     ) {
         let natures: Vec<_> = natures.into_iter().map(|(n, net)| (NATURES[n], network(net))).collect();

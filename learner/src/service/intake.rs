@@ -15,6 +15,7 @@ use crate::desk::Reply;
 use crate::panel::{Question, Ruling};
 use crate::record::{self, Fault};
 use asked::Asked;
+use echo_policy::engine::Policy;
 use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
@@ -54,8 +55,8 @@ type Pending = (Admitted, oneshot::Sender<Answer>);
 enum Looked {
     /// It may be trained on.
     Admitted(Admitted),
-    /// It may be, if these verifiers vouch for it.
-    Asked(Admitted, oneshot::Receiver<Ruling>),
+    /// It may be, if verifiers vouch for it, or by these policies, which it names.
+    Asked(Admitted, Vec<Arc<Policy>>, oneshot::Receiver<Ruling>),
 }
 
 /// What becomes of a group: decided by its judge, or by the writer.
@@ -164,10 +165,11 @@ impl Intake {
                     drop(writer.blocking_send((admitted, reply)));
                     drop((room, place, judged));
                 }
-                Looked::Asked(admitted, ruling) => {
+                Looked::Asked(admitted, policies, ruling) => {
                     drop(place);
+                    let asked = Asked { shared, node, door, admitted, policies, ruling };
                     runtime.spawn(async move {
-                        Asked { shared, node, door, admitted, ruling }.decide(&writer, reply).await;
+                        asked.decide(&writer, reply).await;
                         drop((room, judged));
                     });
                 }
@@ -249,14 +251,18 @@ fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Loo
     let (now, producer, group) = (clock::now(), admitted.group.node, admitted.id);
     let drawn = is_drawn(shared, &admitted.group, &group);
     // Of what the learner could not tell itself, nobody's verdict could be judged.
-    if drawn && shared.verifiers.are_there() && audit.knows(&admitted.group) {
+    // It looks with the policies of now, so a lie is one however long verifiers take, and whatever is let go meanwhile.
+    if drawn
+        && shared.verifiers.are_there()
+        && let Some(policies) = audit.all_policies_of(&admitted.group)
+    {
         audit.glance(&admitted.group, record::glance(&shared.secret, group.as_bytes()))?;
         let network = shared.desk().record().network(&producer);
         let spans = admitted.group.trajectories.iter().flat_map(|t| &t.versions);
         let versions = spans.map(|span| span.version).collect();
         let question = Question { group, producer, network, versions, bytes: frame.len() };
         if let Some(ruling) = shared.verifiers.ask(now, &question, frame) {
-            return Ok(Looked::Asked(admitted, ruling));
+            return Ok(Looked::Asked(admitted, policies, ruling));
         }
     }
     look_alone(shared, &admitted.group, &group, drawn)?;

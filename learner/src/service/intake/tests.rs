@@ -88,10 +88,21 @@ impl World {
 
     /// Asks three verifiers about a group, of which these vouch for it, and returns what becomes of it.
     async fn asked(&self, lie: bool, vouch: [bool; 3]) -> Result<Admitted, Answer> {
+        self.asked_while(lie, vouch, || ()).await
+    }
+
+    /// The same where something happens before they answer.
+    async fn asked_while(
+        &self,
+        lie: bool,
+        vouch: [bool; 3],
+        happens: impl FnOnce(),
+    ) -> Result<Admitted, Answer> {
         let (frame, admitted) = self.judged(lie);
         let mut verifiers = [10, 11, 12].map(|number| self.verifier(number));
         let looked = look(&self.shared, admitted, &frame);
-        let Ok(Looked::Asked(admitted, ruling)) = looked else { panic!("nobody was asked") };
+        let Ok(Looked::Asked(admitted, policies, ruling)) = looked else { panic!("nobody was asked") };
+        happens();
         for (verifier, vouches) in verifiers.iter_mut().zip(vouch) {
             assert_eq!(verifier.frames.try_recv().unwrap(), frame);
             let opinion = if vouches { Opinion::Sound } else { Opinion::lie(RefuseReason::Sampling, "no") };
@@ -100,7 +111,8 @@ impl World {
             hear(&self.shared, verifier.key.public(), &signed).unwrap();
         }
         let door = Gate::new(4).door(self.node.public()).unwrap();
-        let asked = Asked { shared: self.shared.clone(), node: self.node.public(), door, admitted, ruling };
+        let (shared, node) = (self.shared.clone(), self.node.public());
+        let asked = Asked { shared, node, door, admitted, policies, ruling };
         let (writer, mut written) = mpsc::channel(1);
         let (reply, answer) = oneshot::channel();
         asked.decide(&writer, reply).await;
@@ -296,6 +308,36 @@ async fn disagreement_is_settled_by_the_learner_and_costs_the_liar() {
     assert_eq!(world.charged(), [0, 1, 0]);
     assert!(world.asked(true, [true, true, false]).await.is_err());
     assert_eq!(world.charged(), [1, 2, 0]);
+}
+
+#[tokio::test]
+async fn a_lie_is_one_though_its_version_is_let_go_before_verifiers_answer() {
+    for lie in [true, false] {
+        let world = World::new();
+        let audit = world.shared.audit.as_ref().unwrap();
+        let let_go = || {
+            let model = &world.shared.workload.model;
+            for version in [2, 4] {
+                audit.publish(Policy::load(version, model, &Weights::random(model, 9)).unwrap());
+            }
+            let stale = audit.check(&world.group(LeaseId(0), OrderCounter(0))).unwrap_err();
+            assert!(
+                matches!(&stale, Rejection::Refused(refusal) if refusal.reason == RefuseReason::Stale),
+                "{stale}"
+            );
+        };
+        let decided = world.asked_while(lie, [true, true, false], let_go).await;
+        // That the true one is too old is found where it is written.
+        assert_eq!(decided.is_err(), lie);
+        if let Err(answer) = decided {
+            let reason = RefuseReason::Sampling;
+            assert!(
+                matches!(&answer.outcome, Outcome::Refused { reason: told, .. } if *told == reason),
+                "{answer:?}"
+            );
+        }
+        assert_eq!(world.charged(), if lie { [1, 1, 0] } else { [0, 0, 1] });
+    }
 }
 
 #[tokio::test]
