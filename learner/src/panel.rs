@@ -60,6 +60,16 @@ pub enum Owners {
     Key,
 }
 
+impl Owners {
+    /// Whose a key is that is connected from `network`.
+    pub fn owner(self, key: PublicKey, network: Option<Network>) -> Owner {
+        match self {
+            Self::Key => Owner::Key(key),
+            Self::Network => Owner::Network(network),
+        }
+    }
+}
+
 /// How a panel is formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PanelConfig {
@@ -123,7 +133,7 @@ pub enum Heard {
 
 /// One owner, as [`Owners`] counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Owner {
+pub enum Owner {
     /// This key.
     Key(PublicKey),
     /// All keys of this network.
@@ -323,10 +333,7 @@ impl Panel {
 
     /// Whose a key is that is connected from `network`.
     pub(crate) fn owner(&self, key: PublicKey, network: Option<Network>) -> Owner {
-        match self.config.owners {
-            Owners::Key => Owner::Key(key),
-            Owners::Network => Owner::Network(network),
-        }
+        self.config.owners.owner(key, network)
     }
 
     fn draw(&self, group: &ContentId, of: &[u8]) -> [u8; 32] {

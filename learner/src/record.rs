@@ -186,6 +186,11 @@ impl Record {
         }
     }
 
+    /// Whether a peer has delivered enough without a lie, or was pardoned.
+    pub fn is_known(&self, peer: &PublicKey) -> bool {
+        self.peers.get(peer).is_some_and(PeerRecord::is_known)
+    }
+
     /// Where a peer is connected, or was last.
     pub fn network(&self, peer: &PublicKey) -> Option<Network> {
         let before = || self.peers.get(peer).and_then(|record| record.network);

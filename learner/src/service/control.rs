@@ -75,13 +75,17 @@ fn response(shared: &Shared, node: PublicKey, request: Request) -> Response {
         Request::Charter => Response::Charter(shared.charter.clone()),
         Request::Heartbeat(heartbeat) => {
             let (now, known) = (clock::now(), heartbeat.neighbourhood);
+            let desk = shared.desk();
             // A suspension ends by itself, and until then its node keeps its place. Who is banned has none.
-            if let Err(unheard) = shared.desk().hear(now, &node)
+            if let Err(unheard) = desk.hear(now, &node)
                 && unheard.reason == RefuseReason::Banned
             {
                 return Response::Refused(unheard.detail);
             }
+            let (is_known, network) = (desk.record().is_known(&node), desk.record().network(&node));
+            drop(desk);
             let mut fleet = shared.fleet();
+            fleet.weigh(&node, is_known, network);
             match fleet.heartbeat(now, node, heartbeat) {
                 Ok(()) => {
                     let neighbourhood = fleet.neighbourhood(now, &node);
