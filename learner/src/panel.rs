@@ -1,8 +1,9 @@
 //! The panel: which verifiers look at a group, and what follows from what they say.
 //!
 //! A plain state machine: no clock, no network. It knows the verifiers on offer, and draws up to n of them for a group, no two of one
-//! owner and none of the group's own. Of strangers nothing certain is known, so an owner is what [`Owners`] says. The draw is between owners and from a
-//! secret that nobody else has: many keys of one owner have no better chance than one, and nobody can tell who will be asked.
+//! owner and none of the group's own. Of strangers nothing certain is known, so an owner is what [`Owners`] says. Where networks are owners, one of
+//! which none is known (perhaps not yet) may be any of them, so it is asked only where none is known of anybody on offer. The draw is between owners and
+//! from a secret that nobody else has: many keys of one owner have no better chance than one, and nobody can tell who will be asked.
 //!
 //! All of them are waited for, up to a deadline: one who denounces a lie is enough, so it does not help liars to be quick. Where at least k vouch and nobody
 //! denounces, the group is [`Ruling::Vouched`] for; anything else is [`Ruling::Open`], and the learner looks itself. What it finds
@@ -202,6 +203,13 @@ impl Panel {
         room
     }
 
+    /// Notes where a verifier is.
+    pub fn moved(&mut self, key: &PublicKey, network: Option<Network>) {
+        if let Some(verifier) = self.verifiers.get_mut(key) {
+            verifier.network = network;
+        }
+    }
+
     /// Lets a verifier go, and says which groups that decides.
     pub fn gone(&mut self, key: &PublicKey) -> Vec<(ContentId, Ruling)> {
         let Some(verifier) = self.verifiers.remove(key) else { return Vec::new() };
@@ -318,6 +326,9 @@ impl Panel {
             let candidate = (verifier.asked().len(), self.draw(&question.group, key.as_bytes()), *key);
             let least = by_owner.entry(owner).or_insert(candidate);
             *least = candidate.min(*least);
+        }
+        if self.verifiers.values().any(|verifier| verifier.network.is_some()) {
+            by_owner.remove(&Owner::Network(None));
         }
         let drawn = by_owner.into_iter().map(|(owner, (_, by_key, key))| match owner {
             Owner::Key(_) => (by_key, key),
