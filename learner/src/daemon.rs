@@ -103,6 +103,8 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let listed = dir.peers();
     let store = Arc::new(SledStore::open(&dir.database())?);
     let shared = Arc::new(shared(founded, store, version, tally, state.as_ref(), &host)?);
+    // Also where the database does not know of them, because it was lost: nodes hold them, and are told to wait for them.
+    again.newest().into_iter().for_each(|published| shared.desk().published(published));
     if let (Some(audit), Some(state)) = (&shared.audit, &state) {
         recall(audit, &shared.workload, &checkpoints, state.version, again).await;
     }
