@@ -1,8 +1,9 @@
 //! The panel: which verifiers look at a group, and what follows from what they say.
 //!
 //! A plain state machine: no clock, no network. It knows the verifiers on offer, and draws up to n of them for a group, no two of one
-//! owner and none of the group's own. Of strangers nothing certain is known, so an owner is what [`Owners`] says. The draw is between owners and from a
-//! secret that nobody else has: many keys of one owner have no better chance than one, and nobody can tell who will be asked.
+//! owner and none of the group's own. Of strangers nothing certain is known, so an owner is what [`Owners`] says. Where networks are owners, one of
+//! which none is known (perhaps not yet) may be any of them, so it is asked only where none is known of anybody on offer. The draw is between owners and
+//! from a secret that nobody else has: many keys of one owner have no better chance than one, and nobody can tell who will be asked.
 //!
 //! All of them are waited for, up to a deadline: one who denounces a lie is enough, so it does not help liars to be quick. Where at least k vouch and nobody
 //! denounces the group or cannot tell, it is [`Ruling::Vouched`] for; anything else is [`Ruling::Open`], and the learner looks itself. What it finds
@@ -60,6 +61,16 @@ pub enum Owners {
     Network,
     /// Each key: on one machine, and where everybody is known.
     Key,
+}
+
+impl Owners {
+    /// Whose a key is that is connected from `network`.
+    pub fn owner(self, key: PublicKey, network: Option<Network>) -> Owner {
+        match self {
+            Self::Key => Owner::Key(key),
+            Self::Network => Owner::Network(network),
+        }
+    }
 }
 
 /// How a panel is formed.
@@ -125,7 +136,7 @@ pub enum Heard {
 
 /// One owner, as [`Owners`] counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Owner {
+pub enum Owner {
     /// This key.
     Key(PublicKey),
     /// All keys of this network.
@@ -192,6 +203,13 @@ impl Panel {
             self.verifiers.insert(key, Verifier::new(network, offer));
         }
         room
+    }
+
+    /// Notes where a verifier is.
+    pub fn moved(&mut self, key: &PublicKey, network: Option<Network>) {
+        if let Some(verifier) = self.verifiers.get_mut(key) {
+            verifier.network = network;
+        }
     }
 
     /// Lets a verifier go, and says which groups that decides.
@@ -334,6 +352,9 @@ impl Panel {
             let least = by_owner.entry(owner).or_insert(candidate);
             *least = candidate.min(*least);
         }
+        if self.verifiers.values().any(|verifier| verifier.network.is_some()) {
+            by_owner.remove(&Owner::Network(None));
+        }
         let drawn = by_owner.into_iter().map(|(owner, (_, by_key, key))| match owner {
             Owner::Key(_) => (by_key, key),
             Owner::Network(network) => {
@@ -348,10 +369,7 @@ impl Panel {
 
     /// Whose a key is that is connected from `network`.
     pub(crate) fn owner(&self, key: PublicKey, network: Option<Network>) -> Owner {
-        match self.config.owners {
-            Owners::Key => Owner::Key(key),
-            Owners::Network => Owner::Network(network),
-        }
+        self.config.owners.owner(key, network)
     }
 
     fn draw(&self, group: &ContentId, of: &[u8]) -> [u8; 32] {

@@ -81,6 +81,31 @@ fn owners_differ_from_each_other_and_from_the_producers() {
 }
 
 #[test]
+fn who_may_be_any_owner_is_asked_only_where_nothing_is_known_of_all() {
+    let mut panel = panel(2);
+    (10..20).for_each(|n| assert!(panel.offer(key(n), None, &offer(64))));
+    for n in 0..16 {
+        let chosen = panel.ask(at(0), &question(n)).unwrap();
+        panel.dismiss(&group(n));
+        chosen.iter().for_each(|key| assert_eq!(panel.report(key, &group(n), Said::Unable), Heard::Noted));
+        assert_eq!(BTreeSet::from_iter(chosen), [0, 1].map(key).into());
+    }
+    let mut panel = self::panel(1);
+    (10..20).for_each(|n| assert!(panel.offer(key(n), None, &offer(64))));
+    assert_eq!(panel.ask(at(0), &question(1)), None, "one that is known, and others that may be the same");
+    // One of them turns out to be another.
+    panel.moved(&key(10), network(10));
+    let chosen = panel.ask(at(0), &question(1)).unwrap();
+    assert_eq!(BTreeSet::from_iter(chosen), [0, 10].map(key).into());
+    // Where each key is an owner, networks say nothing.
+    let config = PanelConfig { owners: Owners::Key, ..PanelConfig::default() };
+    let mut keys = Panel::new(config, [7; 32]);
+    assert!(keys.offer(key(0), network(0), &offer(4)));
+    (1..3).for_each(|n| assert!(keys.offer(key(n), None, &offer(4))));
+    assert_eq!(keys.ask(at(0), &question(1)).map(|chosen| chosen.len()), Some(3));
+}
+
+#[test]
 fn an_owner_with_many_keys_is_drawn_no_more_often() {
     let mut often = 0;
     for n in 0..300 {
