@@ -46,6 +46,15 @@ pub(super) fn believable(address: &Multiaddr, via: &Multiaddr) -> bool {
         && (!is_link_local(told) || seen.is_some_and(is_link_local))
 }
 
+/// Whether to believe an address that strangers tell, when it is not known which of those with whom connections run through `vias`. None
+/// of them needs to be connected still.
+pub(super) fn believable_from_any<'a>(
+    address: &Multiaddr,
+    vias: impl IntoIterator<Item = &'a Multiaddr>,
+) -> bool {
+    believable(address, &Multiaddr::empty()) || vias.into_iter().any(|via| believable(address, via))
+}
+
 /// Whether a connection at this address runs through a relay.
 pub(super) fn is_relayed(address: &Multiaddr) -> bool {
     address.iter().any(|part| part == Protocol::P2pCircuit)
