@@ -28,7 +28,10 @@ fn names_a_socket(parts: &[Protocol<'_>]) -> bool {
         _ => return false,
     };
     let reachable = match host {
-        Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name) => !name.is_empty(),
+        // An address that came in bytes may have a name that reads like further parts.
+        Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name) => {
+            !name.is_empty() && !name.contains('/')
+        }
         _ => ip_of(host).is_some_and(names_one_computer),
     };
     port != 0 && reachable
@@ -184,6 +187,8 @@ mod tests {
             assert!(!dialable(&addr(bad)), "{bad}");
         }
         assert!(!dialable(&Multiaddr::empty()));
+        let hidden = Multiaddr::from(Protocol::Dns4("example.org/tcp/1/ws".into())).with(Protocol::Tcp(1));
+        assert!(!dialable(&hidden), "{hidden}");
     }
 
     #[test]
