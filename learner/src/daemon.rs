@@ -402,7 +402,7 @@ pub(crate) fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
 /// When the list cannot be read, is not signed as it has to be, or has expired.
 pub fn listed_peers(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
     let Some(path) = &config.network.peers else { return Ok(Vec::new()) };
-    let text = std::fs::read_to_string(path).with_context(|| format!("peer list {}", path.display()))?;
+    let text = peer_list::read_file(path).with_context(|| format!("peer list {}", path.display()))?;
     let mut trust = Trust { keeper: config.network.list_key.clone(), ..Trust::default() };
     let list =
         peer_list::open(&text, clock::now(), &mut trust).with_context(|| path.display().to_string())?;
