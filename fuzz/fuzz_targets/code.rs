@@ -41,7 +41,7 @@ fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
         2 => read_channel(stream),
         3 => read_language(stream),
         // Most of the others are orders with texts and lists.
-        other => keeper_message((other + sample) % KEEPER_KINDS, stream),
+        other => keeper_message(other.wrapping_add(sample) % KEEPER_KINDS, stream),
     }
 });
 
