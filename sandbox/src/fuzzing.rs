@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 
 use crate::code::functions::frames;
 use crate::code::server::frame;
+pub use crate::tasks::code::fuzzing::{CodeRow, code_definition, code_program, code_rows};
 use crate::tasks::math::{self, Judged, Options, Parsed};
 
 /// What an end of a [server](crate::code::server)'s connection reads: the messages that `stream` begins with.
