@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 use std::sync::OnceLock;
 
-use echo_fuzz::{Edit, edited};
+use echo_fuzz::{Edit, edited, suite};
 use echo_protocol::content::ContentId;
 use echo_sandbox::checkers::Checker;
 use echo_sandbox::code::functions::FunctionTask;
@@ -14,9 +14,7 @@ use echo_sandbox::code::language::Language;
 use echo_sandbox::code::program::Submission;
 use echo_sandbox::code::server::{Call, PROTOCOL, Reply};
 use echo_sandbox::code::service::Request;
-use echo_sandbox::code::suite::{
-    Checking, FileNames, MAX_CPU_MS, MAX_MEMORY, MAX_NAME_BYTES, MAX_OUTPUT, MAX_TESTS, Suite, Test,
-};
+use echo_sandbox::code::suite::{Checking, FileNames, Suite, Test};
 use echo_sandbox::code::verdict::{TestReport, Verdict};
 use echo_sandbox::fuzzing::{function_frames, keeper_message, server_messages, server_stream};
 use libfuzzer_sys::fuzz_target;
@@ -41,7 +39,7 @@ fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
         2 => read_channel(stream),
         3 => read_language(stream),
         // Most of the others are orders with texts and lists.
-        other => keeper_message((other + sample) % KEEPER_KINDS, stream),
+        other => keeper_message(other.wrapping_add(sample) % KEEPER_KINDS, stream),
     }
 });
 
@@ -57,17 +55,8 @@ fn read_messages<T: Serialize + DeserializeOwned + PartialEq + Debug>(stream: &[
 fn check_call(call: &Call) {
     let Call::Judge(request) = call else { return };
     let Request::Program { suite, .. } = &**request else { return };
-    if suite.check().is_err() {
-        return;
-    }
-    assert!((1..=MAX_TESTS).contains(&suite.tests.len()) && suite.data().len() <= 2 * MAX_TESTS);
-    assert!(suite.cpu_ms <= MAX_CPU_MS && suite.memory <= MAX_MEMORY && suite.output <= MAX_OUTPUT);
-    for name in suite.files.iter().flat_map(|files| [&files.input, &files.output]) {
-        assert!(
-            (1..=MAX_NAME_BYTES).contains(&name.len())
-                && !name.contains(['/', '\0'])
-                && !name.starts_with('.')
-        );
+    if suite.check().is_ok() {
+        suite::check(suite);
     }
 }
 

@@ -1,13 +1,13 @@
-//! Mathematical answers from strangers: whatever they are, judging takes the work that its budgets allow, and says the same twice.
+//! Mathematical answers from strangers: whatever they are, judging takes the work that its budgets allow, and says the same twice; a
+//! number is itself and no other, and what is framed is read as it would be alone.
 //!
 //! Work is counted in what is allocated, which a clock does not change: a loop that its budget does not see shows there.
 #![no_main]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use echo_sandbox::fuzzing::judge_counted;
+use echo_sandbox::fuzzing::{equals_with, judge_counted};
 use echo_sandbox::tasks::math::{
     MAX_STEPS, MatchType, Options, extract, gsm8k, judge, latex, vectors, verify,
 };
@@ -60,17 +60,8 @@ fuzz_target!(|input: &[u8]| {
     let texts = String::from_utf8_lossy(texts);
     let (gold, response) = texts.split_once('\n').unwrap_or((&texts, &texts));
     let options = options(*choice);
-    // Patterns are compiled once.
-    static WARM: Once = Once::new();
-    WARM.call_once(|| {
-        judge("$\\frac12$ or 3", "The answer is \\boxed{0.5}.", &Options::default());
-        judge(
-            "A",
-            "The answer is A.",
-            &Options { match_types: vec![MatchType::String], ..Options::default() },
-        );
-    });
-
+    // What is kept from judgement to judgement, as caches of patterns are, is not counted.
+    let before_counting = judge(gold, response, &options);
     let before = (ALLOCATIONS.load(Ordering::Relaxed), ALLOCATED.load(Ordering::Relaxed));
     let (judged, steps) = judge_counted(gold, response, &options);
     let calls = ALLOCATIONS.load(Ordering::Relaxed) - before.0;
@@ -80,17 +71,45 @@ fuzz_target!(|input: &[u8]| {
     let allowed = |each: [u64; 3]| each.iter().zip(size).map(|(each, size)| each * size).sum::<u64>();
     assert!(calls <= allowed(CALLS), "{calls} allocations in {size:?}");
     assert!(bytes <= allowed(BYTES), "{bytes} bytes in {size:?}");
-    assert_eq!(judge(gold, response, &options), judged);
+    assert_eq!(before_counting, judged);
 
-    // Whoever says what was asked for is right, however it is read.
+    // A text that gives no answer is left out: nothing is equal to it, not even itself.
     for parsed in [extract(gold, &options), latex(gold), gsm8k(gold).unwrap_or_default()] {
-        if parsed.text().is_some_and(|text| !text.is_empty()) {
-            assert!(verify(&parsed, &parsed, &options));
-        }
-        assert!(parsed.is_understood() || parsed.text().is_some() || parsed.is_empty());
+        assert!(parsed.text().is_none_or(str::is_empty) || verify(&parsed, &parsed, &options));
+        assert_ne!(equals_with(&parsed, 0, &options), Some(false), "{parsed:?}");
+        // Not 1: of 1.5 and 2.5, the even neighbour is the same.
+        assert_ne!(equals_with(&parsed, 2, &options), Some(true), "{parsed:?}");
     }
+    check_frame(gold.trim(), &options);
     vectors::check(texts.as_bytes());
 });
+
+/// What stands alone in a frame is read as what stands in none.
+fn check_frame(formula: &str, options: &Options) {
+    let announces = ["boxed", "fbox", "final"].iter().any(|word| formula.to_lowercase().contains(word));
+    if announces || !is_balanced(formula) {
+        return;
+    }
+    let plain = latex(formula);
+    let options = Options { boxed_match_priority: Some(0), ..options.clone() };
+    for response in [format!("The answer is \\boxed{{{formula}}}."), format!("\\boxed{{ {formula} }}")] {
+        let (judged, [steps, ..]) = judge_counted("", &response, &options);
+        // What cannot be read is looked for elsewhere.
+        if plain.is_understood() && steps < MAX_STEPS {
+            assert_eq!(judged.extracted, plain, "{response}");
+        }
+    }
+}
+
+/// Whether every brace is closed, and none before it was opened.
+fn is_balanced(text: &str) -> bool {
+    let depth = text.bytes().try_fold(0_u32, |depth, byte| match byte {
+        b'{' => Some(depth + 1),
+        b'}' => depth.checked_sub(1),
+        _ => Some(depth),
+    });
+    depth == Some(0)
+}
 
 /// Any options.
 fn options(choice: u8) -> Options {

@@ -1,5 +1,7 @@
 //! What targets share.
 
+pub mod suite;
+
 use echo_protocol::codec::{decode, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -5,7 +5,8 @@ use serde::de::DeserializeOwned;
 
 use crate::code::functions::frames;
 use crate::code::server::frame;
-use crate::tasks::math::{self, Judged, Options};
+pub use crate::tasks::code::fuzzing::{CodeRow, code_definition, code_program, code_rows};
+use crate::tasks::math::{self, Judged, Options, Parsed};
 
 /// What an end of a [server](crate::code::server)'s connection reads: the messages that `stream` begins with.
 pub fn server_messages<T: DeserializeOwned>(mut stream: &[u8]) -> Vec<T> {
@@ -37,5 +38,11 @@ pub fn keeper_message(kind: u8, body: &[u8]) {
 /// [`math::judge`], and the steps that each of its parts took: reading the response, reading the gold answer, comparing
 /// them.
 pub fn judge_counted(gold: &str, response: &str, options: &Options) -> (Judged, [u32; 3]) {
-    math::judge_counted(gold, response, options)
+    math::fuzzing::judge_counted(gold, response, options)
+}
+
+/// Whether a mathematical answer that is a number is taken for itself with `more` added to it, by its value. `None` where that cannot
+/// be told: it is no number, or too large or too inexact a one, or the budget ends.
+pub fn equals_with(answer: &Parsed, more: i64, options: &Options) -> Option<bool> {
+    math::fuzzing::equals_with(answer, more, options)
 }

@@ -13,6 +13,8 @@
 //! [`TaskError::Internal`] and never a reward; what a program does to its checks is a verdict, or programs could have none.
 
 mod extract;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod row;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -23,6 +23,8 @@ mod compare;
 mod evaluate;
 mod expr;
 mod extract;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod normalize;
 mod number;
 mod parse;
@@ -171,16 +173,6 @@ fn verify_within(gold: &Parsed, prediction: &Parsed, options: &Options, budget: 
 pub fn judge(gold: &str, response: &str, options: &Options) -> Judged {
     let extracted = extract(response, options);
     Judged { equal: verify(&extract(gold, options), &extracted, options), extracted }
-}
-
-/// [`judge`], and the steps that each of its parts took: reading the response, reading the gold answer, comparing them.
-#[cfg(feature = "fuzzing")]
-pub(crate) fn judge_counted(gold: &str, response: &str, options: &Options) -> (Judged, [u32; 3]) {
-    let budgets = [(); 3].map(|()| Budget::new(MAX_STEPS));
-    let extracted = extract::extract(response, options, &budgets[0]);
-    let gold = extract::extract(gold, options, &budgets[1]);
-    let equal = verify_within(&gold, &extracted, options, &budgets[2]);
-    (Judged { equal, extracted }, budgets.map(|budget| MAX_STEPS - budget.left()))
 }
 
 #[cfg(test)]

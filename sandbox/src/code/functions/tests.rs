@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::code::testing::{judge, verdicts};
+use crate::code::language::Language;
+use crate::code::suite::Suite;
+use crate::code::testing::{judge, judging, suite, verdicts};
 use crate::code::verdict::Verdict::{self, *};
 
 fn task(reference: &str, setup: &str, checks: &[&str]) -> FunctionTask {
@@ -156,6 +158,15 @@ fn values_of_every_kind_cross_unchanged() {
     let generator = "assert list(numbers(3)) == [0, 1, 2]";
     let exceptions = "try: fail()\nexcept LookupError: pass\nelse: assert False";
     exam(reference, "", &[same.as_str(), kinds, generator, exceptions]);
+}
+
+/// What the examiner reads is the judged program's: whatever it is, no other exception may come of it.
+#[test]
+fn any_bytes_are_a_value_or_refused() {
+    let source = concat!(include_str!("wire.py"), "\n\n", include_str!("tests/wire.py"));
+    let suite = Suite { cpu_ms: 30_000, ..suite(&[("", "ok")]) };
+    let reports: Vec<_> = judging(Language::Python, source, suite, true).collect();
+    assert!(reports.len() == 1 && reports[0].verdict == Accepted, "{reports:?}");
 }
 
 #[test]
