@@ -21,6 +21,8 @@ pub mod engine;
 pub mod error;
 pub mod export;
 pub mod flops;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod logprob;
 mod math;
 pub mod packed;

@@ -16,9 +16,11 @@ use crate::chat::{ChatError, ChatTemplate};
 
 mod characters;
 mod dialogue;
+mod growth;
 mod huggingface;
 
 pub use characters::{CHARACTER_VOCABULARY, CharTokenizer, DEFAULT_ALPHABET, MAX_ALPHABET};
+pub use growth::{MAX_GROWN, MAX_GROWTH};
 pub use huggingface::HfTokenizer;
 
 /// Bytes of a `tokenizer.json`. The largest published ones have about 35 MiB.
@@ -50,6 +52,16 @@ pub enum TokenizerError {
     /// tokenizer.json is not one that the `tokenizers` crate reads.
     #[error("tokenizer.json is malformed: {0}; fetch the file again")]
     Malformed(String),
+    /// A text could grow within the tokenizer beyond all limits.
+    #[error(
+        "tokenizer.json: {part} can make a text {growth} times as long, more than the {MAX_GROWTH} times allowed; use another tokenizer"
+    )]
+    Grows {
+        /// Which parts.
+        part: &'static str,
+        /// How many times as long, or the largest number there is.
+        growth: u64,
+    },
     /// tokenizer_config.json contradicts tokenizer.json or is not JSON.
     #[error("tokenizer_config.json: {0}; take both files from the same model")]
     Config(String),
@@ -135,7 +147,7 @@ impl Tokenizer {
     /// becomes that token.
     ///
     /// # Errors
-    /// When the text is longer than [`MAX_TEXT`] bytes or has a character without a token.
+    /// When the text is longer than [`MAX_TEXT`] bytes, could become longer than [`MAX_GROWN`], or has a character without a token.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         if text.len() > MAX_TEXT {
             return Err(TokenizerError::TooLarge { what: "the text".into(), limit: MAX_TEXT as u64 });
@@ -150,7 +162,7 @@ impl Tokenizer {
     /// it does not know, since a model's output layer may be wider than its vocabulary.
     ///
     /// # Errors
-    /// When there are more than [`MAX_TEXT`] ids, or a character tokenizer does not know one of them.
+    /// When there are more than [`MAX_TEXT`] ids, their text could become longer than [`MAX_GROWN`] bytes, or a character tokenizer does not know one of them.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
         if ids.len() > MAX_TEXT {
             return Err(TokenizerError::TooLarge { what: "the sequence".into(), limit: MAX_TEXT as u64 });

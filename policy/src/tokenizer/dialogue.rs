@@ -58,7 +58,9 @@ impl Tokenizer {
         }
     }
 
-    /// Most tokens that [`Tokenizer::prompt`] and [`Tokenizer::heard`] give beyond one for each byte of the text.
+    /// Most tokens that [`Tokenizer::prompt`] and [`Tokenizer::heard`] give beyond one for each byte of the text, where the template writes
+    /// the text once and whatever it is, and normalizing makes no text longer. Elsewhere a text may turn out too long for the model, which
+    /// is an error of that text alone.
     pub fn around(&self) -> usize {
         self.chatting().and_then(|tokenizer| tokenizer.chat.as_ref()).map_or(0, |chat| chat.around)
     }

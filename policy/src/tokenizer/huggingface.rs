@@ -6,9 +6,10 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tokenizers::AddedToken;
+use tokenizers::{AddedToken, PostProcessorWrapper};
 
 use super::dialogue::Chat;
+use super::growth::Growth;
 use super::{
     CHAT_TEMPLATE_FILE, MAX_TOKENIZER_BYTES, MAX_TOKENIZER_CONFIG_BYTES, TOKENIZER_CONFIG_FILE,
     TokenizerError, read_capped,
@@ -41,6 +42,7 @@ struct AddedTokenConfig {
 #[derive(Debug, Clone)]
 pub struct HfTokenizer {
     inner: tokenizers::Tokenizer,
+    growth: Growth,
     /// The special tokens' texts by their names in tokenizer_config.json, such as `eos_token`.
     pub(super) special_tokens: BTreeMap<String, String>,
     pub(super) chat_template: Option<ChatTemplate>,
@@ -82,31 +84,44 @@ impl HfTokenizer {
     /// Reads the contents of a `tokenizer.json` and, where there is one, of its `tokenizer_config.json`.
     ///
     /// # Errors
-    /// When either is malformed, or they contradict each other.
+    /// When either is malformed, they contradict each other, or texts could grow beyond all limits.
     pub fn from_bytes(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Self, TokenizerError> {
+        let growth = Growth::of_file(tokenizer)?;
         let mut inner =
             guarded(|| tokenizers::Tokenizer::from_bytes(tokenizer)).map_err(TokenizerError::Malformed)?;
+        let growth = growth.with_model(inner.get_model())?;
         // A saved tokenizer may carry the settings of its last batch; a text is encoded whole here.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(|error| TokenizerError::Malformed(error.to_string()))?;
+        // Nothing is added around a text; a template that names the text several times would repeat it.
+        inner.with_post_processor(None::<PostProcessorWrapper>);
         let Some(config) = config else {
-            return Ok(Self { inner, special_tokens: BTreeMap::new(), chat_template: None, chat: None });
+            return Ok(Self {
+                inner,
+                growth,
+                special_tokens: BTreeMap::new(),
+                chat_template: None,
+                chat: None,
+            });
         };
         let malformed = |error: serde_json::Error| TokenizerError::Config(error.to_string());
         let config: Value = serde_json::from_slice(config).map_err(malformed)?;
         let special_tokens = special_tokens(&config);
         let chat_template = ChatTemplate::from_config(&config, special_tokens.clone())?;
         let added = Config::deserialize(&config).map_err(malformed)?.added_tokens_decoder;
+        growth.check_added(added.values().map(|token| token.content.as_str()))?;
         add_missing_tokens(&mut inner, added)?;
-        Ok(Self { inner, special_tokens, chat_template, chat: None })
+        Ok(Self { inner, growth, special_tokens, chat_template, chat: None })
     }
 
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.growth.check_text(text)?;
         let encoding = guarded(|| self.inner.encode_fast(text, false));
         encoding.map(|encoding| encoding.get_ids().to_vec()).map_err(TokenizerError::Encode)
     }
 
     pub(super) fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
+        self.growth.check_tokens(ids.iter().filter_map(|id| self.inner.id_to_token(*id)))?;
         guarded(|| self.inner.decode(ids, skip_special)).map_err(TokenizerError::Decode)
     }
 
@@ -129,7 +144,9 @@ impl HfTokenizer {
 }
 
 /// What a part of the `tokenizers` crate gives. It panics on some of what it should refuse, and files may come from strangers.
-fn guarded<T>(part: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+pub(super) fn guarded<T>(part: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    #[cfg(feature = "fuzzing")]
+    let _caught = crate::fuzzing::Caught::new();
     let panicked = |_| "the tokenizers crate panicked".to_owned();
     catch_unwind(AssertUnwindSafe(part)).map_err(panicked)?.map_err(|error| error.to_string())
 }
