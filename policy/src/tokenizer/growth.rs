@@ -121,13 +121,11 @@ fn within(part: &'static str, growth: u64) -> Result<(), TokenizerError> {
     (growth <= MAX_GROWTH as u64).then_some(()).ok_or(TokenizerError::Grows { part, growth })
 }
 
+/// A normalizer, a pre-tokenizer and a decoder.
+type Read = (Option<NormalizerWrapper>, Option<PreTokenizerWrapper>, Option<DecoderWrapper>);
+
 /// The parts as the `tokenizers` crate itself understands them.
-fn read(
-    normalizer: Value,
-    pre_tokenizer: Value,
-    decoder: Value,
-) -> Result<(Option<NormalizerWrapper>, Option<PreTokenizerWrapper>, Option<DecoderWrapper>), TokenizerError>
-{
+fn read(normalizer: Value, pre_tokenizer: Value, decoder: Value) -> Result<Read, TokenizerError> {
     let parts = super::huggingface::guarded(move || -> LibraryResult<_> {
         Ok((
             serde_json::from_value(normalizer)?,
