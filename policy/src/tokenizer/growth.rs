@@ -6,8 +6,8 @@
 //! lengths are bytes, and one more for each piece of text, so that what a step puts in front of a piece counts as well.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokenizers::Result as LibraryResult;
 use tokenizers::decoders::DecoderWrapper;
 use tokenizers::models::ModelWrapper;
 use tokenizers::normalizers::{NormalizerWrapper, Replace};
@@ -15,6 +15,7 @@ use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::metaspace::PrependScheme;
 
 use super::TokenizerError;
+use super::huggingface::guarded;
 
 mod charsmap;
 
@@ -64,11 +65,10 @@ impl Growth {
         let parts: Parts =
             serde_json::from_slice(bytes).map_err(|error| TokenizerError::Malformed(error.to_string()))?;
         charsmap::check(&parts.normalizer)?;
-        let (normalizer, pre_tokenizer, decoder) =
-            read(parts.normalizer, parts.pre_tokenizer, parts.decoder)?;
-        let normalized = normalizer.as_ref().map_or(1, of_normalizer);
-        let normalized = normalized.saturating_mul(pre_tokenizer.as_ref().map_or(1, of_pre_tokenizer));
-        let decoded = decoder.as_ref().map_or(1, of_decoder);
+        let normalized = read(parts.normalizer)?.as_ref().map_or(1, of_normalizer);
+        let normalized =
+            normalized.saturating_mul(read(parts.pre_tokenizer)?.as_ref().map_or(1, of_pre_tokenizer));
+        let decoded = read(parts.decoder)?.as_ref().map_or(1, of_decoder);
         let growth = Self { normalized, encoded: normalized, decoded };
         within("normalizer and pre-tokenizer", normalized)?;
         within("decoder", decoded)?;
@@ -121,19 +121,9 @@ fn within(part: &'static str, growth: u64) -> Result<(), TokenizerError> {
     (growth <= MAX_GROWTH as u64).then_some(()).ok_or(TokenizerError::Grows { part, growth })
 }
 
-/// A normalizer, a pre-tokenizer and a decoder.
-type Read = (Option<NormalizerWrapper>, Option<PreTokenizerWrapper>, Option<DecoderWrapper>);
-
-/// The parts as the `tokenizers` crate itself understands them.
-fn read(normalizer: Value, pre_tokenizer: Value, decoder: Value) -> Result<Read, TokenizerError> {
-    let parts = super::huggingface::guarded(move || -> LibraryResult<_> {
-        Ok((
-            serde_json::from_value(normalizer)?,
-            serde_json::from_value(pre_tokenizer)?,
-            serde_json::from_value(decoder)?,
-        ))
-    });
-    parts.map_err(TokenizerError::Malformed)
+/// A part as the `tokenizers` crate itself understands it.
+fn read<T: DeserializeOwned>(part: Value) -> Result<Option<T>, TokenizerError> {
+    guarded(move || Ok(serde_json::from_value(part)?)).map_err(TokenizerError::Malformed)
 }
 
 fn of_normalizer(normalizer: &NormalizerWrapper) -> u64 {
