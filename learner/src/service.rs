@@ -5,7 +5,9 @@
 
 mod control;
 mod gate;
+mod granting;
 mod intake;
+mod pace;
 mod turns;
 mod verifiers;
 
