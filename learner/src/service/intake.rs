@@ -12,14 +12,15 @@ use crate::admission::{Admitted, Look, Refusal, Rejection};
 use crate::buffer::Unflushed;
 use crate::desk::Reply;
 use crate::panel::{Question, Ruling};
-use crate::record;
+use crate::record::{self, Fault};
+use crate::sequences::{self, SequenceError};
 use asked::Asked;
 use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
 use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame_within, write_frame};
-use echo_protocol::order::OrderCounter;
-use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES};
+use echo_protocol::order::{OrderCounter, Purpose};
+use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, RefuseReason};
 use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::{clock, codec};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -198,7 +199,9 @@ fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<Look
     let counter = checked.group().counter;
     let screened = shared.desk().screen(clock::now(), admission, checked.group());
     let looked = screened.and_then(|()| {
-        if admission.runs_programs(checked.group())? {
+        let runs_programs = admission.runs_programs(checked.group())?;
+        readable(shared, checked.group(), runs_programs)?;
+        if runs_programs {
             // Nor are verifiers waited for: programs are run when the learner itself has seen that the policy wrote them.
             let drawn = is_drawn(shared, checked.group(), &checked.id());
             look_alone(shared, checked.group(), &checked.id(), drawn)?;
@@ -208,6 +211,22 @@ fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<Look
         look(shared, admission.judge(checked)?, frame)
     });
     looked.map_err(|why| rejected(shared, node, counter, why))
+}
+
+/// Refuses a group whose order has no tokens for its prompt, or for what is heard in it: the trainer could not go on over it. Honest nodes give
+/// such an order up, but it is no lie to have done otherwise: the order counts as one more lease that brought nothing. What is heard behind
+/// programs is not found out, for they are not run before their tokens are looked at.
+fn readable(shared: &Shared, group: &TrajectoryGroup, runs_programs: bool) -> Result<(), Refusal> {
+    let order = shared.workload.order(Purpose::Train, group.counter.0);
+    let read = if runs_programs { 0 } else { group.trajectories.len() };
+    match sequences::of_order(&shared.workload, &order, &group.trajectories[..read]) {
+        Err(SequenceError::Workload(error)) => {
+            let detail = format!("the order is none for this tokenizer: {error}");
+            Err(Refusal::new(RefuseReason::TaskRules, detail).held(Fault::Innocent).of(group.counter))
+        }
+        // Turns that are not those of an episode of the order are its judge's to refuse.
+        _ => Ok(()),
+    }
 }
 
 /// Looks at how tokens were drawn, as often as the node's record says; or has verifiers look. One trajectory of every group is looked at in any case.
