@@ -223,7 +223,7 @@ impl Learning {
 
     fn publish(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
         // Groups under this version are taken from now on: an evaluation may lie between this and the next update.
-        self.shared.desk().at(version);
+        self.shared.at(version);
         Ok(self.releases.publish(version, &self.trainer)?)
     }
 
@@ -233,8 +233,8 @@ impl Learning {
         version: PolicyVersion,
     ) -> Result<Option<(Vec<StoredGroup>, f64)>, LearningError> {
         let shared = self.shared.clone();
+        shared.at(version);
         let mut desk = shared.desk();
-        desk.at(version);
         let mut starvation = Starvation::new(desk.filtered(), desk.groups_per_update());
         let since = Instant::now();
         while !self.stop.load(Ordering::Relaxed) {

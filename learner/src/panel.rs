@@ -10,11 +10,17 @@
 //!
 //! A verifier has one group at first, one more after each report in time, and only one again after it was late. What it was asked and has not
 //! reported counts for as long as it is connected, so one that never answers is soon not asked any more; and one that goes while it owes a report
-//! is not asked for a minute, should it come back.
+//! is not asked for a minute, should it come back. The same counts are kept for each owner, over all of its keys and what they owe: fresh
+//! keys bring an owner that never answers no further group.
+//!
+//! No group is left to verifiers for more than three quarters of the time until it will be too old to be trained on, by the pace of the last
+//! update ([`Panel::at`]); the rest is the learner's, should it have to look.
 //!
 //! Memory is bounded by [`MAX_VERIFIERS`], [`MAX_CASES`], [`MAX_CASE_BYTES`], [`MAX_SETTLED`] and [`MAX_DEBTORS`]. What finds no place is not asked.
 
 mod case;
+mod owners;
+mod pace;
 mod settled;
 mod verifier;
 
@@ -29,6 +35,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Network;
 use case::Case;
+use owners::Accounts;
+use pace::Pace;
 use settled::Settled;
 use verifier::Verifier;
 
@@ -84,6 +92,8 @@ pub struct Question {
     pub network: Option<Network>,
     /// The policies that it names.
     pub versions: BTreeSet<PolicyVersion>,
+    /// The last version at which it may be trained on, where that may pass while it waits.
+    pub fresh_until: Option<PolicyVersion>,
     /// Its length.
     pub bytes: usize,
 }
@@ -140,8 +150,10 @@ pub struct Panel {
     /// Bytes of all cases.
     bytes: usize,
     settled: Settled,
-    /// Who went while it owed a report, and until when it is not asked.
-    debtors: BTreeMap<PublicKey, UnixMillis>,
+    accounts: Accounts,
+    /// Who went while it owed a report, whose it is, and until when it is not asked.
+    debtors: BTreeMap<PublicKey, (Owner, UnixMillis)>,
+    pace: Pace,
     /// The time, as far as it was told.
     now: UnixMillis,
 }
@@ -163,6 +175,15 @@ impl From<&Opinion> for Said {
     }
 }
 
+impl Owners {
+    fn of(self, key: PublicKey, network: Option<Network>) -> Owner {
+        match self {
+            Self::Key => Owner::Key(key),
+            Self::Network => Owner::Network(network),
+        }
+    }
+}
+
 impl Panel {
     /// A panel without verifiers, which draws from `secret`.
     pub fn new(config: PanelConfig, secret: [u8; 32]) -> Self {
@@ -174,7 +195,9 @@ impl Panel {
             cases: BTreeMap::new(),
             bytes: 0,
             settled: Settled::default(),
+            accounts: Accounts::default(),
             debtors: BTreeMap::new(),
+            pace: Pace::default(),
             now: UnixMillis(0),
         }
     }
@@ -195,8 +218,13 @@ impl Panel {
     /// Lets a verifier go, and says which groups that decides.
     pub fn gone(&mut self, key: &PublicKey) -> Vec<(ContentId, Ruling)> {
         let Some(verifier) = self.verifiers.remove(key) else { return Vec::new() };
-        if !verifier.asked().is_empty() && self.debtors.len() < MAX_DEBTORS {
-            self.debtors.insert(*key, self.now.plus(DEBT_MS));
+        let owner = self.owner(*key, verifier.network);
+        let owes = !verifier.asked().is_empty();
+        if owes && self.debtors.len() < MAX_DEBTORS {
+            self.debtors.insert(*key, (owner, self.now.plus(DEBT_MS)));
+        }
+        if owes || !self.verifiers.iter().any(|(key, other)| self.owner(*key, other.network) == owner) {
+            self.accounts.forget(&owner);
         }
         let k = self.config.k;
         let ruled = verifier.asked().iter().filter_map(|group| {
@@ -213,8 +241,10 @@ impl Panel {
         if full || self.cases.contains_key(&question.group) {
             return None;
         }
+        let within_ms = question.fresh_until.and_then(|last| self.pace.patience_ms(now, last));
+        let within_ms = within_ms.unwrap_or(u64::MAX).min(self.config.within_ms);
         let chosen = self.choose(question);
-        if chosen.len() < self.config.k {
+        if within_ms == 0 || chosen.len() < self.config.k {
             return None;
         }
         for key in &chosen {
@@ -222,7 +252,7 @@ impl Panel {
                 verifier.ask(question.group);
             }
         }
-        let deadline = now.plus(self.config.within_ms);
+        let deadline = now.plus(within_ms);
         self.bytes += question.bytes;
         self.cases.insert(question.group, Case::new(&chosen, deadline, question.bytes));
         Some(chosen)
@@ -235,8 +265,10 @@ impl Panel {
             && case.says(key, said)
         {
             let in_time = !case.is_ruled() && said != Said::Unable;
-            let verifier = self.verifiers.get_mut(key).filter(|_| in_time);
-            verifier.into_iter().for_each(Verifier::was_in_time);
+            if in_time && let Some(verifier) = self.verifiers.get_mut(key) {
+                verifier.was_in_time();
+                self.accounts.was_in_time(self.config.owners.of(*key, verifier.network));
+            }
             return case.rule(self.config.k, false).map_or(Heard::Noted, Heard::Ruled);
         }
         match (self.settled.take(group, key), said) {
@@ -251,7 +283,7 @@ impl Panel {
     /// Groups that are decided because their time is over.
     pub fn expired(&mut self, now: UnixMillis) -> Vec<(ContentId, Ruling)> {
         self.now = self.now.max(now);
-        self.debtors.retain(|_, until| *until > now);
+        self.debtors.retain(|_, (_, until)| *until > now);
         let mut ruled = Vec::new();
         let mut forgotten = Vec::new();
         for (group, case) in &mut self.cases {
@@ -264,6 +296,7 @@ impl Panel {
             for key in case.awaited() {
                 if let Some(verifier) = self.verifiers.get_mut(&key) {
                     verifier.was_late();
+                    self.accounts.forget(&self.config.owners.of(key, verifier.network));
                 }
             }
             ruled.extend(case.rule(self.config.k, true).map(|ruling| (*group, ruling)));
@@ -284,6 +317,11 @@ impl Panel {
         self.remove(group);
     }
 
+    /// Tells that the policy is at `version` from now on.
+    pub fn at(&mut self, now: UnixMillis, version: PolicyVersion) {
+        self.pace.at(now, version);
+    }
+
     /// Verifiers on offer.
     pub fn verifiers(&self) -> usize {
         self.verifiers.len()
@@ -298,11 +336,14 @@ impl Panel {
     /// One of each owner that was drawn: of its keys that which has least to do.
     fn choose(&self, question: &Question) -> Vec<PublicKey> {
         let theirs = self.owner(question.producer, question.network);
+        let has = self.under_way();
         let mut by_owner: BTreeMap<Owner, (usize, [u8; 32], PublicKey)> = BTreeMap::new();
         for (key, verifier) in &self.verifiers {
             let owner = self.owner(*key, verifier.network);
-            let owes = self.debtors.get(key).is_some_and(|until| *until > self.now);
-            if *key == question.producer || owner == theirs || owes || !verifier.takes(&question.versions) {
+            let owes = self.debtors.get(key).is_some_and(|(_, until)| *until > self.now);
+            let is_busy = !self.accounts.may_have(&owner, has.get(&owner).copied().unwrap_or(0) + 1);
+            let is_out = *key == question.producer || owner == theirs || owes || is_busy;
+            if is_out || !verifier.takes(&question.versions) {
                 continue;
             }
             let candidate = (verifier.asked().len(), self.draw(&question.group, key.as_bytes()), *key);
@@ -321,12 +362,20 @@ impl Panel {
         drawn.into_iter().map(|(_, key)| key).take(self.config.n).collect()
     }
 
+    /// Groups that each owner's keys have, those included that went with one.
+    fn under_way(&self) -> BTreeMap<Owner, usize> {
+        let mut groups: BTreeMap<Owner, usize> = BTreeMap::new();
+        for (key, verifier) in &self.verifiers {
+            *groups.entry(self.owner(*key, verifier.network)).or_default() += verifier.asked().len();
+        }
+        let owed = self.debtors.values().filter(|(_, until)| *until > self.now);
+        owed.for_each(|(owner, _)| *groups.entry(*owner).or_default() += 1);
+        groups
+    }
+
     /// Whose a key is that is connected from `network`.
     pub(crate) fn owner(&self, key: PublicKey, network: Option<Network>) -> Owner {
-        match self.config.owners {
-            Owners::Key => Owner::Key(key),
-            Owners::Network => Owner::Network(network),
-        }
+        self.config.owners.of(key, network)
     }
 
     fn draw(&self, group: &ContentId, of: &[u8]) -> [u8; 32] {

@@ -159,6 +159,12 @@ impl Shared {
         }
     }
 
+    /// Tells that the policy is now at `version`.
+    pub fn at(&self, version: PolicyVersion) {
+        self.desk().at(version);
+        self.verifiers.at(clock::now(), version);
+    }
+
     /// Says that the run has ended, so that nodes stop.
     pub fn end(&self) {
         *lock(&self.ended) = true;

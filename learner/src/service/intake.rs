@@ -22,9 +22,10 @@ use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame_within,
 use echo_protocol::order::{OrderCounter, Purpose};
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, RefuseReason};
 use echo_protocol::trajectory::TrajectoryGroup;
+use echo_protocol::version::PolicyVersion;
 use echo_protocol::{clock, codec};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -239,14 +240,23 @@ fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Loo
         audit.glance(&admitted.group, record::glance(&shared.secret, group.as_bytes()))?;
         let network = shared.desk().record().network(&producer);
         let spans = admitted.group.trajectories.iter().flat_map(|t| &t.versions);
-        let versions = spans.map(|span| span.version).collect();
-        let question = Question { group, producer, network, versions, bytes: frame.len() };
+        let versions: BTreeSet<PolicyVersion> = spans.map(|span| span.version).collect();
+        let fresh_until = versions.first().and_then(|oldest| fresh_until(shared, *oldest));
+        let question = Question { group, producer, network, versions, fresh_until, bytes: frame.len() };
         if let Some(ruling) = shared.verifiers.ask(now, &question, frame) {
             return Ok(Looked::Asked(admitted, ruling));
         }
     }
     look_alone(shared, &admitted.group, &group, drawn)?;
     Ok(Looked::Admitted(admitted))
+}
+
+/// The last version at which a group may be trained on whose oldest token is of version `oldest`. `None` where the learner waits for such
+/// groups and goes on only when they have come, so that they cannot grow too old meanwhile.
+fn fresh_until(shared: &Shared, oldest: PolicyVersion) -> Option<PolicyVersion> {
+    let staleness = shared.workload.charter.staleness;
+    let passes = staleness.period() <= staleness.budget();
+    passes.then(|| PolicyVersion(oldest.0.saturating_add(staleness.budget())))
 }
 
 /// Whether all of a group is looked at, as its node's record says.
