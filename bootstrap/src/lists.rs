@@ -9,19 +9,14 @@ pub mod sign;
 
 pub use error::ListError;
 
-use echo_protocol::peer_list::MAX_LIST_BYTES;
-use std::fs::File;
-use std::io::Read;
+use echo_protocol::peer_list;
+use std::io::ErrorKind;
 use std::path::Path;
 
-/// Reads a draft or a list, neither of which is ever longer than [`MAX_LIST_BYTES`].
+/// Reads a draft or a list, neither of which is ever longer than a list may be.
 fn read_text(path: &Path) -> Result<String, ListError> {
-    let failed = |source| ListError::Read { path: path.to_owned(), source };
-    let mut text = String::new();
-    let limit = MAX_LIST_BYTES as u64 + 1;
-    File::open(path).and_then(|file| file.take(limit).read_to_string(&mut text)).map_err(failed)?;
-    if text.len() > MAX_LIST_BYTES {
-        return Err(ListError::TooLong { path: path.to_owned() });
-    }
-    Ok(text)
+    peer_list::read_file(path).map_err(|source| match source.kind() {
+        ErrorKind::FileTooLarge => ListError::TooLong { path: path.to_owned() },
+        _ => ListError::Read { path: path.to_owned(), source },
+    })
 }

@@ -1,22 +1,53 @@
 //! Group trees from strangers: decoding must not panic, what passes is canonical, and only the piece's own bytes verify.
 #![no_main]
 
-use echo_protocol::groups::{GroupTree, group_count, group_range};
+use echo_fuzz::{Edit, edited, tiled};
+use echo_protocol::groups::{GroupTree, MAX_PIECE_BYTES, group_count, group_range};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: (u32, &[u8], &[u8])| {
-    let (group, encoded, piece) = input;
+fuzz_target!(|input: (u32, u32, u32, Vec<Edit>, &[u8], &[u8])| {
+    let (length, group, flip, edits, pattern, encoded) = input;
     if let Ok(tree) = GroupTree::from_bytes(encoded) {
         assert_eq!(tree.to_bytes(), encoded);
-        tree.verifies(group, piece);
+        tree.verifies(group, pattern);
     }
-    let (id, tree) = GroupTree::of(piece);
-    assert_eq!(GroupTree::from_bytes(&tree.to_bytes()).as_ref(), Ok(&tree));
-    assert!(id.matches(piece));
-    let length = piece.len() as u64;
-    for group in 0..group_count(length) {
+    let length = u64::from(length) % (MAX_PIECE_BYTES + 1);
+    let piece = tiled(pattern, length as usize);
+    let (id, tree) = GroupTree::of(&piece);
+    assert!(id.matches(&piece) && tree.id() == id && tree.length() == length);
+    let bytes = tree.to_bytes();
+    assert!(bytes.len() <= GroupTree::MAX_BYTES);
+    assert_eq!(GroupTree::from_bytes(&bytes).as_ref(), Ok(&tree));
+    check_edited(&tree, &edited(&bytes, &edits));
+
+    let count = group_count(length);
+    let bytes_of = |group| {
         let range = group_range(length, group);
-        assert!(tree.verifies(group, &piece[range.start as usize..range.end as usize]));
+        &piece[range.start as usize..range.end as usize]
+    };
+    let group = group % count;
+    let own = bytes_of(group);
+    assert!(tree.verifies(group, own));
+    // Groups of the same bytes have other places, and that shows as well.
+    let other = flip % (count + 1);
+    assert!(other == group || !tree.verifies(other, own));
+    assert!(other == group || other == count || !tree.verifies(group, bytes_of(other)));
+    assert!(!tree.verifies(count, &[]) && !tree.verifies(u32::MAX, own));
+    if let Some(last) = own.len().checked_sub(1) {
+        assert!(!tree.verifies(group, &own[..last]));
+        let mut flipped = own.to_vec();
+        flipped[flip as usize % own.len()] ^= 1 << (flip >> 29);
+        assert!(!tree.verifies(group, &flipped));
     }
-    assert!(!tree.verifies(group_count(length), &[]));
 });
+
+/// Leaves that merge to a name cannot be made up: a changed tree is none, or has the leaves that it had.
+fn check_edited(tree: &GroupTree, bytes: &[u8]) {
+    let Ok(again) = GroupTree::from_bytes(bytes) else { return };
+    assert_eq!(again.to_bytes(), bytes);
+    assert_eq!(again.leaves().is_empty(), group_count(again.length()) == 1);
+    if !again.leaves().is_empty() {
+        // The length is what the manifest says of the piece: whoever uses the tree compares it.
+        assert!(again.id() == tree.id() && again.leaves() == tree.leaves());
+    }
+}

@@ -18,7 +18,7 @@ use echo_protocol::heartbeat::{
 };
 use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::lease::{Lease, LeaseId, MAX_LEASE_ORDERS};
-use echo_protocol::manifest::TensorType;
+use echo_protocol::manifest::{Manifest, TensorEntry, TensorType};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::receipt::Receipt;
@@ -41,7 +41,7 @@ fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
     let samples = samples();
     let made = edited(&samples[usize::from(sample) % samples.len()], &edits);
     let bytes = if bytes.is_empty() { &made } else { bytes };
-    match kind % 13 {
+    match kind % 14 {
         0 => {
             if let Some(Request::Heartbeat(heartbeat)) = reread(bytes, MAX_REQUEST_BYTES) {
                 check_heartbeat(heartbeat);
@@ -55,11 +55,13 @@ fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
         }
         3 => {
             if let Some(group) = reread::<TrajectoryGroup>(bytes, MAX_GROUP_BYTES) {
+                open_own(&group);
                 check_group(&group);
             }
         }
         4 => {
             if let Some(lease) = reread::<Lease>(bytes, Lease::MAX_BYTES) {
+                open_own(&lease);
                 check_lease(&lease);
             }
         }
@@ -72,8 +74,17 @@ fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
         7 => check_signed::<Lease>(bytes),
         8 => check_signed::<Charter>(bytes),
         9 => check_signed::<Receipt>(bytes),
-        10 => drop(reread::<Receipt>(bytes, Receipt::MAX_BYTES)),
+        10 => {
+            if let Some(receipt) = reread::<Receipt>(bytes, Receipt::MAX_BYTES) {
+                open_own(&receipt);
+            }
+        }
         11 => check_word(bytes),
+        12 => {
+            if let Some(report) = reread::<Report>(bytes, Report::MAX_BYTES) {
+                open_own(&report);
+            }
+        }
         _ => check_signed::<Report>(bytes),
     }
 });
@@ -135,6 +146,10 @@ fn check_group(group: &TrajectoryGroup) {
         );
         assert_eq!(trajectory.token_versions().count(), tokens);
         assert_eq!(spans(trajectory.token_versions()), trajectory.versions);
+        for other in &group.trajectories {
+            let mut both = trajectory.token_versions().zip(other.token_versions());
+            assert!(both.all(|(one, another)| one == another));
+        }
         let mut end = 0;
         for range in trajectory.turn_ranges() {
             assert!(range.start == end && range.start < range.end);
@@ -184,6 +199,17 @@ fn check_signed<T: Signable>(bytes: &[u8]) {
         let again = Signed::<T>::from_bytes(&signed.to_bytes()).expect("what was written is read");
         assert!(again.verify().is_ok() && again.body_id() == signed.body_id());
     }
+}
+
+/// What one signs is opened under that key as it was, and under no other.
+fn open_own<T: Signable>(value: &T) {
+    let key = NodeKey::from_secret([9; 32]);
+    let Ok(signed) = Signed::sign(value, &key) else { return };
+    let received = Signed::<T>::from_bytes(&signed.to_bytes()).expect("what was written is read");
+    let opened = received.open_from(&key.public()).expect("what was signed is opened");
+    // As bytes: what is not a number equals nothing.
+    assert_eq!(encode(&opened, T::MAX_BYTES).ok(), encode(value, T::MAX_BYTES).ok());
+    assert!(received.open_from(&stranger().public()).is_err());
 }
 
 /// A key that nothing among the samples is signed with: no input can hold its signature.
@@ -248,16 +274,20 @@ fn sound() -> Vec<Vec<u8>> {
     ];
     samples.extend(words(run, &key));
     samples.extend(requests(me).iter().map(bytes));
-    samples.extend(responses(me, signed(&charter, &key), signed(&lease, &key)).iter().map(bytes));
+    let answers = responses(me, signed(&charter, &key), signed(&lease, &key), signed(&manifest(run), &key));
+    samples.extend(answers.iter().map(bytes));
     samples
 }
 
-fn words(run: RunId, key: &NodeKey) -> [Vec<u8>; 4] {
-    let report = |opinion| signed(&Report { run, group: ContentId::of(b"group"), opinion }, key);
+fn words(run: RunId, key: &NodeKey) -> [Vec<u8>; 6] {
+    let body = |opinion| Report { run, group: ContentId::of(b"group"), opinion };
+    let report = |opinion| signed(&body(opinion), key);
     let lie = report(Opinion::lie(RefuseReason::Sampling, "drawn otherwise"));
     let offer = Offer { capacity: 4, held: vec![PolicyVersion(2), PolicyVersion(3)] };
     let sound = Word::Report(report(Opinion::Sound));
-    [bytes(&Word::Offer(offer)), bytes(&sound), lie.to_bytes(), bytes(&Word::Report(lie))]
+    let unable = bytes(&body(Opinion::unable("no memory")));
+    let bare = bytes(&body(Opinion::lie(RefuseReason::Sampling, "drawn otherwise")));
+    [bytes(&Word::Offer(offer)), bytes(&sound), lie.to_bytes(), bytes(&Word::Report(lie)), bare, unable]
 }
 
 fn requests(me: PublicKey) -> [Request; 5] {
@@ -282,7 +312,12 @@ fn requests(me: PublicKey) -> [Request; 5] {
     ]
 }
 
-fn responses(me: PublicKey, charter: Signed<Charter>, lease: Signed<Lease>) -> [Response; 6] {
+fn responses(
+    me: PublicKey,
+    charter: Signed<Charter>,
+    lease: Signed<Lease>,
+    manifest: Signed<Manifest>,
+) -> [Response; 7] {
     let peer = Peer { key: me, addresses: vec!["/ip4/192.0.2.1/tcp/4001".into()] };
     let neighbourhood = Neighbourhood {
         mode: Mode::Echo,
@@ -298,6 +333,7 @@ fn responses(me: PublicKey, charter: Signed<Charter>, lease: Signed<Lease>) -> [
             ended: false,
         },
         Response::Manifest(None),
+        Response::Manifest(Some(manifest)),
         Response::Leases { leases: vec![lease], retry_after_ms: 500 },
         Response::Neighbours(Some(neighbourhood)),
         Response::Refused("not now".into()),
@@ -342,6 +378,26 @@ fn charter(learner: PublicKey) -> Charter {
         staleness: Staleness::new(3, None).expect("κ follows from S"),
         snapshot_type: TensorType::F32,
         chunk_bytes: 16 << 10,
+    }
+}
+
+/// A tensor in one chunk.
+fn manifest(run: RunId) -> Manifest {
+    Manifest {
+        run,
+        version: PolicyVersion(3),
+        base: None,
+        files: Vec::new(),
+        tensors: vec![TensorEntry {
+            name: "w".into(),
+            dtype: TensorType::Bf16,
+            shape: vec![64, 64],
+            offset: 0,
+        }],
+        total_bytes: 8 << 10,
+        chunk_bytes: 16 << 10,
+        chunks: vec![ContentId::of(b"chunk")],
+        deltas: Vec::new(),
     }
 }
 

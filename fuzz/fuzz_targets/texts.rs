@@ -1,11 +1,12 @@
-//! Texts from strangers: peer lists, addresses, names and rates. None panics, and what is read is written as what is read.
+//! Texts from strangers: peer lists, addresses (in bytes as well), names and rates. None panics, and what is read is written as what is read.
 #![no_main]
 
 use echo_protocol::content::ContentId;
 use echo_protocol::control::Peer;
 use echo_protocol::identity::{NodeKey, PublicKey};
+use echo_protocol::net::fuzzing::{believable, is_local, network_of, seen_from_outside, without_peer};
 use echo_protocol::net::peer::{addresses_of, key_of_peer, peer_of_key};
-use echo_protocol::net::{Multiaddr, PeerId, dialable, outer_ip};
+use echo_protocol::net::{AddrProtocol, Multiaddr, PeerId, dialable, outer_ip};
 use echo_protocol::peer_list::{self, MAX_ENTRIES, MAX_LIST_BYTES, PeerList, Trust};
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::time::UnixMillis;
@@ -13,6 +14,9 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((kind, text)) = input.split_first() else { return };
+    if *kind == b'b' {
+        return read_binary(text);
+    }
     let Ok(text) = str::from_utf8(text) else { return };
     match *kind {
         b'l' => open_list(text),
@@ -75,11 +79,60 @@ fn keeper_key() -> NodeKey {
 
 fn read_address(text: &str) {
     let peer = Peer { key: keeper_key().public(), addresses: text.lines().map(str::to_owned).collect() };
-    for address in addresses_of(&peer) {
-        assert!(outer_ip(&address).is_none_or(|ip| !ip.is_loopback()));
-        // An address that is dialled has a form that is read the same again.
-        if dialable(&address) {
-            assert_eq!(address.to_string().parse::<Multiaddr>().ok(), Some(address));
+    let addresses = addresses_of(&peer);
+    for (address, via) in addresses.iter().zip(addresses.iter().cycle().skip(1)) {
+        check_address(address, via);
+    }
+}
+
+/// Two addresses as they come with the protocols of libp2p: in bytes, which say more than a text can. The first byte is the length of the
+/// one.
+fn read_binary(bytes: &[u8]) {
+    let Some((length, rest)) = bytes.split_first() else { return };
+    let (one, other) = rest.split_at(rest.len().min((*length).into()));
+    let [one, other] = [one, other].map(|bytes| Multiaddr::try_from(bytes.to_vec()).ok());
+    if let Some(address) = one {
+        check_address(&address, &other.unwrap_or_else(Multiaddr::empty));
+    }
+}
+
+/// An address that is told through a connection at another one.
+fn check_address(address: &Multiaddr, via: &Multiaddr) {
+    assert!(outer_ip(address).is_none_or(|ip| !ip.is_loopback() && !is_local(address)));
+    let bare = without_peer(address.clone());
+    if dialable(address) {
+        // It has a form that is read the same again.
+        let again: Multiaddr = address.to_string().parse().expect("what is dialled can be written");
+        assert!(again.iter().eq(address.iter()), "{address}");
+        assert!(!is_bound_to_a_peer(&bare) && without_peer(bare.clone()) == bare);
+    }
+    // A network is that of the IP, whatever stands behind it.
+    assert_eq!(network_of(address), network_of(&bare));
+    if let Some(host) = address.iter().next() {
+        assert_eq!(network_of(address), network_of(&Multiaddr::from(host).with(AddrProtocol::Tcp(9))));
+    }
+    assert!(outer_ip(address).is_none() || network_of(address).is_some());
+    if believable(address, via) {
+        assert!(dialable(address) && network_of(address).is_some());
+        let ip = |address: &Multiaddr| match address.iter().next() {
+            Some(AddrProtocol::Ip4(ip)) => Some(std::net::IpAddr::V4(ip)),
+            Some(AddrProtocol::Ip6(ip)) => Some(ip.to_canonical()),
+            _ => None,
+        };
+        let (told, seen) = (ip(address).expect("names are not believed"), ip(via));
+        assert!(!told.is_loopback() || seen.is_some_and(|seen| seen.is_loopback()));
+        // Who is believed from afar is believed over any connection.
+        if !told.is_loopback() && !is_local(address) {
+            assert!(believable(address, &Multiaddr::empty()));
         }
     }
+    if let Some(outside) = seen_from_outside(via, address) {
+        assert_eq!(outside.iter().next(), via.iter().next());
+        assert_eq!(outside.iter().skip(1).collect::<Vec<_>>(), address.iter().skip(1).collect::<Vec<_>>());
+    }
+}
+
+/// Whether a peer stands at its end.
+fn is_bound_to_a_peer(address: &Multiaddr) -> bool {
+    matches!(address.iter().last(), Some(AddrProtocol::P2p(_)))
 }

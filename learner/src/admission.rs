@@ -19,7 +19,7 @@
 //! whole or not at all, and only when the buffer's flush has returned.
 //!
 //! A failure of the learner itself (the store, a task that could not judge) is [`Rejection::Retry`]: never a refusal,
-//! never a reward.
+//! never a reward. Where a task fails on one group again, while others could be judged, the service refuses that group without blame.
 //!
 //! A claimed reward that differs from the learner's is a lie, unless the task runs programs, which need not do the same twice; what is
 //! trained on is the learner's figure either way.

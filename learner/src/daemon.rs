@@ -103,12 +103,14 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let listed = dir.peers();
     let store = Arc::new(SledStore::open(&dir.database())?);
     let shared = Arc::new(shared(founded, store, version, tally, state.as_ref(), &host)?);
+    // Also where the database does not know of them, because it was lost: nodes hold them, and are told to wait for them.
+    again.newest().into_iter().for_each(|published| shared.desk().published(published));
     if let (Some(audit), Some(state)) = (&shared.audit, &state) {
         recall(audit, &shared.workload, &checkpoints, state.version, again).await;
     }
-    // Whom the operator has banned meanwhile is not heard from the start.
-    peers::follow(&shared, &dir.peers_journal());
     shared.fleet().recall(state.map(|state| state.fleet).unwrap_or_default());
+    // Whom the operator has banned meanwhile is not heard from the start, and whom it has pardoned forwards again.
+    peers::follow(&shared, &dir.peers_journal());
     let mut serving =
         tokio::spawn(serve(shared.clone(), host.clone(), snapshots.clone(), events, snapshot_events));
     let minding = tokio::spawn(peers::keep(shared.clone(), dir.clone()));
@@ -358,6 +360,7 @@ pub(crate) fn shared(
         mode: config.network.dissemination,
         uplink: config.network.max_upload.unwrap_or(UNKNOWN_UPLINK),
         node_uplink: config.fleet.node_uplink,
+        owners: config.verify.owners,
         // Nobody outside knows it, so nobody can choose a key for its place in the mesh.
         seed: *ContentId::of(&key.sign(FLEET_SEED).to_bytes()).as_bytes(),
     };
@@ -399,7 +402,7 @@ pub(crate) fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
 /// When the list cannot be read, is not signed as it has to be, or has expired.
 pub fn listed_peers(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
     let Some(path) = &config.network.peers else { return Ok(Vec::new()) };
-    let text = std::fs::read_to_string(path).with_context(|| format!("peer list {}", path.display()))?;
+    let text = peer_list::read_file(path).with_context(|| format!("peer list {}", path.display()))?;
     let mut trust = Trust { keeper: config.network.list_key.clone(), ..Trust::default() };
     let list =
         peer_list::open(&text, clock::now(), &mut trust).with_context(|| path.display().to_string())?;

@@ -327,6 +327,12 @@ impl Desk {
         }
     }
 
+    /// Notes that a group, whose tokens the policy wrote, could not be judged. True if it is to be refused: again, and others could be judged
+    /// meanwhile. Its order counts towards being given up then.
+    pub fn unjudged(&mut self, node: &PublicKey, counter: OrderCounter) -> bool {
+        self.book.unjudged(node, counter, self.tally.accepted)
+    }
+
     /// Notes from where a node is connected; `None` where that says nothing.
     pub fn connected(&mut self, node: PublicKey, network: Option<Network>) {
         self.record.connected(node, network);

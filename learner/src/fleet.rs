@@ -7,17 +7,20 @@
 //!
 //! Ranks change only between broadcasts: reshuffling in mid-broadcast would leave two halves of the fleet waiting for each other. In
 //! mid-broadcast a node that comes is appended, one that goes leaves its child to its parent, and one that fails a neighbour is
-//! replaced for that neighbour alone, until several say the same of it ([`trust`]).
+//! replaced for that neighbour alone, until several say the same of it ([`trust`], [`rotten`]).
 
 pub mod chains;
 pub mod graph;
 mod member;
 pub mod mesh;
 mod ranking;
+pub mod rotten;
 pub mod score;
 pub mod trust;
 mod view;
 
+use crate::panel::Owners;
+use crate::record::Network;
 use chains::Chains;
 use echo_protocol::control::Peer;
 use echo_protocol::heartbeat::{ACTIVE_FOR_MS, Heartbeat, LOST_AFTER_MS, UplinkReport};
@@ -27,9 +30,10 @@ use echo_protocol::relay::Mode;
 use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
 use graph::Graph;
+use rotten::Rotten;
 use score::Record;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use trust::{Accusations, Rotten};
+use trust::Accusations;
 
 pub use member::{Member, Standing};
 pub use ranking::UNKNOWN_UPLINK;
@@ -65,6 +69,8 @@ pub struct FleetConfig {
     pub uplink: BytesPerSec,
     /// B̂w: a node's uplink; `None` is the median of those that nodes declared or others measured.
     pub node_uplink: Option<BytesPerSec>,
+    /// What counts as one owner, where nodes accuse others.
+    pub owners: Owners,
     /// Of all draws.
     pub seed: [u8; 32],
 }
@@ -128,6 +134,15 @@ impl Fleet {
         }
     }
 
+    /// Tells whether a node has a good record, and where it is; to be told before its heartbeats, of a member. Only while it has one, what it
+    /// says of rotten neighbours counts for others than itself.
+    pub fn weigh(&mut self, node: &PublicKey, known: bool, network: Option<Network>) {
+        let owner = known.then(|| self.config.owners.owner(*node, network));
+        if let Some(member) = self.members.get_mut(node) {
+            member.owner = owner;
+        }
+    }
+
     /// Takes in a heartbeat. A node that is new, or back after a silence, gets a place.
     ///
     /// # Errors
@@ -168,6 +183,8 @@ impl Fleet {
         }
         if self.rotten.condemns(&node) {
             member.standing = Standing::Banned;
+        } else if self.rotten.accuses(now, &node) {
+            member.standing = Standing::Out(now);
         }
         self.members.insert(node, member);
     }
@@ -222,34 +239,44 @@ impl Fleet {
                 }
             }
             if report.rotten {
-                self.rotten(node, &report.peer);
+                self.rotten(now, node, &report.peer);
             }
         }
     }
 
     /// Takes a node's word that a neighbour served rotten bytes. It never gets that neighbour again; others go on with it until several
-    /// say the same.
-    fn rotten(&mut self, reporter: &PublicKey, peer: &PublicKey) {
-        if let Some(member) = self.members.get_mut(reporter) {
-            member.avoid(*peer, UnixMillis(u64::MAX));
+    /// owners say the same, and then wait for it no more.
+    fn rotten(&mut self, now: UnixMillis, reporter: &PublicKey, peer: &PublicKey) {
+        let Some(member) = self.members.get_mut(reporter) else { return };
+        member.avoid(*peer, UnixMillis(u64::MAX));
+        let owner = member.owner;
+        if self.rotten.add(now, *reporter, owner, *peer) {
+            self.put_out(now, peer);
         }
-        self.rotten.add(*reporter, *peer);
-        self.ban_if_condemned(peer);
     }
 
     /// Notes that a node broke the chunk protocol towards the learner itself: nobody receives from it any more.
     pub fn cut_off(&mut self, node: &PublicKey) {
         self.rotten.met(*node);
-        self.ban_if_condemned(node);
-    }
-
-    fn ban_if_condemned(&mut self, node: &PublicKey) {
-        if self.rotten.condemns(node)
-            && let Some(member) = self.members.get_mut(node)
+        if let Some(member) = self.members.get_mut(node)
             && member.standing != Standing::Banned
         {
             member.standing = Standing::Banned;
             self.displace(node);
+        }
+    }
+
+    /// Holds nothing against a node any more, as the operator has decided. Who met rot of it goes on without it.
+    pub fn pardon(&mut self, node: &PublicKey) {
+        self.rotten.forgive(node);
+        if let Some((_, standing)) = self.recalled.get_mut(node) {
+            *standing = Standing::default();
+        }
+        if let Some(member) = self.members.get_mut(node) {
+            member.standing = Standing::default();
+            if self.present.contains(node) {
+                self.place(node);
+            }
         }
     }
 

@@ -10,8 +10,8 @@
 //!   Orders are draws that do not depend on each other, so one that is never delivered is missed by nobody.
 //!
 //! No node decides alone which orders are left out. An idle order is not leased to a node that held it before, while another one asks for
-//! orders that did not. And of the leases that end without a delivery the first of each node counts, then only those that run out: going
-//! away and having a group refused costs nothing, and done again says nothing of the order.
+//! orders that did not. And of the leases that end without a delivery the first of each node counts, then only those that run out, and
+//! those whose group could not be judged: going away and having a group refused costs nothing, and done again says nothing of the order.
 //!
 //! A lease may leave the learner only after [`LeaseJournal`] made it durable. Deliveries are not written: after
 //! a crash the buffer says which orders it has, and the book is rebuilt from the journal and the buffer together.
@@ -40,7 +40,7 @@ pub const MAX_OPEN_ORDERS: usize = 1 << 20;
 /// Leases of one order that may end without a delivery: an order that nobody can do (a prompt that the task cannot judge, or that has no
 /// tokens) comes before all fresh ones each time, and is given up then. Far more than honest nodes need that come and go; and nodes
 /// that would have a certain order left out have to be given it every time. Counted are the first lease of each node, and of its later ones
-/// those that ran out. A restart counts anew.
+/// those that ran out, or whose group could not be judged. A restart counts anew.
 pub const MAX_LEASES_OF_ORDER: u32 = 8;
 
 /// Idle orders that are looked at for one that a node did not hold before.
@@ -107,6 +107,8 @@ enum End {
     Gone,
     /// The group was refused.
     Refused,
+    /// The group could not be judged.
+    Unjudged,
 }
 
 #[derive(Clone, Debug)]
@@ -117,6 +119,8 @@ struct Slot {
     ended: u32,
     /// Whose leases of the order ended: fewer than [`MAX_LEASES_OF_ORDER`].
     holders: Vec<PublicKey>,
+    /// How many groups of the run were accepted when judging the one of this lease first failed.
+    failed: Option<u64>,
 }
 
 /// Who may work on which orders.
@@ -226,6 +230,21 @@ impl LeaseBook {
             self.rest(counter, End::Refused);
         }
         held
+    }
+
+    /// Records that `node`'s group of `counter` could not be judged, by a run that has `accepted` so many groups. True if that is not the first
+    /// time under this lease, and others were accepted in between: then it is not the learner that cannot judge. The order is idle then, as
+    /// behind [`LeaseBook::give_back`], or given up.
+    pub fn unjudged(&mut self, node: &PublicKey, counter: OrderCounter, accepted: u64) -> bool {
+        if self.orders.get(&counter).is_none_or(|slot| self.holder(slot.lease) != Some(node)) {
+            return false;
+        }
+        let Some(slot) = self.orders.get_mut(&counter) else { return false };
+        let fails_alone = *slot.failed.get_or_insert(accepted) < accepted;
+        if fails_alone {
+            self.rest(counter, End::Unjudged);
+        }
+        fails_alone
     }
 
     /// Makes the orders of every lease that ran out idle, or gives them up, and returns them.
@@ -339,7 +358,7 @@ impl LeaseBook {
         for counter in lease.orders() {
             let before = self.detach(counter);
             let (ended, holders) = before.map(|slot| (slot.ended, slot.holders)).unwrap_or_default();
-            self.orders.insert(counter, Slot { lease: id, state: State::Out, ended, holders });
+            self.orders.insert(counter, Slot { lease: id, state: State::Out, ended, holders, failed: None });
         }
         let end = OrderCounter(first.0 + u64::from(count));
         self.cursor = self.cursor.max(end);
@@ -373,7 +392,10 @@ impl LeaseBook {
         let Some(slot) = self.orders.get_mut(&counter) else { return };
         let Some(node) = self.leases.get(&slot.lease).map(|open| open.lease.node) else { return };
         let (lease, before) = (slot.lease, slot.state);
-        slot.state = if end == End::Refused { State::GivenBack } else { State::Lapsed };
+        slot.state = match end {
+            End::Refused | End::Unjudged => State::GivenBack,
+            End::Expired | End::Gone => State::Lapsed,
+        };
         if before != State::Out {
             return;
         }
@@ -381,7 +403,7 @@ impl LeaseBook {
         if is_first {
             slot.holders.push(node);
         }
-        if is_first || end == End::Expired {
+        if is_first || matches!(end, End::Expired | End::Unjudged) {
             slot.ended += 1;
         }
         let is_over = slot.ended >= MAX_LEASES_OF_ORDER;

@@ -1,17 +1,20 @@
 //! The panel: which verifiers look at a group, and what follows from what they say.
 //!
 //! A plain state machine: no clock, no network. It knows the verifiers on offer, and draws up to n of them for a group, no two of one
-//! owner and none of the group's own. Of strangers nothing certain is known, so an owner is what [`Owners`] says. The draw is between owners and from a
-//! secret that nobody else has: many keys of one owner have no better chance than one, and nobody can tell who will be asked.
+//! owner and none of the group's own. Of strangers nothing certain is known, so an owner is what [`Owners`] says. Where networks are owners, one of
+//! which none is known (perhaps not yet) may be any of them, so it is asked only where none is known of anybody on offer. The draw is between owners and
+//! from a secret that nobody else has: many keys of one owner have no better chance than one, and nobody can tell who will be asked.
 //!
 //! All of them are waited for, up to a deadline: one who denounces a lie is enough, so it does not help liars to be quick. Where at least k vouch and nobody
-//! denounces, the group is [`Ruling::Vouched`] for; anything else is [`Ruling::Open`], and the learner looks itself. What it finds
+//! denounces the group or cannot tell, it is [`Ruling::Vouched`] for; anything else is [`Ruling::Open`], and the learner looks itself. What it finds
 //! ([`Panel::settle`]) is then held against what each has said, and against what those say who come late.
 //!
 //! A verifier has one group at first, one more after each report in time, and only one again after it was late. What it was asked and has not
 //! reported counts for as long as it is connected, so one that never answers is soon not asked any more; and one that goes while it owes a report
-//! is not asked for a minute, should it come back. The same counts are kept for each owner, over all of its keys and what they owe: fresh
-//! keys bring an owner that never answers no further group.
+//! is not asked for a minute, should it come back. To say that one cannot tell is no way around this: the group keeps its place until the learner has
+//! looked, and where the learner can tell, it counts as late, and its verifier is not asked for as long as a group has time. So nobody
+//! makes more work for the learner by it than by silence. The same counts are kept for each owner, over all of its keys and what they owe: fresh
+//! keys bring an owner that never answers, or never can tell, no further group, nor does another network bring one where it was.
 //!
 //! No group is left to verifiers for more than three quarters of the time until it will be too old to be trained on, by the pace of the last
 //! update ([`Panel::at`]); the rest is the learner's, should it have to look.
@@ -50,9 +53,9 @@ pub const MAX_CASES: usize = 512;
 pub const MAX_CASE_BYTES: usize = 64 << 20;
 /// Most groups whose late reports are still compared with what was found.
 pub const MAX_SETTLED: usize = 4096;
-/// Most verifiers that are remembered because they went while they owed a report.
+/// Most verifiers that are remembered because they went while they owed a report, or could not tell.
 pub const MAX_DEBTORS: usize = 4096;
-/// How long each of them is not asked, in milliseconds.
+/// How long who went is not asked, in milliseconds.
 const DEBT_MS: u64 = 60_000;
 /// A case that nobody has settled so long after its deadline is forgotten, in milliseconds.
 const FORGOTTEN_AFTER_MS: u64 = 600_000;
@@ -66,6 +69,16 @@ pub enum Owners {
     Network,
     /// Each key: on one machine, and where everybody is known.
     Key,
+}
+
+impl Owners {
+    /// Whose a key is that is connected from `network`.
+    pub fn owner(self, key: PublicKey, network: Option<Network>) -> Owner {
+        match self {
+            Self::Key => Owner::Key(key),
+            Self::Network => Owner::Network(network),
+        }
+    }
 }
 
 /// How a panel is formed.
@@ -105,7 +118,7 @@ pub enum Said {
     Sound,
     /// It is a lie.
     Lie,
-    /// Nothing.
+    /// It cannot tell.
     Unable,
 }
 
@@ -133,7 +146,7 @@ pub enum Heard {
 
 /// One owner, as [`Owners`] counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Owner {
+pub enum Owner {
     /// This key.
     Key(PublicKey),
     /// All keys of this network.
@@ -151,7 +164,7 @@ pub struct Panel {
     bytes: usize,
     settled: Settled,
     accounts: Accounts,
-    /// Who went while it owed a report, whose it is, and until when it is not asked.
+    /// Who went while it owed a report, or could not tell what can be told, whose it was, and until when it is not asked.
     debtors: BTreeMap<PublicKey, (Owner, UnixMillis)>,
     pace: Pace,
     /// The time, as far as it was told.
@@ -171,15 +184,6 @@ impl From<&Opinion> for Said {
             Opinion::Sound => Self::Sound,
             Opinion::Lie { .. } => Self::Lie,
             Opinion::Unable { .. } => Self::Unable,
-        }
-    }
-}
-
-impl Owners {
-    fn of(self, key: PublicKey, network: Option<Network>) -> Owner {
-        match self {
-            Self::Key => Owner::Key(key),
-            Self::Network => Owner::Network(network),
         }
     }
 }
@@ -215,21 +219,24 @@ impl Panel {
         room
     }
 
+    /// Notes where a verifier is. What it owes stays with the owner that it had, if any was known.
+    pub fn moved(&mut self, key: &PublicKey, network: Option<Network>) {
+        let Some(verifier) = self.verifiers.get_mut(key) else { return };
+        let before = std::mem::replace(&mut verifier.network, network);
+        let owes = before.is_some() && !verifier.asked().is_empty();
+        if self.owner(*key, before) != self.owner(*key, network) {
+            self.left(*key, before, owes);
+        }
+    }
+
     /// Lets a verifier go, and says which groups that decides.
     pub fn gone(&mut self, key: &PublicKey) -> Vec<(ContentId, Ruling)> {
         let Some(verifier) = self.verifiers.remove(key) else { return Vec::new() };
-        let owner = self.owner(*key, verifier.network);
-        let owes = !verifier.asked().is_empty();
-        if owes && self.debtors.len() < MAX_DEBTORS {
-            self.debtors.insert(*key, (owner, self.now.plus(DEBT_MS)));
-        }
-        if owes || !self.verifiers.iter().any(|(key, other)| self.owner(*key, other.network) == owner) {
-            self.accounts.forget(&owner);
-        }
+        self.left(*key, verifier.network, !verifier.asked().is_empty());
         let k = self.config.k;
         let ruled = verifier.asked().iter().filter_map(|group| {
             let case = self.cases.get_mut(group)?;
-            case.says(key, Said::Unable).then(|| case.rule(k, false)).flatten().map(|ruling| (*group, ruling))
+            case.leaves(key).then(|| case.rule(k, false)).flatten().map(|ruling| (*group, ruling))
         });
         ruled.collect()
     }
@@ -260,14 +267,16 @@ impl Panel {
 
     /// Takes a report.
     pub fn report(&mut self, key: &PublicKey, group: &ContentId, said: Said) -> Heard {
-        let asked = self.verifiers.get_mut(key).is_some_and(|verifier| verifier.reported(group));
-        if let Some(case) = self.cases.get_mut(group)
-            && case.says(key, said)
-        {
+        let says = self.cases.get_mut(group).is_some_and(|case| case.says(key, said));
+        // What it cannot tell takes its place until somebody has.
+        let keeps = self.cases.get(group).is_some_and(|case| case.unable().any(|unable| unable == *key));
+        let verifier = self.verifiers.get_mut(key).filter(|_| !keeps);
+        let asked = verifier.is_some_and(|verifier| verifier.reported(group));
+        if says && let Some(case) = self.cases.get_mut(group) {
             let in_time = !case.is_ruled() && said != Said::Unable;
             if in_time && let Some(verifier) = self.verifiers.get_mut(key) {
                 verifier.was_in_time();
-                self.accounts.was_in_time(self.config.owners.of(*key, verifier.network));
+                self.accounts.was_in_time(self.config.owners.owner(*key, verifier.network));
             }
             return case.rule(self.config.k, false).map_or(Heard::Noted, Heard::Ruled);
         }
@@ -296,7 +305,7 @@ impl Panel {
             for key in case.awaited() {
                 if let Some(verifier) = self.verifiers.get_mut(&key) {
                     verifier.was_late();
-                    self.accounts.forget(&self.config.owners.of(key, verifier.network));
+                    self.accounts.forget(&self.config.owners.owner(key, verifier.network));
                 }
             }
             ruled.extend(case.rule(self.config.k, true).map(|ruling| (*group, ruling)));
@@ -305,9 +314,18 @@ impl Panel {
         ruled
     }
 
-    /// The learner has looked: who has said what it found, and who the opposite.
+    /// The learner has looked, and could tell: who has said what it found, and who the opposite.
     pub fn settle(&mut self, group: &ContentId, sound: bool) -> Vec<(PublicKey, bool)> {
         let Some(case) = self.remove(group) else { return Vec::new() };
+        for key in case.unable() {
+            // Who has gone meanwhile owes it already.
+            if let Some(verifier) = self.verifiers.get_mut(&key) {
+                verifier.was_late();
+                let owner = self.config.owners.owner(key, verifier.network);
+                self.accounts.forget(&owner);
+                self.owes(key, owner, self.config.within_ms);
+            }
+        }
         self.settled.remember(*group, sound, case.awaited().collect());
         case.verdicts().map(|(key, vouched)| (key, vouched == sound)).collect()
     }
@@ -330,7 +348,34 @@ impl Panel {
     fn remove(&mut self, group: &ContentId) -> Option<Case> {
         let case = self.cases.remove(group)?;
         self.bytes -= case.bytes;
+        for key in case.unable() {
+            if let Some(verifier) = self.verifiers.get_mut(&key) {
+                verifier.reported(group);
+            }
+        }
         Some(case)
+    }
+
+    /// Notes that a verifier is none of those any more that its owner has there, and whether it `owes` a report.
+    fn left(&mut self, key: PublicKey, network: Option<Network>, owes: bool) {
+        let owner = self.owner(key, network);
+        if owes {
+            self.owes(key, owner, DEBT_MS);
+        }
+        if owes || !self.verifiers.iter().any(|(key, other)| self.owner(*key, other.network) == owner) {
+            self.accounts.forget(&owner);
+        }
+    }
+
+    /// Lets nobody ask `key` for so long, and counts a group as one that `owner` has.
+    fn owes(&mut self, key: PublicKey, owner: Owner, millis: u64) {
+        let (now, until) = (self.now, self.now.plus(millis));
+        if let Some((_, debt)) = self.debtors.get_mut(&key).filter(|(_, debt)| *debt > now) {
+            // Whose it was when it was asked, wherever it went since.
+            *debt = until.max(*debt);
+        } else if self.debtors.len() < MAX_DEBTORS {
+            self.debtors.insert(key, (owner, until));
+        }
     }
 
     /// One of each owner that was drawn: of its keys that which has least to do.
@@ -349,6 +394,9 @@ impl Panel {
             let candidate = (verifier.asked().len(), self.draw(&question.group, key.as_bytes()), *key);
             let least = by_owner.entry(owner).or_insert(candidate);
             *least = candidate.min(*least);
+        }
+        if self.verifiers.values().any(|verifier| verifier.network.is_some()) {
+            by_owner.remove(&Owner::Network(None));
         }
         let drawn = by_owner.into_iter().map(|(owner, (_, by_key, key))| match owner {
             Owner::Key(_) => (by_key, key),
@@ -375,7 +423,7 @@ impl Panel {
 
     /// Whose a key is that is connected from `network`.
     pub(crate) fn owner(&self, key: PublicKey, network: Option<Network>) -> Owner {
-        self.config.owners.of(key, network)
+        self.config.owners.owner(key, network)
     }
 
     fn draw(&self, group: &ContentId, of: &[u8]) -> [u8; 32] {

@@ -9,6 +9,7 @@ pub mod command;
 mod journal;
 mod listing;
 
+use crate::record::{Decision, Subject};
 use crate::run_dir::RunDir;
 use crate::service::Shared;
 use echo_protocol::clock;
@@ -48,15 +49,17 @@ pub fn follow(shared: &Shared, path: &Path) {
         Err(error) => return tracing::warn!(%error, "the operator's decisions cannot be read"),
     };
     for line in lines {
-        let mut desk = shared.desk();
         match line.entry {
             Ok(Entry { subject, decision, .. }) => {
                 tracing::info!(?subject, ?decision, "the operator has decided");
-                desk.decide(clock::now(), subject, &decision, line.end);
+                shared.desk().decide(clock::now(), subject, &decision, line.end);
+                if let (Subject::Peer(node), Decision::Pardon) = (subject, decision) {
+                    shared.fleet().pardon(&node);
+                }
             }
             Err(cause) => {
                 tracing::warn!(cause, "a line of {} says nothing", path.display());
-                desk.followed(line.end);
+                shared.desk().followed(line.end);
             }
         }
     }

@@ -9,8 +9,8 @@
 //! What was accepted lowers the share of a peer's groups that is looked at again ([`Record::recheck_share`]), down to a floor above 0. The same goes
 //! for verdicts that verifiers give on the groups of others ([`Record::spot_check_share`]); a false verdict is a lie.
 //!
-//! Memory is bounded by [`MAX_PEERS`]: those are forgotten first who have neither delivered much nor lied, and a ban is forgotten last. So a
-//! liar is not forgotten because many strangers come; their lies would have to be as many.
+//! Memory is bounded by [`MAX_PEERS`]: those are forgotten first who have done nothing of use, and a ban is forgotten last. So neither who
+//! works nor who was suspended is forgotten because many strangers come, whether they lie or not: as much would have to be accepted of them.
 
 mod decay;
 mod fault;
@@ -184,6 +184,11 @@ impl Record {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a peer has delivered enough without a lie, or was pardoned.
+    pub fn is_known(&self, peer: &PublicKey) -> bool {
+        self.peers.get(peer).is_some_and(PeerRecord::is_known)
     }
 
     /// Where a peer is connected, or was last.

@@ -55,6 +55,12 @@ impl Republished {
         self
     }
 
+    /// The newest version that was published before and is not made again yet, or was not when it was noted.
+    #[must_use]
+    pub fn newest(&self) -> Option<PolicyVersion> {
+        self.0.iter().map(|(_, last)| *last).max()
+    }
+
     /// Whether nodes may hold `version` with other weights.
     #[must_use]
     pub fn contains(&self, version: PolicyVersion) -> bool {
@@ -82,6 +88,7 @@ mod tests {
         let first = resumed(&none, 4, 6);
         assert_eq!(versions(&first), [5, 6]);
         assert_eq!(resumed(&first, 4, 4), first, "the next process sees nothing of it any more");
+        assert_eq!((none.newest(), first.newest()), (None, Some(PolicyVersion(6))));
         assert_eq!(resumed(&first, 5, 6), first, "as often as that happens");
         assert_eq!(versions(&resumed(&first, 8, 9)), [5, 6, 9]);
         assert_eq!(versions(&resumed(&first, 10, 12)), [11, 12], "S = 3");

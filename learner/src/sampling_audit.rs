@@ -24,7 +24,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most policies that are kept, where the staleness budget admits more.
+/// Most policies that are kept, where the staleness budget admits more. A group that verifiers look at keeps those that it names until it is decided
+/// ([`SamplingAudit::all_policies_of`]).
 pub const MAX_POLICIES: usize = 8;
 
 /// Checks groups against the policies that they name.
@@ -109,15 +110,7 @@ impl SamplingAudit {
     /// [`RefuseReason::Sampling`]; [`RefuseReason::Stale`] for a version whose policy was let go; [`Rejection::Retry`] for one
     /// that is not published yet, and when a policy could not be asked.
     pub fn check(&self, group: &TrajectoryGroup) -> Result<(), Rejection> {
-        self.find(group).and_then(|found| verdict(group, &found))
-    }
-
-    /// The same with how certain it is, and with a fault that is no refusal yet ([`verdict`]).
-    ///
-    /// # Errors
-    /// Those of [`SamplingAudit::check`], but for [`RefuseReason::Sampling`].
-    pub fn find(&self, group: &TrajectoryGroup) -> Result<Finding, Rejection> {
-        self.find_in_part(group, 0..group.trajectories.len())
+        self.check_part(group, 0..group.trajectories.len())
     }
 
     /// Checks one of a group's trajectories, chosen by `draw`: so much of every group is looked at whoever vouches for it.
@@ -126,12 +119,33 @@ impl SamplingAudit {
     /// Those of [`SamplingAudit::check`].
     pub fn glance(&self, group: &TrajectoryGroup, draw: u64) -> Result<(), Rejection> {
         let at = draw.checked_rem(group.trajectories.len() as u64).unwrap_or(0) as usize;
-        let part = at..(at + 1).min(group.trajectories.len());
-        self.find_in_part(group, part).and_then(|found| verdict(group, &found))
+        self.check_part(group, at..(at + 1).min(group.trajectories.len()))
     }
 
-    fn find_in_part(&self, group: &TrajectoryGroup, part: Range<usize>) -> Result<Finding, Rejection> {
+    fn check_part(&self, group: &TrajectoryGroup, part: Range<usize>) -> Result<(), Rejection> {
         let (policies, all) = self.policies_of(group)?;
+        let found = self.find_in_part(group, part, &policies)?;
+        if found.fault.is_none() && !all {
+            self.unaudited.fetch_add(1, Ordering::Relaxed);
+        }
+        verdict(group, &found)
+    }
+
+    /// What is wrong with a group, by [all the policies that it names](SamplingAudit::all_policies_of), and how certain that is. A fault is no
+    /// refusal yet ([`verdict`]).
+    ///
+    /// # Errors
+    /// [`Rejection::Retry`] when a policy could not be asked.
+    pub fn find(&self, group: &TrajectoryGroup, policies: &[Arc<Policy>]) -> Result<Finding, Rejection> {
+        self.find_in_part(group, 0..group.trajectories.len(), policies)
+    }
+
+    fn find_in_part(
+        &self,
+        group: &TrajectoryGroup,
+        part: Range<usize>,
+        policies: &[Arc<Policy>],
+    ) -> Result<Finding, Rejection> {
         let order = self.workload.order(Purpose::Train, group.counter.0);
         let trajectories = &group.trajectories[part.clone()];
         let sequences = sequences::of_order(&self.workload, &order, trajectories);
@@ -146,19 +160,14 @@ impl SamplingAudit {
             Sample::new(index as u32, tokens, &trajectory.logprobs, versions)
         });
         let _turn = lock(&self.turn);
-        let found = examine(&policies, prompt, &seed, &params, samples);
-        let found = found.map_err(|error| Rejection::retry(&error))?;
-        if found.fault.is_none() && !all {
-            self.unaudited.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(found)
+        examine(policies, prompt, &seed, &params, samples).map_err(|error| Rejection::retry(&error))
     }
 
-    /// Whether all policies that a group names can be asked, so that an audit says something about each of its tokens.
-    pub fn knows(&self, group: &TrajectoryGroup) -> bool {
-        let policies = lock(&self.policies);
-        let mut spans = group.trajectories.iter().flat_map(|t| &t.versions);
-        spans.all(|span| matches!(policies.known(span.version), Known::Policy(_)))
+    /// The policies that a group names, if all of them can be asked, so that an audit says something about each of its tokens. Whoever holds them
+    /// can look at the group later, whatever was let go by then.
+    pub fn all_policies_of(&self, group: &TrajectoryGroup) -> Option<Vec<Arc<Policy>>> {
+        let (policies, all) = self.policies_of(group).ok()?;
+        all.then_some(policies)
     }
 
     /// The policies that a group names, save those that cannot be asked; and whether these are all.

@@ -26,6 +26,7 @@ use echo_protocol::net::snapshots::{SnapshotEvent, Snapshots};
 use echo_protocol::net::{Host, HostEvents, NetError, names};
 use echo_protocol::signed::Signed;
 use echo_protocol::version::PolicyVersion;
+use intake::UnderWay;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub struct Shared {
     verifiers: Verifiers,
     /// Nobody outside knows it, and it is the same after a restart.
     secret: [u8; 32],
+    /// Groups that are judged now.
+    under_way: UnderWay,
     desk: Mutex<Desk>,
     arrived: Condvar,
     fleet: Mutex<Fleet>,
@@ -86,6 +89,7 @@ impl Shared {
             audit,
             verifiers,
             secret,
+            under_way: UnderWay::default(),
             desk,
             arrived,
             fleet,

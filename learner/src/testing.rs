@@ -6,6 +6,7 @@ use crate::desk::{Desk, DeskConfig};
 use crate::filter::Filter;
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::leases::LeaseConfig;
+use crate::panel::Owners;
 use crate::record::RecordConfig;
 use crate::service::Shared;
 use crate::store::{MemoryStore, Store};
@@ -49,7 +50,13 @@ pub(crate) fn shared_over(
         record: RecordConfig::default(),
     };
     let desk = Desk::open(store, desk, PolicyVersion(0), Tally::default(), None).unwrap();
-    let fleet = FleetConfig { mode: Mode::Echo, uplink: UNKNOWN_UPLINK, node_uplink: None, seed: [0; 32] };
+    let fleet = FleetConfig {
+        mode: Mode::Echo,
+        uplink: UNKNOWN_UPLINK,
+        node_uplink: None,
+        owners: Owners::Network,
+        seed: [0; 32],
+    };
     let fleet = Fleet::new(Peer { key: key.public(), addresses: Vec::new() }, fleet);
     Shared::new(workload, charter, key, admission, desk, fleet, 3)
 }

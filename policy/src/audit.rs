@@ -169,6 +169,12 @@ impl Evidence {
         self.differences.extend(other.differences);
     }
 
+    /// Forgets all but what was seen of the first `tokens`.
+    pub fn truncate(&mut self, tokens: usize) {
+        self.distances.truncate(tokens);
+        self.differences.truncate(tokens);
+    }
+
     /// Tokens that were looked at.
     #[must_use]
     pub fn tokens(&self) -> usize {

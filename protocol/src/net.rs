@@ -23,6 +23,8 @@ mod control_codec;
 mod delayed;
 mod dial_back;
 pub mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod host;
 mod identify;
 pub mod limits;

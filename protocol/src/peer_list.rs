@@ -14,6 +14,9 @@
 use crate::identity::{NodeKey, PublicKey, Signature};
 use crate::time::UnixMillis;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 /// Longest list, in bytes.
 pub const MAX_LIST_BYTES: usize = 256 << 10;
@@ -106,6 +109,20 @@ pub struct Trust {
     pub seen: u64,
     /// The network that this node is on; `None` takes the first list's.
     pub network: Option<String>,
+}
+
+/// Reads the text of a list, or of a draft of one, of which nobody may want more than [`MAX_LIST_BYTES`].
+///
+/// # Errors
+/// What the system says; [`io::ErrorKind::FileTooLarge`] for a longer one, [`io::ErrorKind::InvalidData`] for what is no text.
+pub fn read_file(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_LIST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_LIST_BYTES {
+        let what = format!("longer than {MAX_LIST_BYTES} bytes, the most that a peer list may have");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Signs `list`; the result is the file's text.
@@ -240,6 +257,23 @@ mod tests {
         let foreign = sign(&PeerList { network: "other".into(), ..list(9) }, &keeper()).unwrap();
         assert!(matches!(open(&foreign, NOW, &mut trust), Err(PeerListError::OtherNetwork { .. })));
         assert_eq!(trust.seen, 7, "a refused list leaves no trace");
+    }
+
+    #[test]
+    fn no_more_of_a_file_is_read_than_a_list_may_have() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("peers.toml");
+        let kind = |path: &Path| read_file(path).unwrap_err().kind();
+        assert_eq!(kind(&path), io::ErrorKind::NotFound);
+        std::fs::write(&path, "x".repeat(MAX_LIST_BYTES)).unwrap();
+        assert_eq!(read_file(&path).unwrap().len(), MAX_LIST_BYTES);
+        std::fs::write(&path, "\u{e9}".repeat(MAX_LIST_BYTES)).unwrap();
+        assert_eq!(kind(&path), io::ErrorKind::FileTooLarge);
+        std::fs::write(&path, [0xff]).unwrap();
+        assert_eq!(kind(&path), io::ErrorKind::InvalidData);
+        // It has no end.
+        #[cfg(target_os = "linux")]
+        assert_eq!(kind(Path::new("/dev/zero")), io::ErrorKind::FileTooLarge);
     }
 
     #[test]

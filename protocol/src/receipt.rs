@@ -1,7 +1,7 @@
 //! Receipts: the learner's signed word that it accepted a node's group.
 //!
 //! A receipt is made durable with the group that it is about, and goes to the node with the answer. Numbers of receipts count the accepted
-//! groups of one node from 0, so whoever holds them all can show it, and a missing one shows.
+//! groups of one node from a multiple of 2³², so whoever holds them all can show it, and a missing one shows.
 
 mod account;
 
@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 pub use account::{Account, Finding, MAX_FINDINGS, MAX_RECEIPTS};
 
-/// Numbers of receipts go on at the next multiple of this when the learner has lost its database: nobody knows which it gave meanwhile.
+/// Numbers of receipts begin at a multiple of this, and at a later one when the learner has lost its database or forgotten the node: nobody
+/// knows which it gave before.
 pub const SEQUENCE_STRETCH: u64 = 1 << 32;
 
 /// The learner accepted this group of this node.
@@ -26,7 +27,7 @@ pub struct Receipt {
     pub run: RunId,
     /// Whose group it was.
     pub node: PublicKey,
-    /// Accepted groups of this node before this one.
+    /// Accepted groups of this node before this one, and a multiple of [`SEQUENCE_STRETCH`].
     pub sequence: u64,
     /// The order.
     pub counter: OrderCounter,

@@ -63,7 +63,7 @@ pub enum RefuseReason {
     UnknownVersion,
     /// Older than the staleness budget allows.
     Stale,
-    /// The response breaks a rule of its task: wrong termination, no text.
+    /// The response breaks a rule of its task: wrong termination, no text. Or, which is nobody's lie, its task cannot judge it.
     TaskRules,
     /// The reward is not what the response earns.
     Reward,

@@ -118,6 +118,14 @@ pub enum SchemaError {
     /// Versions that do not grow within one response.
     #[error("policy versions do not increase within a response")]
     VersionsDecrease,
+    /// Versions of a response that are not those of the group's longest one, as far as it goes.
+    #[error(
+        "trajectory {trajectory}: its tokens are of other versions than those of the group's longest one"
+    )]
+    Schedule {
+        /// Its place in the group.
+        trajectory: usize,
+    },
 }
 
 /// The numbers of a charter that a trajectory's form depends on.
@@ -135,7 +143,24 @@ impl TrajectoryGroup {
     /// Checks lengths, ranges and the order of versions against the run's form.
     pub fn check_form(&self, form: &Form) -> Result<(), SchemaError> {
         length("trajectories in the group", self.trajectories.len(), form.group_size as usize)?;
-        self.trajectories.iter().try_for_each(|t| t.check_form(form))
+        self.trajectories.iter().try_for_each(|t| t.check_form(form))?;
+        self.check_schedule()
+    }
+
+    /// All responses of an order are generated together: each that is not over gets one token of its own at a time, whatever it hears in
+    /// between, so a newer version takes over behind the same number of tokens in each. Who could choose that for every response by itself
+    /// would have many to choose from, all of them rightly drawn.
+    fn check_schedule(&self) -> Result<(), SchemaError> {
+        let longest = self.trajectories.iter().max_by_key(|t| t.response.len());
+        let differs = |t: &Trajectory| {
+            longest.is_some_and(|longest| {
+                t.token_versions().zip(longest.token_versions()).any(|(own, theirs)| own != theirs)
+            })
+        };
+        match self.trajectories.iter().position(differs) {
+            Some(trajectory) => Err(SchemaError::Schedule { trajectory }),
+            None => Ok(()),
+        }
     }
 
     /// The oldest version that produced any token.

@@ -13,7 +13,7 @@ use echo_learner::summary::Summary;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::submission::{Outcome, RefuseReason};
-use echo_protocol::trajectory::{TrajectoryGroup, VersionSpan, spans};
+use echo_protocol::trajectory::{TrajectoryGroup, spans};
 use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -194,10 +194,12 @@ async fn versions_that_do_not_exist(court: &mut Court) {
     let unpublished = court.lie(under(newest.next())).await;
     court.refuse("a version that was not published", &unpublished, RefuseReason::UnknownVersion).await;
     let mixed = |group: &mut TrajectoryGroup| {
-        let trajectory = &mut group.trajectories[0];
-        let tokens = trajectory.response.len() as u32 - 1;
-        trajectory.versions[0].tokens = tokens;
-        trajectory.versions.push(VersionSpan { version: PolicyVersion(u64::MAX), tokens: 1 });
+        // Of each of the longest: a newer version takes over in all of them at once.
+        let last = group.trajectories.iter().map(|t| t.response.len()).max().unwrap() - 1;
+        for trajectory in &mut group.trajectories {
+            let version = |at| if at < last { newest } else { PolicyVersion(u64::MAX) };
+            trajectory.versions = spans((0..trajectory.response.len()).map(version));
+        }
     };
     let mixed = court.lie(mixed).await;
     court.refuse("one token of a version of the future", &mixed, RefuseReason::UnknownVersion).await;

@@ -9,7 +9,7 @@ use echo_protocol::order::{Purpose, WorkOrder};
 use echo_protocol::signed::Signable;
 use echo_protocol::submission::{MAX_ANSWER_BYTES, Outcome};
 use echo_protocol::time::UnixMillis;
-use echo_protocol::trajectory::{MetaValue, Omega, Trajectory, spans};
+use echo_protocol::trajectory::{MetaValue, Omega, Trajectory, VersionSpan, spans};
 use echo_sandbox::files::TaskFiles;
 use echo_sandbox::task::TaskSeed;
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,11 @@ fn charter(learner: &NodeKey, created: u64) -> Charter {
     }
 }
 
+/// The versions of so many tokens: the first under version 2, the others under 4.
+fn schedule(tokens: usize) -> Vec<VersionSpan> {
+    spans([2, 4, 4, 4, 4][..tokens].iter().copied().map(PolicyVersion))
+}
+
 fn run_of(learner: &NodeKey, created: u64) -> RunId {
     RunId::of(&Signed::sign(&charter(learner, created), learner).unwrap())
 }
@@ -102,18 +107,16 @@ impl World {
         }
     }
 
-    /// An honest group: right, wrong, cut, and right under two versions.
+    /// An honest group: right, wrong, cut, and right.
     fn group(&self, counter: u64) -> TrajectoryGroup {
         let right = self.solution(counter);
-        let trajectory = |digits: &[u32], stopped: bool, reward: f32, versions: &[u64]| {
+        let trajectory = |digits: &[u32], stopped: bool, reward: f32| {
             let mut response = digits.to_vec();
             response.extend(stopped.then_some(END));
-            let newest = *versions.last().unwrap();
-            let of_token = (0..response.len()).map(|i| PolicyVersion(*versions.get(i).unwrap_or(&newest)));
             Trajectory {
                 turns: Vec::new(),
                 logprobs: vec![-0.5; response.len()],
-                versions: spans(of_token),
+                versions: schedule(response.len()),
                 reward,
                 stopped,
                 omega: Omega::new(),
@@ -126,10 +129,10 @@ impl World {
             counter: OrderCounter(counter),
             node: self.node.public(),
             trajectories: vec![
-                trajectory(&right, true, 1.0, &[4]),
-                trajectory(&[1], true, 0.0, &[4]),
-                trajectory(&[1; LONGEST], false, 0.0, &[2]),
-                trajectory(&right, true, 1.0, &[2, 4]),
+                trajectory(&right, true, 1.0),
+                trajectory(&[1], true, 0.0),
+                trajectory(&[1; LONGEST], false, 0.0),
+                trajectory(&right, true, 1.0),
             ],
         }
     }
@@ -295,7 +298,7 @@ fn groups_of_another_run_are_refused() {
 #[test]
 fn contradictions_with_the_charter_are_refused() {
     let mut world = World::new();
-    let lies: [fn(&mut TrajectoryGroup); 7] = [
+    let lies: [fn(&mut TrajectoryGroup); 8] = [
         |group| group.trajectories[0].logprobs[0] = f32::NAN,
         |group| group.trajectories[0].logprobs[0] = 0.5,
         |group| drop(group.trajectories.pop()),
@@ -303,6 +306,8 @@ fn contradictions_with_the_charter_are_refused() {
         |group| group.trajectories[2].response.push(1),
         |group| group.trajectories[0].response[0] = 12,
         |group| group.trajectories[0].reward = f32::INFINITY,
+        // The one response that it is better to have drawn under the older version alone.
+        |group| group.trajectories[1].versions = spans([PolicyVersion(2); 2]),
     ];
     for (case, lie) in lies.into_iter().enumerate() {
         assert_eq!(reason(world.lie(lie)), RefuseReason::Schema, "case {case}");
@@ -340,8 +345,13 @@ fn a_replay_is_a_duplicate_whatever_became_of_the_first() {
 fn versions_that_do_not_exist_are_refused() {
     for version in [1, 3, 5, 6, u64::MAX] {
         let mut world = World::new();
-        let lie =
-            |group: &mut TrajectoryGroup| group.trajectories[0].versions[0].version = PolicyVersion(version);
+        // Beside one that does.
+        let of_two = [version.min(4), version.max(4)].map(PolicyVersion);
+        let lie = |group: &mut TrajectoryGroup| {
+            for t in &mut group.trajectories {
+                t.versions = spans((0..t.response.len()).map(|at| of_two[at.min(1)]));
+            }
+        };
         assert_eq!(reason(world.lie(lie)), RefuseReason::UnknownVersion, "v{version}");
     }
     let mut world = World::new();
@@ -380,7 +390,7 @@ fn wrong_termination_breaks_the_rules() {
             // Cut before the longest length: an answer that its node did not like.
             t.response = vec![1];
             t.logprobs = vec![-0.5];
-            t.versions = spans([PolicyVersion(4)]);
+            t.versions = schedule(1);
             t.stopped = false;
             t.reward = 0.0;
         },
@@ -388,7 +398,7 @@ fn wrong_termination_breaks_the_rules() {
             // The end token at the very end of a response that claims to be cut.
             t.response = vec![1, 1, 1, 1, END];
             t.logprobs = vec![-0.5; LONGEST];
-            t.versions = spans([PolicyVersion(4); LONGEST]);
+            t.versions = schedule(LONGEST);
             t.stopped = false;
             t.reward = 0.0;
         },

@@ -195,6 +195,34 @@ fn what_was_accepted_after_the_last_row_counts_after_a_kill() {
 }
 
 #[test]
+fn versions_from_before_a_lost_database_are_waited_for_after_a_further_restart_too() {
+    let mut world = World::new(Staleness::new(3, None).unwrap());
+    // The first process behind the loss knows that it forgot something.
+    let checkpoint = world.desk.state(PolicyVersion(0));
+    world.store = Arc::new(MemoryStore::default());
+    let (store, zero) = (world.store.clone(), PolicyVersion(0));
+    world.desk = Desk::open(store, world.config, zero, Tally::default(), Some(&checkpoint)).unwrap();
+    let lease = world.lease(0).remove(0);
+    let trajectory = Trajectory {
+        response: vec![1],
+        turns: Vec::new(),
+        logprobs: vec![-0.5],
+        versions: spans([PolicyVersion(4)]),
+        reward: 0.0,
+        stopped: true,
+        omega: Omega::new(),
+    };
+    let (run, node, lease, counter) = (world.run, world.node, lease.id, lease.first);
+    let group = TrajectoryGroup { run, lease, counter, node, trajectories: vec![trajectory] };
+    let screen = |world: &World| world.desk.screen(UnixMillis(0), &world.admission, &group);
+    // The second one does not, but what was published stands beside the database.
+    world.reopen(Tally::default());
+    assert!(matches!(screen(&world), Err(Rejection::Refused(_))));
+    world.desk.published(PolicyVersion(4));
+    assert!(matches!(screen(&world), Err(Rejection::Retry(_))));
+}
+
+#[test]
 fn a_disk_that_failed_once_is_not_trusted_again() {
     let mut world = World::new(Staleness::new(3, None).unwrap());
     world.at(0);

@@ -2,6 +2,7 @@
 
 use super::score::Record;
 use super::trust::Reports;
+use crate::panel::Owner;
 use echo_protocol::heartbeat::{Heartbeat, Reach};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::rate::BytesPerSec;
@@ -30,6 +31,8 @@ pub struct Member {
     pub standing: Standing,
     /// What it says of others.
     pub(super) reports: Reports,
+    /// Whose its word is where it counts for others; `None` while its record is not good enough.
+    pub(super) owner: Option<Owner>,
     /// Those that failed it, and until when it gets others instead.
     avoided: BTreeMap<PublicKey, UnixMillis>,
     /// When it last changed whether it forwards or can be reached; `None` while it is as it came.
@@ -45,9 +48,9 @@ pub enum Standing {
     Forwards,
     /// It was slow or failed: it stands behind all others.
     Tail,
-    /// It was so again: it stands in no chain, and goes on generating. Since when.
+    /// It was so again, or several owners say that it serves rotten bytes: it stands in no chain, and goes on generating. Since when.
     Out(UnixMillis),
-    /// Several nodes found that it serves rotten bytes: nobody receives from it.
+    /// It broke the chunk protocol towards the learner itself: nobody receives from it.
     Banned,
 }
 
@@ -73,6 +76,7 @@ impl Member {
             record: Record::default(),
             standing: Standing::default(),
             reports: Reports::default(),
+            owner: None,
             avoided: BTreeMap::new(),
             moved: None,
         }

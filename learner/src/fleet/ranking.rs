@@ -61,19 +61,23 @@ impl Fleet {
         self.config.node_uplink.or_else(|| median(known().collect())).unwrap_or(UNKNOWN_UPLINK)
     }
 
-    /// Moves nodes that were slow or failed one step away from the front, and those that were not one step back.
+    /// Moves nodes that were slow or failed one step away from the front, those that were not one step back, and those of whom several
+    /// owners say that they are rotten out.
     fn review(&mut self, now: UnixMillis) {
         let speeds = self.present.iter().filter_map(|node| self.members.get(node)?.record.speed());
         let typical = median(speeds.map(|speed| speed as u64).collect());
+        let accused = self.rotten.accused(now);
         for node in &self.present {
             let Some(member) = self.members.get_mut(node) else { continue };
             let slow = |speed: f64| typical.is_some_and(|typical| speed < SLOW * typical as f64);
             let degraded = member.record.is_failing() || member.record.speed().is_some_and(slow);
+            let accused = accused.contains(node);
             member.standing = match member.standing {
+                Standing::Forwards | Standing::Tail if accused => Standing::Out(now),
                 Standing::Forwards if degraded => Standing::Tail,
                 Standing::Tail if degraded => Standing::Out(now),
                 Standing::Tail => Standing::Forwards,
-                Standing::Out(since) if now.since(since) >= TRY_AGAIN_MS => Standing::Tail,
+                Standing::Out(since) if !accused && now.since(since) >= TRY_AGAIN_MS => Standing::Tail,
                 standing => standing,
             };
         }
@@ -90,6 +94,17 @@ impl Fleet {
         self.chains.leave(node);
         self.place(node);
         self.place_at_source();
+    }
+
+    /// Takes a node out of all chains at once, because several owners say that it serves rotten bytes.
+    pub(super) fn put_out(&mut self, now: UnixMillis, node: &PublicKey) {
+        let Some(member) = self.members.get_mut(node) else { return };
+        if let Standing::Forwards | Standing::Tail = member.standing {
+            member.standing = Standing::Out(now);
+            self.chains.leave(node);
+            self.place_at_source();
+            self.changed = true;
+        }
     }
 }
 

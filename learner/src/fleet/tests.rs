@@ -4,6 +4,7 @@ use echo_protocol::content::ContentId;
 use echo_protocol::control::MAX_NEIGHBOURS;
 use echo_protocol::heartbeat::Reach;
 use echo_protocol::relay::Role;
+use std::net::Ipv4Addr;
 
 fn key(n: u32) -> PublicKey {
     PublicKey::from_bytes(*ContentId::of(&n.to_le_bytes()).as_bytes())
@@ -16,6 +17,7 @@ fn fleet(mode: Mode) -> Fleet {
         mode,
         uplink: BytesPerSec(25_000_000),
         node_uplink: Some(BytesPerSec(12_500_000)),
+        owners: Owners::Network,
         seed: [7; 32],
     };
     Fleet::new(Peer { key: key(SOURCE), addresses: vec!["/learner".into()] }, config)
@@ -270,33 +272,123 @@ fn the_source_knows_whom_it_serves_first() {
     assert_eq!(chain.neighbourhood(UnixMillis(0), &first).unwrap().consumers, [second, third]);
 }
 
+/// A node says that `peers` served rotten bytes.
+fn accuse(fleet: &mut Fleet, at: u64, node: PublicKey, peers: &[PublicKey]) {
+    let uplinks = peers.iter().map(|peer| report(*peer, 0, 0, true)).collect();
+    fleet.heartbeat(UnixMillis(at), node, Heartbeat { uplinks, ..beat() }).unwrap();
+}
+
+fn network(third: u8) -> Option<Network> {
+    Some(Network::of(Ipv4Addr::new(203, 0, third, 9).into()))
+}
+
+/// The nodes have a good record, each in a network of its own.
+fn make_known(fleet: &mut Fleet, nodes: &[PublicKey]) {
+    for (third, node) in (0..).zip(nodes) {
+        fleet.weigh(node, true, network(third));
+    }
+}
+
 #[test]
-fn rotten_peers_are_named_and_banned_by_a_quorum() {
+fn rotten_peers_are_named_and_put_out_by_a_quorum_while_its_words_last() {
     let mut fleet = of(Mode::Echo, 6);
     let rotten = fleet.chains().chain(0)[0];
     let others: Vec<_> = fleet.members().keys().filter(|node| **node != rotten).copied().collect();
+    make_known(&mut fleet, &others);
     for (n, node) in others.iter().take(3).enumerate() {
-        let heartbeat = Heartbeat { uplinks: vec![report(rotten, 0, 1, true)], ..beat() };
-        fleet.heartbeat(UnixMillis(1_000), *node, heartbeat).unwrap();
+        accuse(&mut fleet, 1_000, *node, &[rotten]);
         assert_eq!(fleet.rotten_peers().collect::<Vec<_>>(), [(rotten, n + 1)]);
         assert!(
             roles(&fleet, 1_000, node).iter().all(|(key, _)| *key != rotten),
             "it is not asked to meet it again"
         );
-        assert_eq!(fleet.members()[&rotten].standing == Standing::Banned, n == 2);
+        assert_eq!(matches!(fleet.members()[&rotten].standing, Standing::Out(_)), n == 2);
     }
-    // Now nobody has it, and its heartbeats do not bring it back.
-    let nobody_has_it = |fleet: &Fleet, at| {
-        others.iter().all(|node| roles(fleet, at, node).iter().all(|(key, _)| *key != rotten))
+    // Now nobody waits for it, and neither its heartbeats nor rankings bring it back.
+    let nobody_waits = |fleet: &Fleet, at| {
+        !fleet.chains().contains(&rotten) && others.iter().all(|node| parent(fleet, at, node) != rotten)
     };
     fleet.heartbeat(UnixMillis(2_000), rotten, beat()).unwrap();
-    assert!(nobody_has_it(&fleet, 2_000));
+    assert!(nobody_waits(&fleet, 2_000));
+    fleet.rank(UnixMillis(3_600_000));
+    assert!(nobody_waits(&fleet, 3_600_000));
     // Nor does it help to go away until it is forgotten.
-    let later = 2_001 + ACTIVE_FOR_MS;
+    let later = 3_600_001 + ACTIVE_FOR_MS;
     others.iter().for_each(|node| fleet.heartbeat(UnixMillis(later), *node, beat()).unwrap());
     assert_eq!(fleet.expire(UnixMillis(later)), [rotten]);
     fleet.heartbeat(UnixMillis(later + 1), rotten, beat()).unwrap();
-    assert!(nobody_has_it(&fleet, later + 1));
+    assert!(nobody_waits(&fleet, later + 1));
+    // A day later it gets another chance, but not from those that met it.
+    let faded = later + rotten::FADES_MS;
+    (0..2).for_each(|n| fleet.rank(UnixMillis(faded + n)));
+    assert_eq!(fleet.members()[&rotten].standing, Standing::Forwards);
+    assert!(fleet.chains().contains(&rotten));
+    assert!(others[..3].iter().all(|node| roles(&fleet, faded, node).iter().all(|(key, _)| *key != rotten)));
+}
+
+#[test]
+fn words_of_strangers_of_one_owner_or_about_many_harm_nobody() {
+    let stands = |fleet: &Fleet, nodes: &[PublicKey]| {
+        nodes.iter().all(|node| fleet.members()[node].standing == Standing::Forwards)
+    };
+    let mut fleet = of(Mode::Echo, 10);
+    let nodes: Vec<_> = fleet.members().keys().copied().collect();
+    let (liars, honest) = nodes.split_at(4);
+    // Of whom nothing is known.
+    liars.iter().for_each(|liar| accuse(&mut fleet, 1_000, *liar, honest));
+    assert!(stands(&fleet, honest));
+    for liar in liars {
+        assert!(roles(&fleet, 1_000, liar).iter().all(|(key, _)| !honest.contains(key)), "its own loss");
+    }
+    // Known, but of one network, or of none that is known.
+    for network in [network(113), None] {
+        let mut fleet = of(Mode::Echo, 10);
+        for liar in liars {
+            fleet.weigh(liar, true, network);
+            accuse(&mut fleet, 1_000, *liar, &honest[..1]);
+        }
+        assert!(stands(&fleet, honest));
+    }
+    // Of several owners, about everybody.
+    let mut fleet = of(Mode::Echo, 10);
+    make_known(&mut fleet, liars);
+    liars.iter().for_each(|liar| accuse(&mut fleet, 1_000, *liar, honest));
+    fleet.rank(UnixMillis(2_000));
+    assert!(stands(&fleet, honest));
+    // And who has lied since is a stranger again.
+    let mut fleet = of(Mode::Echo, 10);
+    make_known(&mut fleet, liars);
+    for liar in &liars[1..] {
+        fleet.weigh(liar, false, None);
+    }
+    liars.iter().for_each(|liar| accuse(&mut fleet, 1_000, *liar, &honest[..1]));
+    assert!(stands(&fleet, honest));
+}
+
+#[test]
+fn who_is_pardoned_forwards_again() {
+    let mut fleet = of(Mode::Echo, 6);
+    let nodes: Vec<_> = fleet.members().keys().copied().collect();
+    let (accused, met, others) = (nodes[0], nodes[1], &nodes[2..]);
+    make_known(&mut fleet, others);
+    others.iter().for_each(|node| accuse(&mut fleet, 1_000, *node, &[accused]));
+    fleet.cut_off(&met);
+    assert!(matches!(fleet.members()[&accused].standing, Standing::Out(_)));
+    assert_eq!(fleet.members()[&met].standing, Standing::Banned);
+    for node in [accused, met] {
+        fleet.pardon(&node);
+        assert!(fleet.chains().contains(&node));
+    }
+    // Nodes say with every heartbeat what they met.
+    others.iter().for_each(|node| accuse(&mut fleet, 2_000, *node, &[accused]));
+    assert_eq!(fleet.members()[&accused].standing, Standing::Forwards);
+    // What an earlier process knew is forgiven, too.
+    let mut later = self::fleet(Mode::Echo);
+    fleet.cut_off(&met);
+    later.recall(fleet.view());
+    later.pardon(&met);
+    later.heartbeat(UnixMillis(0), met, beat()).unwrap();
+    assert_eq!(later.members()[&met].standing, Standing::Forwards);
 }
 
 #[test]

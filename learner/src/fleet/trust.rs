@@ -2,7 +2,7 @@
 
 use echo_protocol::identity::PublicKey;
 use echo_protocol::time::UnixMillis;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Nodes that have to say the same of a node before others act upon it.
 pub const QUORUM: usize = 3;
@@ -11,9 +11,9 @@ pub const MAX_REPORTS: u32 = 24;
 /// The window of [`MAX_REPORTS`], and how long a report counts towards the quorum, in milliseconds.
 pub const REPORT_WINDOW_MS: u64 = 60_000;
 /// Accused nodes that are remembered; beyond, the one whose accusers are oldest is forgotten.
-const MAX_ACCUSED: usize = 4096;
+pub(super) const MAX_ACCUSED: usize = 4096;
 /// Accusers of one node that are remembered: more would change nothing.
-const MAX_ACCUSERS: usize = 2 * QUORUM;
+pub(super) const MAX_ACCUSERS: usize = 2 * QUORUM;
 
 /// How much a node has said lately.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,62 +79,6 @@ impl Accusations {
     }
 }
 
-/// Nodes that served bytes which do not match their names, and who says so. A report does not grow old, and outlives its subject's
-/// membership.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Rotten {
-    by_peer: BTreeMap<PublicKey, Suspect>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Suspect {
-    reporters: BTreeSet<PublicKey>,
-    /// The learner met it itself.
-    met: bool,
-}
-
-impl Suspect {
-    fn is_condemned(&self) -> bool {
-        self.met || self.reporters.len() >= QUORUM
-    }
-}
-
-impl Rotten {
-    /// Notes a report.
-    pub(super) fn add(&mut self, reporter: PublicKey, peer: PublicKey) {
-        let suspect = self.suspect(peer);
-        if suspect.reporters.len() < MAX_ACCUSERS {
-            suspect.reporters.insert(reporter);
-        }
-    }
-
-    /// Notes that the learner met rotten bytes itself.
-    pub(super) fn met(&mut self, peer: PublicKey) {
-        self.suspect(peer).met = true;
-    }
-
-    /// Whether nobody is to receive from this node.
-    pub(super) fn condemns(&self, peer: &PublicKey) -> bool {
-        self.by_peer.get(peer).is_some_and(Suspect::is_condemned)
-    }
-
-    /// Whoever was reported, and by how many.
-    pub(super) fn peers(&self) -> impl Iterator<Item = (PublicKey, usize)> {
-        let reporters = |suspect: &Suspect| suspect.reporters.len() + usize::from(suspect.met);
-        self.by_peer.iter().map(move |(peer, suspect)| (*peer, reporters(suspect)))
-    }
-
-    /// The record of a node. To make room for it, the one against which least is known is forgotten.
-    fn suspect(&mut self, peer: PublicKey) -> &mut Suspect {
-        if self.by_peer.len() >= MAX_ACCUSED && !self.by_peer.contains_key(&peer) {
-            let weight = |suspect: &Suspect| (suspect.is_condemned(), suspect.reporters.len());
-            let least = self.by_peer.iter().min_by_key(|(_, suspect)| weight(suspect)).map(|(peer, _)| *peer);
-            least.map(|least| self.by_peer.remove(&least));
-        }
-        self.by_peer.entry(peer).or_default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,19 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_accusations_is_bounded_and_keeps_the_condemned() {
+    fn memory_of_accusations_is_bounded() {
         let mut accusations = Accusations::default();
-        let mut rotten = Rotten::default();
-        let (met, reported) = (PublicKey::from_bytes([0; 32]), PublicKey::from_bytes([1; 32]));
-        rotten.met(met);
-        (1..=3).for_each(|reporter| rotten.add(key(reporter), reported));
         for n in 0..MAX_ACCUSED as u32 + 10 {
             let mut bytes = [0; 32];
             bytes[..4].copy_from_slice(&n.to_be_bytes());
             accusations.add(UnixMillis(n.into()), key(1), PublicKey::from_bytes(bytes));
-            rotten.add(key(1), PublicKey::from_bytes(bytes));
         }
-        assert_eq!((accusations.by_accused.len(), rotten.peers().count()), (MAX_ACCUSED, MAX_ACCUSED));
-        assert!(rotten.condemns(&met) && rotten.condemns(&reported));
+        assert_eq!(accusations.by_accused.len(), MAX_ACCUSED);
     }
 }

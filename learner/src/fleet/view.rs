@@ -68,6 +68,7 @@ impl Fleet {
 #[cfg(test)]
 mod tests {
     use crate::fleet::{Fleet, FleetConfig, Standing};
+    use crate::panel::Owners;
     use echo_protocol::control::Peer;
     use echo_protocol::heartbeat::Heartbeat;
     use echo_protocol::identity::PublicKey;
@@ -83,6 +84,7 @@ mod tests {
                 mode: Mode::Echo,
                 uplink: BytesPerSec(1_000_000),
                 node_uplink: None,
+                owners: Owners::Network,
                 seed: [7; 32],
             };
             Fleet::new(Peer { key: me, addresses: Vec::new() }, config)

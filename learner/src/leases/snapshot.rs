@@ -123,7 +123,10 @@ impl LeaseBook {
             let orders: BTreeMap<OrderCounter, Slot> = left
                 .iter()
                 .map(|counter| {
-                    (*counter, Slot { lease: id, state: State::Out, ended: 0, holders: Vec::new() })
+                    (
+                        *counter,
+                        Slot { lease: id, state: State::Out, ended: 0, holders: Vec::new(), failed: None },
+                    )
                 })
                 .collect();
             let strange = |counter: &OrderCounter| {

@@ -190,6 +190,25 @@ fn no_node_alone_has_an_order_left_out_at_once() {
 }
 
 #[test]
+fn an_order_that_alone_cannot_be_judged_is_given_up() {
+    let mut book = LeaseBook::new(config());
+    let mut accepted = 0;
+    for lease in 0..u64::from(MAX_LEASES_OF_ORDER) {
+        assert_eq!(book.take_given_up(), []);
+        assert_eq!(ranges(&book.grant(at(0), node(1), 1, 10)), [(0, 1)], "lease {lease}");
+        // As long as nothing is accepted, it may be the learner that cannot judge.
+        (0..3).for_each(|_| assert!(!book.unjudged(&node(1), OrderCounter(0), accepted)));
+        accepted += 1;
+        assert!(!book.unjudged(&node(2), OrderCounter(0), accepted), "it is somebody else's");
+        assert!(book.unjudged(&node(1), OrderCounter(0), accepted));
+        assert!(book.check(&node(1), LeaseId(lease), OrderCounter(0)).is_err());
+        assert_eq!(book.outstanding(), 0);
+    }
+    assert_eq!((book.take_given_up(), book.idle()), (vec![OrderCounter(0)], 0));
+    assert!(!book.unjudged(&node(1), OrderCounter(0), 100));
+}
+
+#[test]
 fn an_order_that_all_have_held_comes_again_to_any_of_them() {
     let mut book = LeaseBook::new(config());
     for n in 1..=3 {

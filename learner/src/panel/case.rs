@@ -38,6 +38,15 @@ impl Case {
         }
     }
 
+    /// Waits for a member no longer; false if it is none, or has said something.
+    pub(super) fn leaves(&mut self, key: &PublicKey) -> bool {
+        let awaited = self.members.get(key).is_some_and(Option::is_none);
+        if awaited {
+            self.members.remove(key);
+        }
+        awaited
+    }
+
     /// Members that have said nothing.
     pub(super) fn awaited(&self) -> impl Iterator<Item = PublicKey> + '_ {
         self.members.iter().filter(|(_, said)| said.is_none()).map(|(key, _)| *key)
@@ -52,6 +61,11 @@ impl Case {
         })
     }
 
+    /// Members that could not tell.
+    pub(super) fn unable(&self) -> impl Iterator<Item = PublicKey> + '_ {
+        self.members.iter().filter(|(_, said)| **said == Some(Said::Unable)).map(|(key, _)| *key)
+    }
+
     /// Decides, once, when it can be decided; when its time is `over`, it can.
     pub(super) fn rule(&mut self, k: usize, over: bool) -> Option<Ruling> {
         if self.ruled {
@@ -60,8 +74,8 @@ impl Case {
         let waiting = if over { 0 } else { self.awaited().count() };
         let vouching: Vec<PublicKey> =
             self.verdicts().filter(|(_, vouched)| *vouched).map(|(key, _)| key).collect();
-        let denounced = self.verdicts().any(|(_, vouched)| !vouched);
-        let ruling = if denounced || vouching.len() + waiting < k {
+        let doubted = self.members.values().any(|said| matches!(said, Some(Said::Lie | Said::Unable)));
+        let ruling = if doubted || vouching.len() + waiting < k {
             Ruling::Open
         } else if waiting > 0 {
             return None;

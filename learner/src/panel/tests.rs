@@ -1,6 +1,7 @@
 use super::*;
-use proptest::prelude::*;
 use std::net::Ipv4Addr;
+
+mod world;
 
 const WITHIN: u64 = 10_000;
 
@@ -84,6 +85,31 @@ fn owners_differ_from_each_other_and_from_the_producers() {
 }
 
 #[test]
+fn who_may_be_any_owner_is_asked_only_where_nothing_is_known_of_all() {
+    let mut panel = panel(2);
+    (10..20).for_each(|n| assert!(panel.offer(key(n), None, &offer(64))));
+    for n in 0..16 {
+        let chosen = panel.ask(at(0), &question(n)).unwrap();
+        panel.dismiss(&group(n));
+        chosen.iter().for_each(|key| assert_eq!(panel.report(key, &group(n), Said::Unable), Heard::Noted));
+        assert_eq!(BTreeSet::from_iter(chosen), [0, 1].map(key).into());
+    }
+    let mut panel = self::panel(1);
+    (10..20).for_each(|n| assert!(panel.offer(key(n), None, &offer(64))));
+    assert_eq!(panel.ask(at(0), &question(1)), None, "one that is known, and others that may be the same");
+    // One of them turns out to be another.
+    panel.moved(&key(10), network(10));
+    let chosen = panel.ask(at(0), &question(1)).unwrap();
+    assert_eq!(BTreeSet::from_iter(chosen), [0, 10].map(key).into());
+    // Where each key is an owner, networks say nothing.
+    let config = PanelConfig { owners: Owners::Key, ..PanelConfig::default() };
+    let mut keys = Panel::new(config, [7; 32]);
+    assert!(keys.offer(key(0), network(0), &offer(4)));
+    (1..3).for_each(|n| assert!(keys.offer(key(n), None, &offer(4))));
+    assert_eq!(keys.ask(at(0), &question(1)).map(|chosen| chosen.len()), Some(3));
+}
+
+#[test]
 fn an_owner_with_many_keys_is_drawn_no_more_often() {
     let mut often = 0;
     for n in 0..300 {
@@ -120,6 +146,45 @@ fn fresh_keys_bring_an_owner_that_never_answers_no_further_group() {
     let until = WITHIN + DEBT_MS;
     assert_eq!((20..40).map(|n| asked(&mut panel, until - 1, n)).sum::<usize>(), 0);
     assert_eq!((40..60).map(|n| asked(&mut panel, until, n)).sum::<usize>(), 1, "one in a minute");
+}
+
+#[test]
+fn fresh_keys_bring_an_owner_that_cannot_tell_no_further_group() {
+    let mut panel = panel(0);
+    // Fifty keys of one owner, and two honest verifiers.
+    (0..50).for_each(|n| assert!(panel.offer(key(n), network(1), &offer(4))));
+    (2..4u8).for_each(|n| assert!(panel.offer(key(100 + u64::from(n)), network(n), &offer(4))));
+    // How many of the shy are asked about a group, which the honest vouch for.
+    let asked = |panel: &mut Panel, now, n| {
+        let chosen = panel.ask(at(now), &question(n)).unwrap();
+        let (shy, honest): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|chosen| *chosen < key(50));
+        honest.iter().for_each(|key| drop(panel.report(key, &group(n), Said::Sound)));
+        shy.iter().for_each(|key| drop(panel.report(key, &group(n), Said::Unable)));
+        shy.len()
+    };
+    assert_eq!((0..20).map(|n| asked(&mut panel, 0, n)).sum::<usize>(), 1, "until the learner has looked");
+    panel.settle(&group(0), true);
+    assert_eq!((20..40).map(|n| asked(&mut panel, WITHIN - 1, n)).sum::<usize>(), 0);
+    assert_eq!((40..60).map(|n| asked(&mut panel, WITHIN, n)).sum::<usize>(), 1);
+}
+
+#[test]
+fn who_moves_while_it_owes_a_report_leaves_the_debt_behind() {
+    let mut panel = panel(2);
+    assert!(panel.ask(at(0), &question(1)).is_some());
+    assert_eq!(panel.report(&key(1), &group(1), Said::Sound), Heard::Noted);
+    panel.moved(&key(0), network(7));
+    assert!(panel.offer(key(10), network(0), &offer(4)));
+    assert_eq!(panel.ask(at(DEBT_MS - 1), &question(2)), None, "a fresh key where it was");
+    let chosen = panel.ask(at(DEBT_MS), &question(3)).unwrap();
+    assert_eq!(BTreeSet::from_iter(chosen), [1, 10].map(key).into());
+    // Whose place becomes known only now has not moved.
+    let mut unknown = Panel::new(PanelConfig { n: 1, k: 1, ..PanelConfig::default() }, [7; 32]);
+    assert!(unknown.offer(key(0), None, &offer(4)));
+    assert_eq!(unknown.ask(at(0), &question(1)), Some(vec![key(0)]));
+    unknown.moved(&key(0), network(0));
+    assert!(matches!(unknown.report(&key(0), &group(1), Said::Sound), Heard::Ruled(_)));
+    assert_eq!(unknown.ask(at(0), &question(2)), Some(vec![key(0)]));
 }
 
 #[test]
@@ -182,8 +247,8 @@ fn enough_who_vouch_decide_with_the_last_word_or_the_deadline() {
     let mut panel = panel(3);
     let chosen = panel.ask(at(0), &question(1)).unwrap();
     assert_eq!(panel.report(&chosen[0], &group(1), Said::Sound), Heard::Noted);
-    assert_eq!(panel.report(&chosen[1], &group(1), Said::Unable), Heard::Noted);
-    let mut vouched = vec![chosen[0], chosen[2]];
+    assert_eq!(panel.report(&chosen[1], &group(1), Said::Sound), Heard::Noted);
+    let mut vouched = chosen.clone();
     vouched.sort();
     assert_eq!(panel.report(&chosen[2], &group(1), Said::Sound), Heard::Ruled(Ruling::Vouched(vouched)));
     panel.dismiss(&group(1));
@@ -216,6 +281,49 @@ fn too_few_in_time_leave_it_open_and_are_compared_when_they_come() {
     assert_eq!(verdicts, expected);
     assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), Heard::Judged(false));
     assert_eq!(panel.report(&chosen[2], &group(1), Said::Lie), Heard::Unasked);
+}
+
+#[test]
+fn who_cannot_tell_has_the_learner_look_and_is_late_where_that_one_can_tell() {
+    let mut panel = panel(3);
+    let chosen = panel.ask(at(0), &question(1)).unwrap();
+    let (shy, others) = (chosen[0], [chosen[1], chosen[2]]);
+    let rest_vouch = |panel: &mut Panel, number| {
+        others.iter().for_each(|other| drop(panel.report(other, &group(number), Said::Sound)));
+    };
+    let is_asked = |panel: &mut Panel, now, number| {
+        panel.ask(at(now), &question(number)).is_some_and(|chosen| chosen.contains(&shy))
+    };
+    assert_eq!(panel.report(&others[0], &group(1), Said::Sound), Heard::Noted);
+    let ruled = panel.report(&shy, &group(1), Said::Unable);
+    assert_eq!(ruled, Heard::Ruled(Ruling::Open), "though two of three may vouch");
+    assert_eq!(panel.report(&shy, &group(1), Said::Unable), Heard::Unasked, "one word a verifier");
+    assert_eq!(panel.report(&others[1], &group(1), Said::Sound), Heard::Noted);
+    // Until the learner has looked, the group is one that it owes, and no other takes its place.
+    assert!(!is_asked(&mut panel, 0, 2));
+    rest_vouch(&mut panel, 2);
+    panel.dismiss(&group(2));
+    let mut verdicts = panel.settle(&group(1), false);
+    verdicts.sort();
+    let mut expected = others.map(|other| (other, false));
+    expected.sort();
+    assert_eq!(verdicts, expected, "who could not tell has not lied");
+    // It could be told, so it is asked as seldom as who says nothing.
+    assert!(!is_asked(&mut panel, WITHIN - 1, 3));
+    rest_vouch(&mut panel, 3);
+    panel.dismiss(&group(3));
+    assert!(is_asked(&mut panel, WITHIN, 4));
+    // What nobody can tell is no debt.
+    rest_vouch(&mut panel, 4);
+    assert_eq!(panel.report(&shy, &group(4), Said::Unable), Heard::Ruled(Ruling::Open));
+    panel.dismiss(&group(4));
+    assert!(is_asked(&mut panel, WITHIN, 5));
+    // Nor does it help to go and come back before the learner has looked.
+    assert_eq!(panel.report(&shy, &group(5), Said::Unable), Heard::Ruled(Ruling::Open));
+    rest_vouch(&mut panel, 5);
+    assert_eq!(panel.gone(&shy), []);
+    assert!(panel.offer(shy, network(100), &offer(4)));
+    assert!(!is_asked(&mut panel, WITHIN, 6));
 }
 
 #[test]
@@ -309,153 +417,4 @@ fn memory_is_bounded_whatever_comes() {
     let mut settled = Settled::default();
     (0..2 * MAX_SETTLED as u64).for_each(|n| settled.remember(group(n), true, [key(1)].into()));
     assert_eq!(settled.len(), MAX_SETTLED);
-}
-
-/// How a verifier behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Nature {
-    Honest,
-    /// Says the opposite.
-    Liar,
-    /// Vouches for everything.
-    Lazy,
-    Mute,
-}
-
-const NATURES: [Nature; 4] = [Nature::Honest, Nature::Liar, Nature::Lazy, Nature::Mute];
-
-fn opinion(nature: Nature, sound: bool) -> Option<Said> {
-    let truth = if sound { Said::Sound } else { Said::Lie };
-    match (nature, truth) {
-        (Nature::Honest, truth) => Some(truth),
-        (Nature::Liar, Said::Sound) => Some(Said::Lie),
-        (Nature::Liar, _) | (Nature::Lazy, _) => Some(Said::Sound),
-        (Nature::Mute, _) => None,
-    }
-}
-
-/// Verifiers of all natures, groups that are true or not, and a learner that looks where the panel does not vouch.
-struct World {
-    panel: Panel,
-    natures: Vec<(Nature, Option<Network>)>,
-    now: u64,
-    groups: u64,
-    /// Groups under way, and words about them that have not arrived.
-    words: Vec<(PublicKey, ContentId, Said)>,
-    truth: BTreeMap<ContentId, bool>,
-    open: BTreeSet<ContentId>,
-    charged: BTreeSet<PublicKey>,
-}
-
-impl World {
-    fn nature(&self, key: &PublicKey) -> (Nature, Option<Network>) {
-        let number = (0..self.natures.len() as u64).find(|n| self::key(*n) == *key).unwrap();
-        self.natures[number as usize]
-    }
-
-    fn ask(&mut self, sound: bool) {
-        self.groups += 1;
-        let question = question(self.groups);
-        self.truth.insert(question.group, sound);
-        let Some(chosen) = self.panel.ask(at(self.now), &question) else { return };
-        let owners: BTreeSet<_> = chosen.iter().map(|key| self.nature(key).1).collect();
-        assert_eq!(owners.len(), chosen.len(), "two of one owner");
-        assert!(!owners.contains(&question.network));
-        self.open.insert(question.group);
-        for key in chosen {
-            let said = opinion(self.nature(&key).0, sound);
-            self.words.extend(said.map(|said| (key, question.group, said)));
-        }
-    }
-
-    fn ruled(&mut self, group: ContentId, ruling: Ruling) {
-        assert!(self.open.remove(&group), "decided twice");
-        let sound = self.truth[&group];
-        if let Ruling::Vouched(vouchers) = ruling {
-            assert!(vouchers.len() >= 2);
-            if !sound {
-                // Only where all who came in time lied, of k owners at least.
-                assert!(vouchers.iter().all(|key| self.nature(key).0 != Nature::Honest));
-            }
-            // Every other one is drawn for a spot check.
-            if !self.groups.is_multiple_of(2) {
-                return self.panel.dismiss(&group);
-            }
-        }
-        for (key, right) in self.panel.settle(&group, sound) {
-            self.judged(key, sound, right);
-        }
-    }
-
-    fn judged(&mut self, key: PublicKey, sound: bool, right: bool) {
-        let nature = self.nature(&key).0;
-        assert_eq!(right, nature == Nature::Honest || (nature == Nature::Lazy && sound), "{nature:?}");
-        if !right {
-            self.charged.insert(key);
-        }
-    }
-
-    fn deliver(&mut self, which: usize) {
-        if self.words.is_empty() {
-            return;
-        }
-        let (key, group, said) = self.words.swap_remove(which % self.words.len());
-        match self.panel.report(&key, &group, said) {
-            Heard::Ruled(ruling) => self.ruled(group, ruling),
-            Heard::Judged(right) => self.judged(key, self.truth[&group], right),
-            Heard::Noted => {}
-            Heard::Unasked => panic!("every word was asked for"),
-        }
-    }
-
-    fn pass(&mut self, millis: u64) {
-        self.now += millis;
-        for (group, ruling) in self.panel.expired(at(self.now)) {
-            self.ruled(group, ruling);
-        }
-    }
-
-    fn come_or_go(&mut self, which: usize) {
-        let number = which % self.natures.len();
-        let key = key(number as u64);
-        if self.panel.verifiers.contains_key(&key) {
-            self.words.retain(|(of, ..)| *of != key);
-            for (group, ruling) in self.panel.gone(&key) {
-                self.ruled(group, ruling);
-            }
-        } else {
-            assert!(self.panel.offer(key, self.natures[number].1, &offer(4)));
-        }
-    }
-}
-
-proptest! {
-    #[test]
-    fn every_group_is_decided_and_no_lie_passes_before_an_honest_verifier(
-        natures in prop::collection::vec((0usize..4, 0u8..6), 1..12),
-        acts in prop::collection::vec((0u8..6, any::<u16>()), 0..400),
-    ) {
-        let natures: Vec<_> = natures.into_iter().map(|(n, net)| (NATURES[n], network(net))).collect();
-        let panel = Panel::new(PanelConfig::default(), [7; 32]);
-        let (words, truth, open, charged) = Default::default();
-        let mut world = World { panel, natures, now: 0, groups: 0, words, truth, open, charged };
-        for (act, which) in acts {
-            let which = usize::from(which);
-            match act {
-                0 => world.ask(which % 3 > 0),
-                1 | 2 => world.deliver(which),
-                3 => world.pass(which as u64 % 3_000),
-                4 => world.come_or_go(which),
-                _ => (0..4).for_each(|more| world.deliver(which + more)),
-            }
-        }
-        world.pass(WITHIN);
-        prop_assert!(world.open.is_empty(), "left undecided");
-        prop_assert_eq!((world.panel.cases.len(), world.panel.bytes), (0, 0));
-        for _ in 0..world.words.len() {
-            world.deliver(0);
-        }
-        let honest = world.charged.iter().filter(|key| world.nature(key).0 == Nature::Honest);
-        prop_assert_eq!(honest.count(), 0, "an honest verifier was charged");
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use echo_protocol::receipt::SEQUENCE_STRETCH;
 use echo_protocol::submission::RefuseReason;
 use echo_protocol::time::UnixMillis;
 use serde::{Deserialize, Serialize};
@@ -70,11 +71,13 @@ pub struct PeerRecord {
 /// What it would cost to forget a peer. The least is forgotten first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Worth {
-    /// It came by.
+    /// It came by, and did nothing that was of use. Whether it lied does not matter: under a new key it would be the same again.
     Stranger,
+    /// It has done something.
+    Newcomer,
     /// It has a good record.
     Known,
-    /// It lied.
+    /// It has done something, and lied.
     Lied,
     /// It was suspended.
     Struck,
@@ -83,6 +86,7 @@ pub(super) enum Worth {
 }
 
 impl PeerRecord {
+    /// The record of a peer of which nothing is known now. It may have been forgotten, so its receipts begin where none was given before.
     pub(super) fn new(now: UnixMillis) -> Self {
         Self {
             first_seen: now,
@@ -95,7 +99,7 @@ impl PeerRecord {
             strikes: 0,
             standing: Standing::Good,
             operator: None,
-            receipts: 0,
+            receipts: (now.0 / 1_000).min(u32::MAX.into()).saturating_mul(SEQUENCE_STRETCH),
             struck: UnixMillis(0),
             flawless: 0,
             vouched: false,
@@ -219,26 +223,27 @@ impl PeerRecord {
     }
 
     pub(super) fn worth(&self) -> Worth {
+        let useful = self.accepted > 0 || self.judgement != Fading::default();
         match self.standing {
             Standing::Banned => Worth::Decided,
             _ if self.vouched => Worth::Decided,
             _ if self.strikes > 0 => Worth::Struck,
+            _ if !useful => Worth::Stranger,
             _ if self.last_lie.is_some() => Worth::Lied,
             _ if self.flawless >= PROBATION => Worth::Known,
-            _ => Worth::Stranger,
+            _ => Worth::Newcomer,
         }
     }
 
     /// Goes on where nobody knows which receipts were given.
     pub(super) fn after_loss(mut self) -> Self {
-        use echo_protocol::receipt::SEQUENCE_STRETCH;
         self.receipts = (self.receipts / SEQUENCE_STRETCH).saturating_add(1).saturating_mul(SEQUENCE_STRETCH);
         self
     }
 
     /// Whether there are receipts of it.
     pub(super) fn has_receipts(&self) -> bool {
-        self.receipts > 0
+        self.accepted > 0
     }
 }
 

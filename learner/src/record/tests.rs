@@ -208,21 +208,49 @@ fn strangers_are_forgotten_first_and_liars_last() {
     let mut record = Record::new(RecordConfig::default());
     record.decide(at(0), Subject::Peer(key(1)), &Decision::Ban("liar".into()), 0);
     lie_till_struck(&mut record, 0, key(2));
+    record.accepted(at(0), key(3));
     lie(&mut record, 0, key(3));
     accept(&mut record, PROBATION, key(4));
     record.accepted(at(0), key(5));
+    record.judged(at(0), key(6), true);
+    // A flood of liars who deliver nothing displaces only its own.
+    for n in 0..MAX_PEERS as u64 + 10 {
+        lie(&mut record, 1 << 20, key(1_000_000 + n));
+    }
+    assert_eq!(record.peers().len(), MAX_PEERS);
+    assert!((1..=6).all(|n| record.peers().contains_key(&key(n))));
+    // One of newcomers displaces newcomers.
     for n in 0..MAX_PEERS as u64 + 10 {
         record.accepted(at(1 + n), key(1_000 + n));
     }
     assert_eq!(record.peers().len(), MAX_PEERS);
     let known = (1..=5).map(|n| record.peers().contains_key(&key(n)));
     assert_eq!(known.collect::<Vec<_>>(), [true, true, true, true, false]);
-    // A flood of liars displaces neither who was suspended nor who is banned.
+    // And one of liars who deliver displaces neither who was suspended nor who is banned.
     for n in 0..MAX_PEERS as u64 + 10 {
-        lie(&mut record, 1 << 20, key(1_000_000 + n));
+        lie(&mut record, 1 << 20, key(1_000 + n));
+        record.accepted(at(1 << 20), key(1_000 + n));
     }
     assert!([1, 2].iter().all(|n| record.peers().contains_key(&key(*n))));
     assert_eq!(record.worth.len(), MAX_PEERS);
+}
+
+#[test]
+fn who_was_forgotten_gets_numbers_that_nobody_has() {
+    let mut record = Record::new(RecordConfig::default());
+    let now = at(1_800_000_000_000);
+    let first = record.accepted(now, key(1));
+    assert_eq!(record.accepted(now, key(1)), first + 1);
+    for n in 0..MAX_PEERS as u64 {
+        record.accepted(now.plus(1 + n), key(1_000 + n));
+    }
+    assert!(!record.peers().contains_key(&key(1)));
+    let again = record.accepted(now.plus(100_000), key(1));
+    assert!(
+        again > first + 1 && again.is_multiple_of(SEQUENCE_STRETCH),
+        "the account of a node takes that for no gap"
+    );
+    assert_eq!(PeerRecord::new(at(u64::MAX)).receipts / SEQUENCE_STRETCH, u64::from(u32::MAX));
 }
 
 fn receipt(node: PublicKey, counter: u64, sequence: u64) -> Receipt {
@@ -286,7 +314,7 @@ fn who_is_forgotten_leaves_nothing_on_the_disk() {
     let sequence = record.accepted(at(0), key(1));
     journal.save(&mut record, &[receipt(key(1), 70, sequence)]).unwrap();
     for n in 0..MAX_PEERS as u64 {
-        record.refused(at(1 + n), key(1_000 + n), RefuseReason::Stale, Fault::Innocent);
+        record.accepted(at(1 + n), key(1_000 + n));
     }
     assert!(!record.peers().contains_key(&key(1)));
     journal.save(&mut record, &[]).unwrap();

@@ -135,6 +135,9 @@ fn a_glance_sees_one_trajectory_and_what_is_wrong_with_all() {
 fn policies_that_nothing_is_admitted_under_are_let_go() {
     let (audit, policies) = court();
     let honest = group(&audit, 0, &policies);
+    let mut lie = honest.clone();
+    lie.trajectories[2].logprobs[0] -= 0.5;
+    let taken = audit.all_policies_of(&honest).unwrap();
     let model = audit.workload.model.clone();
     let weights = Weights::random(&model, 9);
     for version in [4, 6, 8] {
@@ -147,6 +150,10 @@ fn policies_that_nothing_is_admitted_under_are_let_go() {
         matches!(&refused, Rejection::Refused(refusal) if refusal.reason == RefuseReason::Stale),
         "{refused}"
     );
+    assert!(audit.all_policies_of(&honest).is_none());
+    // Whoever has taken them before can still tell.
+    let fault = |group| audit.find(group, &taken).unwrap().fault;
+    assert!(fault(&honest).is_none() && fault(&lie).is_some());
 }
 
 #[test]
@@ -158,7 +165,7 @@ fn a_version_is_believed_only_when_it_is_older_than_the_learner() {
     let model = resumed.workload.model.clone();
     resumed.publish(Policy::load(4, &model, &Weights::random(&model, 9)).unwrap());
     resumed.check(&honest).unwrap();
-    assert!(audit.knows(&honest) && !resumed.knows(&honest), "what passes unseen is not known");
+    assert!(resumed.all_policies_of(&honest).is_none(), "what passes unseen is not known");
     let mut ahead = honest;
     for trajectory in &mut ahead.trajectories {
         trajectory.versions = spans(trajectory.response.iter().map(|_| PolicyVersion(6)));

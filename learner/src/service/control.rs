@@ -12,10 +12,12 @@ use echo_protocol::net::{HostEvent, HostEvents, Reply, outer_ip};
 use echo_protocol::signed::Signed;
 use echo_protocol::submission::RefuseReason;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
 /// Requests worked on at once. The host bounds those that wait.
 const AT_ONCE: usize = 64;
+/// Connections that came or went and are not noted yet; beyond, further events wait.
+const MOVES: usize = 1024;
 /// When a node that got fewer orders than it wanted asks again, in milliseconds.
 const LEASE_RETRY_MS: u32 = 100;
 /// What a node is told when none can be made.
@@ -26,6 +28,10 @@ pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let turns = Turns::default();
     let granting = Arc::new(Granting::start(shared.clone()));
+    // The desk may be waiting for the disk.
+    let (moves, moved) = mpsc::channel(MOVES);
+    let noting = shared.clone();
+    tokio::task::spawn_blocking(move || note(&noting, moved));
     loop {
         let event = tokio::select! {
             event = events.recv() => event,
@@ -51,18 +57,36 @@ pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
             HostEvent::Gossip { verdict, .. } => verdict.reject(),
             HostEvent::Disconnected { peer } => {
                 if let Some(node) = key_of_peer(&peer) {
-                    let desk = shared.clone();
-                    tokio::task::spawn_blocking(move || desk.desk().disconnected(&node));
+                    // It is noted as long as this runs.
+                    let _ = moves.send((node, Move::Gone)).await;
                     shared.fleet().disconnected(clock::now(), &node);
                 }
             }
             HostEvent::Connected { peer, addr } => {
                 if let Some(node) = key_of_peer(&peer) {
-                    let (desk, network) = (shared.clone(), outer_ip(&addr).map(Network::of));
-                    // The desk may be waiting for the disk.
-                    tokio::task::spawn_blocking(move || desk.desk().connected(node, network));
+                    let network = outer_ip(&addr).map(Network::of);
+                    let _ = moves.send((node, Move::Connected(network))).await;
                 }
             }
+        }
+    }
+}
+
+/// That a peer is connected, from where, or not any more.
+enum Move {
+    Connected(Option<Network>),
+    Gone,
+}
+
+/// Notes moves in their order, until nobody sends any.
+fn note(shared: &Shared, mut moves: mpsc::Receiver<(PublicKey, Move)>) {
+    while let Some((node, moved)) = moves.blocking_recv() {
+        match moved {
+            Move::Connected(network) => {
+                shared.desk().connected(node, network);
+                shared.locate(&node);
+            }
+            Move::Gone => shared.desk().disconnected(&node),
         }
     }
 }
@@ -84,13 +108,17 @@ fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Requ
         Request::Charter => Response::Charter(shared.charter.clone()),
         Request::Heartbeat(heartbeat) => {
             let (now, known) = (clock::now(), heartbeat.neighbourhood);
+            let desk = shared.desk();
             // A suspension ends by itself, and until then its node keeps its place. Who is banned has none.
-            if let Err(unheard) = shared.desk().hear(now, &node)
+            if let Err(unheard) = desk.hear(now, &node)
                 && unheard.reason == RefuseReason::Banned
             {
                 return Response::Refused(unheard.detail);
             }
+            let (is_known, network) = (desk.record().is_known(&node), desk.record().network(&node));
+            drop(desk);
             let mut fleet = shared.fleet();
+            fleet.weigh(&node, is_known, network);
             match fleet.heartbeat(now, node, heartbeat) {
                 Ok(()) => {
                     let neighbourhood = fleet.neighbourhood(now, &node);

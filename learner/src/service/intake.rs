@@ -5,16 +5,18 @@
 //! groups. A group that verifiers look at waits for them on no thread and in no judge's place. What passes goes to one writer, which makes all that wait durable with a single flush. While the disk works, the desk is free.
 
 mod asked;
+mod under_way;
 
 use super::Shared;
 use super::gate::{Door, Gate, Place};
-use crate::admission::{Admitted, Look, Refusal, Rejection};
+use crate::admission::{Admitted, Checked, Look, Refusal, Rejection};
 use crate::buffer::Unflushed;
 use crate::desk::Reply;
 use crate::panel::{Question, Ruling};
 use crate::record::{self, Fault};
 use crate::sequences::{self, SequenceError};
 use asked::Asked;
+use echo_policy::engine::Policy;
 use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
@@ -31,6 +33,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
+use under_way::Judged;
+
+pub(super) use under_way::UnderWay;
 
 /// Judged groups that wait for the writer; also the most that one flush covers.
 const WRITER_QUEUE: usize = 256;
@@ -52,8 +57,8 @@ type Pending = (Admitted, oneshot::Sender<Answer>);
 enum Looked {
     /// It may be trained on.
     Admitted(Admitted),
-    /// It may be, if these verifiers vouch for it.
-    Asked(Admitted, oneshot::Receiver<Ruling>),
+    /// It may be, if verifiers vouch for it, or by these policies, which it names.
+    Asked(Admitted, Vec<Arc<Policy>>, oneshot::Receiver<Ruling>),
 }
 
 /// What becomes of a group: decided by its judge, or by the writer.
@@ -154,19 +159,20 @@ impl Intake {
             (self.shared.clone(), self.node, self.writer.clone(), self.door.clone());
         let runtime = Handle::current();
         tokio::task::spawn_blocking(move || {
-            let looked = judge(&shared, &node, &Arc::new(frame))?;
+            let (looked, judged) = judge(&shared, &node, &Arc::new(frame))?;
             let (reply, answer) = oneshot::channel();
             match looked {
                 Looked::Admitted(admitted) => {
                     // The writer ends only with the service, and then nobody is answered.
                     drop(writer.blocking_send((admitted, reply)));
-                    drop((room, place));
+                    drop((room, place, judged));
                 }
-                Looked::Asked(admitted, ruling) => {
+                Looked::Asked(admitted, policies, ruling) => {
                     drop(place);
+                    let asked = Asked { shared, node, door, admitted, policies, ruling };
                     runtime.spawn(async move {
-                        Asked { shared, node, door, admitted, ruling }.decide(&writer, reply).await;
-                        drop(room);
+                        asked.decide(&writer, reply).await;
+                        drop((room, judged));
                     });
                 }
             }
@@ -193,23 +199,27 @@ async fn answer(
     stream.close().await.map_err(|e| e.to_string())
 }
 
-/// All stages but the last, and but the audit where verifiers make it; an `Err` is the answer to the node.
-fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<Looked, Box<Answer>> {
+/// All stages but the last, and but the audit where verifiers make it; copies wait outside until the second value is dropped. An `Err` is the
+/// answer to the node.
+fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<(Looked, Judged), Box<Answer>> {
     let admission = &shared.admission;
     let checked = admission.precheck(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
     let counter = checked.group().counter;
     let screened = shared.desk().screen(clock::now(), admission, checked.group());
     let looked = screened.and_then(|()| {
+        let Some(judged) = shared.under_way.begin(*node, counter) else {
+            return Err(Rejection::Retry(format!("another copy of order {counter} is judged already")));
+        };
         let runs_programs = admission.runs_programs(checked.group())?;
         readable(shared, checked.group(), runs_programs)?;
         if runs_programs {
             // Nor are verifiers waited for: programs are run when the learner itself has seen that the policy wrote them.
             let drawn = is_drawn(shared, checked.group(), &checked.id());
             look_alone(shared, checked.group(), &checked.id(), drawn)?;
-            return admission.judge(checked).map(Looked::Admitted);
+            return Ok((Looked::Admitted(reward(shared, checked, frame, drawn)?), judged));
         }
         // Last, as it costs most: only what could be accepted otherwise is worth it.
-        look(shared, admission.judge(checked)?, frame)
+        Ok((look(shared, reward(shared, checked, frame, false)?, frame)?, judged))
     });
     looked.map_err(|why| rejected(shared, node, counter, why))
 }
@@ -230,13 +240,42 @@ fn readable(shared: &Shared, group: &TrajectoryGroup, runs_programs: bool) -> Re
     }
 }
 
+/// Judges a group, whose tokens were all looked at before if so `audited`. What cannot be judged is looked at before anything is said: nobody
+/// has judges work, over and over, on what the policy did not write. What it did write comes again, until it is seen that others can be judged.
+fn reward(shared: &Shared, checked: Checked, frame: &[u8], audited: bool) -> Result<Admitted, Rejection> {
+    let (node, counter) = (checked.group().node, checked.group().counter);
+    let failed = match shared.admission.judge(checked) {
+        Err(Rejection::Retry(failed)) => failed,
+        decided => return decided,
+    };
+    if !audited {
+        // Judging has taken it apart.
+        let checked = shared.admission.precheck(frame, &node)?;
+        let looked = look_alone(shared, checked.group(), &checked.id(), true);
+        if let Err(Rejection::Refused(refusal)) = looked {
+            return Err(refusal.into());
+        }
+    }
+    if !shared.desk().unjudged(&node, counter) {
+        return Err(Rejection::Retry(failed));
+    }
+    // The text of the failure is the learner's: it may quote what the task's author keeps to himself.
+    tracing::warn!(node = %node.short(), order = %counter, failed, "a group cannot be judged, and others can");
+    let detail = "it cannot be judged, again; that is held against nobody".into();
+    Err(Refusal::new(RefuseReason::TaskRules, detail).held(Fault::Innocent).of(counter).into())
+}
+
 /// Looks at how tokens were drawn, as often as the node's record says; or has verifiers look. One trajectory of every group is looked at in any case.
 fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Looked, Rejection> {
     let Some(audit) = &shared.audit else { return Ok(Looked::Admitted(admitted)) };
     let (now, producer, group) = (clock::now(), admitted.group.node, admitted.id);
     let drawn = is_drawn(shared, &admitted.group, &group);
     // Of what the learner could not tell itself, nobody's verdict could be judged.
-    if drawn && shared.verifiers.are_there() && audit.knows(&admitted.group) {
+    // It looks with the policies of now, so a lie is one however long verifiers take, and whatever is let go meanwhile.
+    if drawn
+        && shared.verifiers.are_there()
+        && let Some(policies) = audit.all_policies_of(&admitted.group)
+    {
         audit.glance(&admitted.group, record::glance(&shared.secret, group.as_bytes()))?;
         let network = shared.desk().record().network(&producer);
         let spans = admitted.group.trajectories.iter().flat_map(|t| &t.versions);
@@ -244,7 +283,7 @@ fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Loo
         let fresh_until = versions.first().and_then(|oldest| fresh_until(shared, *oldest));
         let question = Question { group, producer, network, versions, fresh_until, bytes: frame.len() };
         if let Some(ruling) = shared.verifiers.ask(now, &question, frame) {
-            return Ok(Looked::Asked(admitted, ruling));
+            return Ok(Looked::Asked(admitted, policies, ruling));
         }
     }
     look_alone(shared, &admitted.group, &group, drawn)?;

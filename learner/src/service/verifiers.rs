@@ -57,7 +57,6 @@ struct Line {
 pub(super) struct Seat {
     shared: Arc<Shared>,
     key: PublicKey,
-    network: Option<Network>,
     stream: u64,
 }
 
@@ -86,6 +85,11 @@ impl Verifiers {
             }
         }
         Some(ruled)
+    }
+
+    /// Notes where a verifier is, if it is one.
+    fn moved(&self, key: &PublicKey, network: Option<Network>) {
+        lock(&self.0).moved(key, network);
     }
 
     /// Whether anybody offers to look.
@@ -125,6 +129,13 @@ impl State {
         self.lines.remove(key);
         let ruled = self.panel.gone(key);
         self.rule(ruled);
+    }
+
+    fn moved(&mut self, key: &PublicKey, network: Option<Network>) {
+        if let Some(line) = self.lines.get_mut(key) {
+            line.network = network;
+        }
+        self.panel.moved(key, network);
     }
 
     /// Gives a verifier a place, if there is one, and says the number of its stream. Its older stream loses its own.
@@ -193,7 +204,7 @@ impl Seat {
         frames: mpsc::Sender<Arc<Vec<u8>>>,
     ) -> Option<Self> {
         let stream = lock(&shared.verifiers.0).seat(key, network, frames)?;
-        Some(Self { shared: shared.clone(), key, network, stream })
+        Some(Self { shared: shared.clone(), key, stream })
     }
 }
 
@@ -203,6 +214,14 @@ impl Drop for Seat {
         if state.lines.get(&self.key).is_some_and(|line| line.stream == self.stream) {
             state.gone(&self.key);
         }
+    }
+}
+
+impl Shared {
+    /// Tells the panel where a verifier is, if it is one, as the record has it. The desk is held meanwhile, so what is told last is true.
+    pub(super) fn locate(&self, key: &PublicKey) {
+        let desk = self.desk();
+        self.verifiers.moved(key, desk.record().network(key));
     }
 }
 
@@ -244,6 +263,9 @@ async fn converse(shared: &Arc<Shared>, key: PublicKey, stream: Stream) -> Resul
     let Some(seat) = Seat::take(shared, key, network, frames) else {
         return Err("too many verifiers".into());
     };
+    // Streams and connections come by different ways, so where it is may have become known in between; or will, and is told then.
+    let located = shared.clone();
+    spawn_blocking(move || located.locate(&key)).await.map_err(|e| e.to_string())?;
     let (reader, writer) = stream.split();
     tokio::select! {
         ended = listen(&seat, reader) => ended,
@@ -295,7 +317,7 @@ impl Seat {
         // Not behind a newer stream of the same verifier.
         if let Some(line) = lines.get_mut(&self.key).filter(|line| line.stream == self.stream) {
             line.offered = true;
-            panel.offer(self.key, self.network, offer);
+            panel.offer(self.key, line.network, offer);
         }
     }
 }

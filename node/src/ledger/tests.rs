@@ -55,6 +55,34 @@ fn receipts_survive_restarts_and_a_torn_end_and_prove_what_was_accepted() {
 }
 
 #[test]
+fn a_damaged_file_of_receipts_never_proves_more() {
+    let dir = tempfile::tempdir().unwrap();
+    (0..3).for_each(|sequence| keep(&mut ledger(dir.path()), sequence));
+    let path = dir.path().join(format!("{}.receipts", testing::run_id()));
+    let honest = fs::read(&path).unwrap();
+    // Cut anywhere: what stands before the cut is proven all the same.
+    let (mut proven, mut steps) = (3, 0);
+    for end in (0..=honest.len()).rev().step_by(11) {
+        fs::write(&path, &honest[..end]).unwrap();
+        let Ok(proof) = verify(&path, Some(me())) else { continue };
+        let groups = proof.account.groups();
+        assert!(proof.account.wrong == 0 && (groups == proven || groups + 1 == proven), "cut at {end}");
+        steps += proven - groups;
+        proven = groups;
+    }
+    assert_eq!((proven, steps), (0, 3));
+    // A bit anywhere: a receipt that is not what was signed is none.
+    for at in (0..honest.len()).step_by(7) {
+        let mut changed = honest.clone();
+        changed[at] ^= 1 << (at % 8);
+        fs::write(&path, &changed).unwrap();
+        let Ok(proof) = verify(&path, Some(me())) else { continue };
+        let account = proof.account;
+        assert!(account.groups() <= 3 && account.rewards <= 6.0, "bit of byte {at}");
+    }
+}
+
+#[test]
 fn a_lost_receipt_and_a_foreign_pile_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let mut ledger = ledger(dir.path());

@@ -14,10 +14,10 @@ const MARGIN: f32 = 2.0;
 /// What an audit of an order's samples came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Finding {
-    /// What is wrong with them, if anything is.
+    /// What is wrong with them, if anything is: a fault that is certain before one that is not.
     pub fault: Option<Fault>,
-    /// Whether they lie so near the limits of [`Tolerance`], within half and twice of one, that an honest machine of another kind may come to
-    /// the opposite: that nobody finds the same is held against nobody then.
+    /// Whether nothing certain is wrong with them, and one lies so near the limits of [`Tolerance`], within half and twice of one, that an honest
+    /// machine of another kind may come to the opposite: that nobody finds the same is held against nobody then.
     pub is_close: bool,
 }
 
@@ -52,8 +52,9 @@ impl Sample {
 }
 
 /// What is wrong with these samples of the order whose seed is `seed`, and how certain that is. Tokens of versions that are not
-/// among `policies` are not looked at, and behind the first fault nothing is: a lie is not worth looking at any longer. Costs about as much computing
-/// as the prefill of all tokens.
+/// among `policies` are not looked at, and behind the first fault that is certain nothing is: a lie is not worth looking at any longer. One that
+/// is not certain hides none that is: what follows is looked at, and the means of the others are taken without it. Costs about as much
+/// computing as the prefill of all tokens.
 ///
 /// # Errors
 /// When the prompt is empty, or a sample does not fit the model.
@@ -71,17 +72,21 @@ pub fn examine(
     let tolerance = Tolerance::f32(params.temperature);
     let (mut evidence, mut found) = (Evidence::default(), Finding::default());
     for sample in samples {
+        let before = evidence.tokens();
         for (version, draws) in &sample.draws {
             if let Some(audit) = audits.get(version) {
                 evidence.add(audit.look(sample.index, &sample.tokens, draws)?);
             }
         }
-        found.fault = evidence.fault(&tolerance);
-        if found.fault.is_some() {
-            found.is_close = evidence.fault(&tolerance.times(MARGIN)).is_none();
-            return Ok(found);
+        let fault = evidence.fault(&tolerance);
+        if fault.is_some() && evidence.fault(&tolerance.times(MARGIN)).is_some() {
+            return Ok(Finding { fault, is_close: false });
         }
         found.is_close |= evidence.fault(&tolerance.times(1.0 / MARGIN)).is_some();
+        if fault.is_some() {
+            found.fault = found.fault.or(fault);
+            evidence.truncate(before);
+        }
     }
     Ok(found)
 }

@@ -80,11 +80,22 @@ fn every_cheat_is_found() {
     }
 }
 
-#[test]
-fn what_lies_near_the_limits_is_close_on_either_side() {
+/// What is found of the four samples when their log-probabilities are off by what `off` says of sample and position.
+fn examine_off(off: impl Fn(u32, usize) -> f32) -> Finding {
     let (config, weights) = families().remove(0);
     let policies = [load(&config, &weights)];
     let honest = generate(&policies[0], params(0.8));
+    let samples = (0..).zip(&honest).map(|(index, completion)| {
+        let logprobs = completion.logprobs.iter().enumerate().map(|(at, logprob)| logprob - off(index, at));
+        let tokens = completion.tokens.iter().map(|token| (*token, true));
+        let logprobs: Vec<f32> = logprobs.collect();
+        Sample::new(index, tokens, &logprobs, completion.versions.iter().copied())
+    });
+    examine(&policies, &PROMPT, &SEED, &params(0.8), samples).unwrap()
+}
+
+#[test]
+fn what_lies_near_the_limits_is_close_on_either_side() {
     let limit = Tolerance::f32(0.8).max;
     // The first log-probability of the second sample is off by so much, and of the third by so much.
     for (second, third, fault, is_close) in [
@@ -93,27 +104,33 @@ fn what_lies_near_the_limits_is_close_on_either_side() {
         (0.7, 0.0, false, true),
         (1.4, 0.0, true, true),
         (3.0, 0.0, true, false),
-        // Nothing is looked at behind the first fault; one that is certain is so whatever came before.
-        (1.4, 3.0, true, true),
+        // One that is certain is so whatever came before.
+        (1.4, 3.0, true, false),
         (0.7, 3.0, true, false),
+        (3.0, 1.4, true, false),
     ] {
-        let samples = (0..).zip(&honest).map(|(index, completion)| {
-            let mut logprobs = completion.logprobs.clone();
-            logprobs[0] -= match index {
-                1 => second * limit,
-                2 => third * limit,
-                _ => 0.0,
-            };
-            let tokens = completion.tokens.iter().map(|token| (*token, true));
-            Sample::new(index, tokens, &logprobs, completion.versions.iter().copied())
+        let found = examine_off(|sample, at| match (sample, at) {
+            (1, 0) => second * limit,
+            (2, 0) => third * limit,
+            _ => 0.0,
         });
-        let found = examine(&policies, &PROMPT, &SEED, &params(0.8), samples).unwrap();
         assert_eq!(
             (found.fault.is_some(), found.is_close),
             (fault, is_close),
             "{second}, {third}: {found:?}"
         );
     }
+}
+
+#[test]
+fn what_is_too_close_to_tell_adds_up_to_no_certainty() {
+    let mean = Tolerance::f32(0.8).mean as f32;
+    // Every log-probability of a sample is off by so many times what the mean may be. The second and the third lie each with the first within
+    // twice of it; all three together would be beyond.
+    let found = examine_off(|sample, _| [0.0, 3.0, 3.5, 0.0][sample as usize] * mean);
+    assert!(found.fault.is_some() && found.is_close, "{found:?}");
+    let found = examine_off(|sample, _| [0.0, 3.0, 4.5, 0.0][sample as usize] * mean);
+    assert!(found.fault.is_some() && !found.is_close, "{found:?}");
 }
 
 #[test]

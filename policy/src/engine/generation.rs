@@ -89,6 +89,9 @@ pub struct Turn<'a> {
 ///
 /// Requests are taken up in order, as many at once as the cache budget holds (always at least one). The result does not
 /// depend on how they are batched: every draw has its own number, and the backend's numbers do not depend on neighbours.
+///
+/// All responses to a request begin together, and a turn that ends is answered before the next step: those that are not over have equally
+/// many tokens of their own at any time. So a [`Generation::swap`] falls on the same place in each, which learners rely on.
 pub struct Generation<B: Backend = CpuBackend> {
     policy: Arc<Policy<B>>,
     groups: Vec<Group<B>>,

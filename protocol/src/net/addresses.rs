@@ -28,7 +28,10 @@ fn names_a_socket(parts: &[Protocol<'_>]) -> bool {
         _ => return false,
     };
     let reachable = match host {
-        Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name) => !name.is_empty(),
+        // An address that came in bytes may have a name that reads like further parts.
+        Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name) => {
+            !name.is_empty() && !name.contains('/')
+        }
         _ => ip_of(host).is_some_and(names_one_computer),
     };
     port != 0 && reachable
@@ -44,6 +47,15 @@ pub(super) fn believable(address: &Multiaddr, via: &Multiaddr) -> bool {
     dialable(address)
         && (!told.is_loopback() || seen.is_some_and(|seen| seen.is_loopback()))
         && (!is_link_local(told) || seen.is_some_and(is_link_local))
+}
+
+/// Whether to believe an address that strangers tell, when it is not known which of those with whom connections run through `vias`. None
+/// of them needs to be connected still.
+pub(super) fn believable_from_any<'a>(
+    address: &Multiaddr,
+    vias: impl IntoIterator<Item = &'a Multiaddr>,
+) -> bool {
+    believable(address, &Multiaddr::empty()) || vias.into_iter().any(|via| believable(address, via))
 }
 
 /// Whether a connection at this address runs through a relay.
@@ -175,6 +187,8 @@ mod tests {
             assert!(!dialable(&addr(bad)), "{bad}");
         }
         assert!(!dialable(&Multiaddr::empty()));
+        let hidden = Multiaddr::from(Protocol::Dns4("example.org/tcp/1/ws".into())).with(Protocol::Tcp(1));
+        assert!(!dialable(&hidden), "{hidden}");
     }
 
     #[test]

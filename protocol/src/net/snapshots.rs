@@ -12,7 +12,7 @@ mod builder;
 mod downloads;
 mod downstream;
 mod driver;
-mod keeper;
+pub(super) mod keeper;
 mod mailbox;
 mod plan;
 mod stats;

@@ -149,7 +149,8 @@ impl Account {
                 // Behind a loss of the learner's database counting began anew, and only what follows is a gap.
                 gaps.push(expected.max(number / SEQUENCE_STRETCH * SEQUENCE_STRETCH)..number);
             }
-            expected = number + 1;
+            // Behind the last number there is none.
+            expected = number.saturating_add(1);
         }
         gaps.into_iter().for_each(|gap| self.find(Finding::Missing(gap)));
     }

@@ -83,6 +83,17 @@ fn what_is_missing_or_comes_twice_is_named() {
 }
 
 #[test]
+fn the_last_of_all_numbers_is_counted_like_another() {
+    let whole = account(&[receipt(u64::MAX, 1)], &key(1));
+    let gap = u64::MAX / SEQUENCE_STRETCH * SEQUENCE_STRETCH..u64::MAX;
+    assert!(matches!(&whole.findings[..], [Finding::Missing(missing)] if *missing == gap));
+    let mut end = Account::new(key(1).public(), run(1), key(2).public());
+    end.add(&Signed::sign(&receipt(u64::MAX, 1), &key(1)).unwrap());
+    end.close(u64::MAX);
+    assert_eq!((end.groups(), end.wrong), (1, 0));
+}
+
+#[test]
 fn receipts_of_others_prove_nothing() {
     let forged = account(&[receipt(0, 1)], &key(2));
     assert!(matches!(forged.findings[0], Finding::Unsound { position: 0, .. }));

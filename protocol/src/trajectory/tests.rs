@@ -72,6 +72,32 @@ fn every_contradiction_is_found() {
 }
 
 #[test]
+fn a_group_has_one_schedule_of_versions() {
+    let form = Form { max_new_tokens: 5, group_size: 3, ..FORM };
+    let found = |versions: [&[u64]; 3]| {
+        let trajectories = versions.map(|versions| Trajectory {
+            response: vec![1; versions.len()],
+            logprobs: vec![-0.5; versions.len()],
+            versions: spans(versions.iter().copied().map(PolicyVersion)),
+            ..trajectory()
+        });
+        TrajectoryGroup { trajectories: trajectories.into(), ..group() }.check_form(&form)
+    };
+    // Some were over before the newer version came; none goes on in another way.
+    assert_eq!(found([&[2, 2], &[2, 2, 2, 4, 6], &[2, 2, 2, 4]]), Ok(()));
+    assert_eq!(found([&[4], &[4, 4, 4], &[4, 4, 4]]), Ok(()));
+    let wrong: [([&[u64]; 3], usize); 4] = [
+        ([&[2, 2, 2], &[2, 2, 4], &[2, 2, 4, 4]], 0),
+        ([&[2, 2, 4], &[2, 4, 4], &[2, 2, 4, 4]], 1),
+        ([&[2, 2, 4, 4], &[2, 2, 4], &[4, 4, 4]], 2),
+        ([&[2, 2, 2], &[2], &[2, 6, 6, 6]], 0),
+    ];
+    for (versions, trajectory) in wrong {
+        assert_eq!(found(versions), Err(SchemaError::Schedule { trajectory }), "{versions:?}");
+    }
+}
+
+#[test]
 fn turns_share_the_response_among_them() {
     let ranges = |turns: &[u32]| {
         let trajectory = Trajectory { turns: turns.to_vec(), ..trajectory() };

@@ -12,9 +12,10 @@
 //! They share nothing, not even time. The examiner runs first, with guesses for outcomes, and so records which
 //! operations the checks ask for ([`Exam::prepare`], once for a task); the subject performs them and is gone; then the
 //! examiner runs again with what it answered. When the checks then ask for other operations, because they depend on
-//! outcomes, another round follows, at most [`MAX_ROUNDS`]. Two live processes with a pair of pipes would do the same;
-//! this way nothing needs to wait for anything, each run has limits of its own, a recording serves all programs of a
-//! task, and what the program does cannot reach the examiner but as data on its standard input.
+//! outcomes, another round follows, at most [`MAX_ROUNDS`]; its operations hold what this program answered, and never
+//! what the reference did, which may be the expected answer. Two live processes with a pair of pipes would do the same;
+//! this way nothing needs to wait for anything, each run has limits of its own, what is asked first is recorded once for
+//! all programs of a task, and what the program does cannot reach the examiner but as data on its standard input.
 //!
 //! So nothing in the subject's sandbox tells what is expected: not its memory, not its files, not its descriptors. The
 //! harness in there can be patched at will, its channel written to, its exit taken over: all that yields is other
@@ -22,8 +23,9 @@
 //! [`Verdict::RuntimeError`](super::Verdict::RuntimeError). Plain data carries no `__eq__`, and what stays in the
 //! subject is never equal to anything.
 //!
-//! Two things differ from running all in one process: what a function does to its arguments in place is not seen by
-//! the checks, and neither are its values' classes, beyond those of plain data.
+//! Three things differ from running all in one process: what a function does to its arguments in place is not seen by
+//! the checks, neither are its values' classes, beyond those of plain data, and a `StopIteration` of the program ends no
+//! loop of the checks, nor can they catch it by that name.
 
 mod exam;
 mod exams;

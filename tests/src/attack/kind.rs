@@ -33,6 +33,8 @@ pub enum Kind {
     UnknownVersion,
     /// A version that is too old.
     StaleVersion,
+    /// One response under another version than the others of its group, drawn for it alone.
+    OtherSchedule,
     /// A response that says it ended otherwise than it did.
     WrongEnd,
     /// A reward that the response does not earn.
@@ -53,7 +55,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Malformed,
         Self::InflatedReward,
         Self::EditedToken,
@@ -71,6 +73,7 @@ impl Kind {
         Self::OtherTemperature,
         Self::Stolen,
         Self::StaleVersion,
+        Self::OtherSchedule,
         Self::WrongEnd,
         Self::WithheldReward,
         Self::BorrowedKey,
@@ -96,6 +99,7 @@ impl Kind {
             Self::PoachedOrder => "poached_order",
             Self::UnknownVersion => "unknown_version",
             Self::StaleVersion => "stale_version",
+            Self::OtherSchedule => "other_schedule",
             Self::WrongEnd => "wrong_end",
             Self::InflatedReward => "inflated_reward",
             Self::WithheldReward => "withheld_reward",
@@ -117,7 +121,7 @@ impl Kind {
             Self::BorrowedName | Self::Stolen => RefuseReason::Identity,
             Self::Replay => RefuseReason::Duplicate,
             Self::WrongRun => RefuseReason::Run,
-            Self::WrongSize => RefuseReason::Schema,
+            Self::WrongSize | Self::OtherSchedule => RefuseReason::Schema,
             Self::NoLease | Self::PoachedOrder => RefuseReason::Lease,
             Self::UnknownVersion => RefuseReason::UnknownVersion,
             Self::StaleVersion => RefuseReason::Stale,

@@ -84,6 +84,7 @@ impl Means<'_> {
                 let budget = self.liar.workload().charter.staleness.budget();
                 if policy.version() > budget { self.under(PolicyVersion(0))? } else { None }
             }
+            Kind::OtherSchedule => self.rescheduled()?,
             Kind::WrongEnd => self.signed(|group| {
                 let first = &mut group.trajectories[0];
                 first.stopped = !first.stopped;
@@ -139,6 +140,17 @@ impl Means<'_> {
         self.signed(|group| {
             for trajectory in &mut group.trajectories {
                 trajectory.versions = spans(trajectory.response.iter().map(|_| version));
+            }
+        })
+    }
+
+    /// The truth with its last response said to be of the version before; none under the first version.
+    fn rescheduled(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        let period = self.liar.workload().charter.staleness.period();
+        let Some(older) = self.truth.policy.version().checked_sub(period) else { return Ok(None) };
+        self.signed(|group| {
+            if let Some(last) = group.trajectories.last_mut() {
+                last.versions = spans(last.response.iter().map(|_| PolicyVersion(older)));
             }
         })
     }

@@ -7,6 +7,7 @@ use crate::admission::{Admitted, Look};
 use crate::panel::Ruling;
 use crate::sampling_audit::verdict;
 use echo_policy::audit::Finding;
+use echo_policy::engine::Policy;
 use echo_protocol::clock;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::submission::Answer;
@@ -20,13 +21,15 @@ pub(super) struct Asked {
     pub(super) node: PublicKey,
     pub(super) door: Arc<Door>,
     pub(super) admitted: Admitted,
+    /// All that it names.
+    pub(super) policies: Vec<Arc<Policy>>,
     pub(super) ruling: oneshot::Receiver<Ruling>,
 }
 
 impl Asked {
     /// Waits for the ruling, looks where the learner has to, and passes the group on or answers it.
     pub(super) async fn decide(self, writer: &mpsc::Sender<Pending>, reply: oneshot::Sender<Answer>) {
-        let Self { shared, node, door, admitted, ruling } = self;
+        let Self { shared, node, door, admitted, policies, ruling } = self;
         // It is lost only with the verifiers themselves.
         let ruling = ruling.await.unwrap_or(Ruling::Open);
         let (asking, group) = (shared.clone(), admitted.id);
@@ -47,7 +50,7 @@ impl Asked {
         } else {
             let Some(place) = door.enter_again().await else { return };
             let settled = spawn_blocking(move || {
-                let settled = settle(&shared, &node, admitted);
+                let settled = settle(&shared, &node, admitted, &policies);
                 drop(place);
                 settled
             });
@@ -64,10 +67,15 @@ impl Asked {
 }
 
 /// The learner's own audit, which is held against what verifiers have said.
-fn settle(shared: &Shared, node: &PublicKey, admitted: Admitted) -> Result<Admitted, Box<Answer>> {
+fn settle(
+    shared: &Shared,
+    node: &PublicKey,
+    admitted: Admitted,
+    policies: &[Arc<Policy>],
+) -> Result<Admitted, Box<Answer>> {
     let (group, counter) = (admitted.id, admitted.group.counter);
     let found = match &shared.audit {
-        Some(audit) => audit.find(&admitted.group),
+        Some(audit) => audit.find(&admitted.group, policies),
         None => Ok(Finding::default()),
     };
     match &found {
@@ -77,7 +85,7 @@ fn settle(shared: &Shared, node: &PublicKey, admitted: Admitted) -> Result<Admit
             shared.desk().looked(Look::Settled { overturned });
             shared.judged(verdicts);
         }
-        // Another machine may honestly find the opposite; or a policy was let go meanwhile, or could not be asked.
+        // Another machine may honestly find the opposite; or a policy could not be asked.
         _ => shared.verifiers.dismiss(&group),
     }
     let audited = found.and_then(|found| verdict(&admitted.group, &found));

@@ -88,10 +88,21 @@ impl World {
 
     /// Asks three verifiers about a group, of which these vouch for it, and returns what becomes of it.
     async fn asked(&self, lie: bool, vouch: [bool; 3]) -> Result<Admitted, Answer> {
+        self.asked_while(lie, vouch, || ()).await
+    }
+
+    /// The same where something happens before they answer.
+    async fn asked_while(
+        &self,
+        lie: bool,
+        vouch: [bool; 3],
+        happens: impl FnOnce(),
+    ) -> Result<Admitted, Answer> {
         let (frame, admitted) = self.judged(lie);
         let mut verifiers = [10, 11, 12].map(|number| self.verifier(number));
         let looked = look(&self.shared, admitted, &frame);
-        let Ok(Looked::Asked(admitted, ruling)) = looked else { panic!("nobody was asked") };
+        let Ok(Looked::Asked(admitted, policies, ruling)) = looked else { panic!("nobody was asked") };
+        happens();
         for (verifier, vouches) in verifiers.iter_mut().zip(vouch) {
             assert_eq!(verifier.frames.try_recv().unwrap(), frame);
             let opinion = if vouches { Opinion::Sound } else { Opinion::lie(RefuseReason::Sampling, "no") };
@@ -100,7 +111,8 @@ impl World {
             hear(&self.shared, verifier.key.public(), &signed).unwrap();
         }
         let door = Gate::new(4).door(self.node.public()).unwrap();
-        let asked = Asked { shared: self.shared.clone(), node: self.node.public(), door, admitted, ruling };
+        let (shared, node) = (self.shared.clone(), self.node.public());
+        let asked = Asked { shared, node, door, admitted, policies, ruling };
         let (writer, mut written) = mpsc::channel(1);
         let (reply, answer) = oneshot::channel();
         asked.decide(&writer, reply).await;
@@ -132,7 +144,7 @@ fn newcomers_are_audited_in_full_and_the_known_as_their_record_says() {
     for (before, (lease, counter)) in (0..).zip(orders) {
         let frame = Signed::sign(&world.group(lease, counter), &world.node).unwrap().to_bytes();
         let looked = judge(shared, &node, &Arc::new(frame));
-        let Ok(Looked::Admitted(admitted)) = looked else { panic!("an honest group") };
+        let Ok((Looked::Admitted(admitted), _)) = looked else { panic!("an honest group") };
         let looks = shared.desk().tally().looks;
         assert!(before >= 32 || (looks.audited, looks.skipped) == (before + 1, 0), "{looks:?}");
         let (replies, written) = shared.desk().admit(clock::now(), &shared.admission, vec![admitted]);
@@ -144,6 +156,25 @@ fn newcomers_are_audited_in_full_and_the_known_as_their_record_says() {
     // In the mean 69 of the last 118.
     assert!((40..100).contains(&looks.skipped), "{looks:?}");
     assert_eq!(looks.audited + looks.skipped, 150);
+}
+
+#[test]
+fn a_copy_of_what_is_judged_already_comes_again() {
+    let world = World::new();
+    let (shared, node) = (&world.shared, world.node.public());
+    let leases = shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 2).unwrap();
+    let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
+    let frames: Vec<_> = orders
+        .map(|(lease, counter)| Signed::sign(&world.group(lease, counter), &world.node).unwrap().to_bytes())
+        .map(Arc::new)
+        .collect();
+    let Ok((_, judged)) = judge(shared, &node, &frames[0]) else { panic!("an honest group") };
+    let copy = judge(shared, &node, &frames[0]).err().map(|answer| answer.outcome);
+    assert_eq!(copy, Some(Outcome::Retry));
+    assert_eq!(shared.desk().tally().looks.audited, 1, "nobody looked at the copy");
+    assert!(judge(shared, &node, &frames[1]).is_ok());
+    drop(judged);
+    assert!(judge(shared, &node, &frames[0]).is_ok());
 }
 
 /// A problem whose author is wrong: whoever runs a program for it finds that it cannot be judged.
@@ -192,7 +223,7 @@ fn what_answers_to_a_prompt_without_tokens_is_refused_and_held_against_nobody() 
 
     let row = |n: u64| {
         let question = if n.is_multiple_of(2) { "É" } else { "1+" };
-        format!("{{\"question\": \"{question}{n}?\", \"answer\": \"{n}\"}}\n")
+        format!("{{\"question\": \"{question}{n}\", \"answer\": \"{n}\"}}\n")
     };
     let rows: String = (0..16).map(row).collect();
     let mut world = World::of(testing::problems(&rows));
@@ -236,6 +267,73 @@ fn what_answers_to_a_prompt_without_tokens_is_refused_and_held_against_nobody() 
     assert!(!is_refused_for_its_order(&sound), "{sound:?}");
 }
 
+/// A group as the policy draws it, which nobody has judged yet.
+#[cfg(target_os = "linux")]
+fn drawn(world: &World, lease: LeaseId, counter: OrderCounter) -> TrajectoryGroup {
+    use crate::answers::AnswerError;
+    use echo_policy::engine::Generation;
+    use echo_sandbox::task::Verdict;
+
+    let workload = &world.shared.workload;
+    let order = workload.order(Purpose::Train, counter.0);
+    let request = workload.request(&order, workload.charter.group_size).unwrap();
+    let mut generation = Generation::start(world.policy.clone(), vec![request]).unwrap();
+    while !generation.is_finished() {
+        generation.step().unwrap();
+        generation.converse(|_| Ok::<_, AnswerError>(None)).unwrap();
+    }
+    let completions = generation.into_completions().into_iter().flatten();
+    let answers = completions.map(|completion| {
+        let finished = completion.stopped;
+        Sampled { completion, verdict: Verdict::right(), finished }
+    });
+    let trajectories = answers.map(Sampled::trajectory).collect();
+    TrajectoryGroup { run: workload.run, lease, counter, node: world.node.public(), trajectories }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_alone_cannot_be_judged_is_refused_without_blame() {
+    let world = World::of(testing::programs(BROKEN));
+    let (shared, node) = (&world.shared, world.node.public());
+    let leases = shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 400).unwrap();
+    let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
+    let groups = orders.map(|(lease, counter)| drawn(&world, lease, counter));
+    // A program that is cut is not run.
+    let (programs, cut): (Vec<_>, Vec<_>) =
+        groups.partition(|group| group.trajectories.iter().any(|trajectory| trajectory.stopped));
+    let frame = |group: &TrajectoryGroup| Signed::sign(group, &world.node).unwrap().to_bytes();
+    let sent = |group: &TrajectoryGroup| {
+        let looked = judge(shared, &node, &Arc::new(frame(group)));
+        looked.map_err(|answer| answer.outcome)
+    };
+    let retried = |group| matches!(sent(group), Err(Outcome::Retry));
+    // It may be the learner that cannot judge.
+    assert!((0..3).all(|_| retried(&programs[0])));
+    let Ok((Looked::Admitted(admitted), _)) = sent(&cut[0]) else { panic!("what is not run is judged") };
+    let (replies, written) = shared.desk().admit(clock::now(), &shared.admission, vec![admitted]);
+    let replies = shared.desk().acknowledge(replies, written.and_then(Unflushed::flush));
+    assert_eq!(replies[0].answer.outcome, Outcome::Accepted);
+    assert!(retried(&programs[1]), "this one for the first time");
+    let refused = |group| match sent(group) {
+        Err(Outcome::Refused { reason, .. }) => Some(reason),
+        _ => None,
+    };
+    assert_eq!(refused(&programs[0]), Some(RefuseReason::TaskRules));
+    assert_eq!(refused(&programs[0]), Some(RefuseReason::Lease), "it was given back");
+    let lies = || shared.desk().record().peers()[&node].lies;
+    assert_eq!(lies(), 0);
+
+    // What the policy did not write is found out first, also where only a glance was due.
+    let mut made_up = programs[1].clone();
+    made_up.trajectories.iter_mut().for_each(|trajectory| trajectory.logprobs[0] -= 1.0);
+    let bytes = frame(&made_up);
+    let checked = shared.admission.precheck(&bytes, &node).unwrap();
+    let found = reward(shared, checked, &bytes, false);
+    let is_sampling = |refusal: &Refusal| refusal.reason == RefuseReason::Sampling;
+    assert!(matches!(&found, Err(Rejection::Refused(refusal)) if is_sampling(refusal)), "{found:?}");
+}
+
 #[tokio::test]
 async fn the_word_of_newcomers_is_looked_at_again() {
     let world = World::new();
@@ -260,6 +358,36 @@ async fn disagreement_is_settled_by_the_learner_and_costs_the_liar() {
     assert_eq!(world.charged(), [0, 1, 0]);
     assert!(world.asked(true, [true, true, false]).await.is_err());
     assert_eq!(world.charged(), [1, 2, 0]);
+}
+
+#[tokio::test]
+async fn a_lie_is_one_though_its_version_is_let_go_before_verifiers_answer() {
+    for lie in [true, false] {
+        let world = World::new();
+        let audit = world.shared.audit.as_ref().unwrap();
+        let let_go = || {
+            let model = &world.shared.workload.model;
+            for version in [2, 4] {
+                audit.publish(Policy::load(version, model, &Weights::random(model, 9)).unwrap());
+            }
+            let stale = audit.check(&world.group(LeaseId(0), OrderCounter(0))).unwrap_err();
+            assert!(
+                matches!(&stale, Rejection::Refused(refusal) if refusal.reason == RefuseReason::Stale),
+                "{stale}"
+            );
+        };
+        let decided = world.asked_while(lie, [true, true, false], let_go).await;
+        // That the true one is too old is found where it is written.
+        assert_eq!(decided.is_err(), lie);
+        if let Err(answer) = decided {
+            let reason = RefuseReason::Sampling;
+            assert!(
+                matches!(&answer.outcome, Outcome::Refused { reason: told, .. } if *told == reason),
+                "{answer:?}"
+            );
+        }
+        assert_eq!(world.charged(), if lie { [1, 1, 0] } else { [0, 0, 1] });
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::panel::Owners;
+use echo_protocol::version::PolicyVersion;
 use std::net::Ipv4Addr;
 
 fn key(number: u64) -> PublicKey {
@@ -68,4 +69,24 @@ fn where_each_key_is_an_owner_nobody_who_offered_goes() {
     // Whoever opens another stream takes its own place.
     assert!(sits_down(&mut state, 7, network(1), true));
     assert_eq!(state.lines.len(), MAX_VERIFIERS);
+}
+
+#[test]
+fn where_a_verifier_is_may_become_known_behind_its_place() {
+    let mut state = empty(Owners::Network);
+    let offer = Offer { capacity: 1, held: vec![PolicyVersion(4)] };
+    for number in [1, 2] {
+        assert!(sits_down(&mut state, number, None, true));
+        // As its offer does, and then its connection is noted.
+        state.panel.offer(key(number), None, &offer);
+        state.moved(&key(number), network(number as u8));
+        assert_eq!(state.lines[&key(number)].network, network(number as u8));
+    }
+    state.moved(&key(3), network(3));
+    assert!(!sits(&state, 3), "only who has a place is told of");
+    let versions = [PolicyVersion(4)].into();
+    let group = ContentId::of(b"");
+    let (producer, network) = (key(9), network(9));
+    let question = Question { group, producer, network, versions, fresh_until: None, bytes: 1 };
+    assert_eq!(state.panel.ask(UnixMillis(0), &question).map(|chosen| chosen.len()), Some(2));
 }

@@ -73,8 +73,16 @@ fn honest_groups_are_sound_and_lies_are_named() {
         assert_eq!(opinion(&workload, &installed, &group), Opinion::Sound);
     }
     let group = honest(&workload, &installed, 0);
-    let lies: [(Change, RefuseReason); 5] = [
+    let lies: [(Change, RefuseReason); 6] = [
         (|group| drop(group.trajectories.pop()), RefuseReason::Schema),
+        (
+            |group| {
+                // One of them under version 2 from its first token on.
+                let alone = &mut group.trajectories[0];
+                alone.versions = spans(alone.response.iter().map(|_| PolicyVersion(2)));
+            },
+            RefuseReason::Schema,
+        ),
         (|group| group.trajectories[0].reward = 1.0 - group.trajectories[0].reward, RefuseReason::Reward),
         (|group| group.trajectories[0].stopped = !group.trajectories[0].stopped, RefuseReason::TaskRules),
         (|group| group.trajectories[1].logprobs[0] -= 0.5, RefuseReason::Sampling),
@@ -111,6 +119,14 @@ fn what_cannot_be_checked_here_is_not_called_a_lie() {
         let found = opinion(&workload, &installed, &group);
         assert_eq!(!matches!(found, Opinion::Unable { .. }), certain, "{off}: {found:?}");
     }
+    // What is too close to tell in one trajectory hides no lie in another.
+    let mut hidden = group.clone();
+    let first = hidden.trajectories[0].response.len();
+    hidden.trajectories[0].logprobs[0] -= 1.5 * tolerance.max.min(tolerance.mean as f32 * first as f32);
+    assert!(matches!(opinion(&workload, &installed, &hidden), Opinion::Unable { .. }));
+    hidden.trajectories[last].logprobs[0] -= 0.5;
+    let found = opinion(&workload, &installed, &hidden);
+    assert!(matches!(found, Opinion::Lie { reason: RefuseReason::Sampling, .. }), "{found:?}");
     for held in [&installed[..1], &installed[..0]] {
         let found = opinion(&workload, held, &group);
         assert!(matches!(found, Opinion::Unable { .. }), "{found:?}");

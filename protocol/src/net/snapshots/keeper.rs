@@ -16,13 +16,13 @@ use tokio::sync::{mpsc, oneshot};
 const WAITING: usize = 64;
 
 /// A group that arrived and is not verified yet.
-pub(super) struct Arrival {
-    pub(super) index: PieceIndex,
-    pub(super) piece: Piece,
-    pub(super) group: u32,
+pub(in crate::net) struct Arrival {
+    pub(in crate::net) index: PieceIndex,
+    pub(in crate::net) piece: Piece,
+    pub(in crate::net) group: u32,
     /// Leaves of the piece's tree in front of the group's bytes.
-    pub(super) leaves: usize,
-    pub(super) payload: Bytes,
+    pub(in crate::net) leaves: usize,
+    pub(in crate::net) payload: Bytes,
 }
 
 /// A group that was verified and stored.
@@ -44,7 +44,7 @@ pub(super) struct Kept {
 
 /// Why a group could not be kept.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(in crate::net) enum Failure {
     /// It is not what its piece's name says.
     Rotten(String),
     /// Something failed here.
@@ -103,7 +103,8 @@ fn keep_all(store: &ChunkStore, arrivals: &[Arrival]) -> Kept {
     kept
 }
 
-fn keep(store: &ChunkStore, arrival: &Arrival) -> Result<Written, Failure> {
+/// Verifies and stores a group.
+pub(in crate::net) fn keep(store: &ChunkStore, arrival: &Arrival) -> Result<Written, Failure> {
     let Arrival { index, piece, group, leaves, payload } = arrival;
     let rotten = |what: String| Failure::Rotten(format!("group {group} of piece {}: {what}", index.0));
     let Some((tree, _)) = payload.split_at_checked(leaves * LEAF_BYTES) else {

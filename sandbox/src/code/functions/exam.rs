@@ -76,16 +76,26 @@ pub struct Exam {
     task: FunctionTask,
     /// What the checks draw random numbers from: the same on every node.
     seed: u32,
-    /// What the checks asked of the reference, encoded: most likely they ask the same of every program.
+    /// What the checks ask for before anything depends on an outcome, encoded: the same of every program. What they ask
+    /// behind it holds outcomes, and a judged program, which sees its operations, is shown no other's than its own.
     operations: Vec<Vec<u8>>,
 }
 
+/// The examiner's letter for a check that asks for what was not performed.
+const UNDECIDED: u8 = b'?';
+
 /// What the examiner says after one round.
-enum Round {
-    /// A grade for each check.
-    Graded(Vec<u8>),
-    /// The checks asked for operations that were not performed.
-    Asked(Vec<Vec<u8>>),
+struct Round {
+    /// A letter for each check, or a single one when what prepares them has failed.
+    grades: Vec<u8>,
+    /// The operations of the next round, if a check is undecided.
+    asked: Vec<Vec<u8>>,
+}
+
+impl Round {
+    fn is_decided(&self) -> bool {
+        !self.grades.contains(&UNDECIDED)
+    }
 }
 
 impl Exam {
@@ -107,16 +117,16 @@ impl Exam {
         let internal = |report: TestReport| ExamError::Internal { reason: report.message };
         let harness = judge.harness().map_err(internal)?;
         match exam.examine(harness, &[], &[]) {
-            Ok(Round::Asked(operations)) => exam.operations = operations,
-            Ok(Round::Graded(grades)) if grades.contains(&b'B') => {
+            Ok(first) if !first.is_decided() => exam.operations = first.asked,
+            Ok(first) if first.grades.contains(&b'B') => {
                 return Err(ExamError::Broken { reason: "it fails before anything is asked".into() });
             }
-            Ok(Round::Graded(_)) => return Err(ExamError::NothingAsked),
+            Ok(_) => return Err(ExamError::NothingAsked),
             Err(report) => return Err(ExamError::Broken { reason: report.message }),
         }
-        let (reports, operations) = exam.rounds(harness, &exam.task.reference, ROUNDS_WITHIN);
+        let reports = exam.rounds(harness, &exam.task.reference, ROUNDS_WITHIN);
         match reports.iter().find(|report| report.verdict != Verdict::Accepted) {
-            None => Ok(Self { operations, ..exam }),
+            None => Ok(exam),
             Some(report) if report.verdict == Verdict::Internal => Err(internal(report.clone())),
             Some(report) => {
                 Err(ExamError::Reference { verdict: report.verdict, message: report.message.clone() })
@@ -137,40 +147,50 @@ impl Exam {
     /// The same; no round is begun later than so.
     pub(super) fn judge_within(&self, source: &str, within: Duration) -> Vec<TestReport> {
         match self.judge.harness() {
-            Ok(harness) => self.rounds(harness, source, within).0,
+            Ok(harness) => self.rounds(harness, source, within),
             Err(report) => vec![report],
         }
     }
 
-    /// Performs and examines until every check is decided; returns the operations of the last round as well.
+    /// Performs and examines until every check is decided. What decides a check first counts: later rounds are for the
+    /// others, and a program that draws lots has one draw for each check.
     ///
     /// The checks have ended well by themselves, with guesses: what keeps them from it now is what `source` returned.
     /// That has a verdict like anything else, or programs could choose to have none. Should it be the reference, then
     /// its author learns of it.
-    fn rounds(&self, harness: &Harness, source: &str, within: Duration) -> (Vec<TestReport>, Vec<Vec<u8>>) {
+    fn rounds(&self, harness: &Harness, source: &str, within: Duration) -> Vec<TestReport> {
         let begun = Instant::now();
         let mut operations = self.operations.clone();
+        let mut decided = vec![None; self.task.checks.len()];
         for _ in 0..MAX_ROUNDS {
             let performed = self.perform(harness, source, &operations);
             let round = performed.and_then(|(outcomes, usage)| {
                 let round = self.examine(harness, &operations, &outcomes);
                 round.map(|round| (round, usage)).map_err(|report| report.using(usage))
             });
-            match round {
-                Ok((Round::Asked(asked), _)) if begun.elapsed() < within => operations = asked,
-                Ok((Round::Asked(_), usage)) => {
-                    let message = format!("its checks are not decided within {within:?}");
-                    return (vec![TestReport::new(Verdict::WallLimit, message).using(usage)], operations);
-                }
-                Ok((Round::Graded(grades), usage)) => {
-                    let reports = grades.into_iter().map(|grade| report(grade).using(usage)).collect();
-                    return (reports, operations);
-                }
-                Err(report) => return (vec![report], operations),
+            let (round, usage) = match round {
+                Ok(round) => round,
+                Err(report) => return vec![report],
+            };
+            if round.is_decided() && round.grades.len() != decided.len() {
+                return round.grades.into_iter().map(|grade| report(grade).using(usage)).collect();
             }
+            for (first, grade) in decided.iter_mut().zip(round.grades) {
+                if first.is_none() && grade != UNDECIDED {
+                    *first = Some(report(grade).using(usage));
+                }
+            }
+            if decided.iter().all(Option::is_some) {
+                return decided.into_iter().flatten().collect();
+            }
+            if begun.elapsed() >= within {
+                let message = format!("its checks are not decided within {within:?}");
+                return vec![TestReport::new(Verdict::WallLimit, message).using(usage)];
+            }
+            operations = round.asked;
         }
         let message = format!("the checks ask for something else each time, {MAX_ROUNDS} times now");
-        (vec![TestReport::new(Verdict::WrongAnswer, message)], operations)
+        vec![TestReport::new(Verdict::WrongAnswer, message)]
     }
 
     /// The outcomes of `operations` in a process that holds `source`.
@@ -226,16 +246,14 @@ impl Exam {
             harness.examiner.run(&self.judge.sandbox, given, Limits::run().with_cpu(EXAMINER_CPU))?;
         let mut frames = frames::read(&outcome.stdout);
         let message = match (outcome.end, frames.next()) {
-            (End::Exited(0), Some(grades)) if grades.contains(&b'?') => {
-                let asked: Vec<_> = frames.map(<[u8]>::to_vec).collect();
-                if (1..=MAX_OPERATIONS).contains(&asked.len()) {
-                    return Ok(Round::Asked(asked));
-                }
-                let found = asked.len();
-                format!("the checks ask for {found} operations; 1 to {MAX_OPERATIONS} are allowed")
-            }
             (End::Exited(0), Some(grades)) if grades.len() == checks.len() || grades.len() == 1 => {
-                return Ok(Round::Graded(grades.to_vec()));
+                let asked: Vec<_> = frames.map(<[u8]>::to_vec).collect();
+                let found = asked.len();
+                let round = Round { grades: grades.to_vec(), asked };
+                if round.is_decided() || (1..=MAX_OPERATIONS).contains(&found) {
+                    return Ok(round);
+                }
+                format!("the checks ask for {found} operations; 1 to {MAX_OPERATIONS} are allowed")
             }
             (end, _) => {
                 format!("the checks ended with {end:?}: {}", String::from_utf8_lossy(&outcome.stderr))

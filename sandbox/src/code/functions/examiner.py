@@ -15,7 +15,11 @@ class Failed(AssertionError):
 
 
 class Raised(Exception):
-    """An exception of the judged program that has no name in builtins."""
+    """An exception of the judged program that has no name in builtins, or one that would be taken for the end of a loop."""
+
+
+# Iterators of the language take them for their own: `all(map(check, table))` would hold for a program that only raises.
+ENDS = StopIteration, StopAsyncIteration
 
 
 class Examiner:
@@ -50,7 +54,8 @@ class Examiner:
         except (Malformed, ValueError, TypeError, OverflowError, RecursionError):
             raise Failed from None
         found = vars(builtins).get(name)
-        kind = found if isinstance(found, type) and issubclass(found, Exception) else Raised
+        named = isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, ENDS)
+        kind = found if named else Raised
         error = kind.__new__(kind)
         self.raised.append(error)
         raise error

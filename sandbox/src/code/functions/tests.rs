@@ -101,6 +101,21 @@ fn reward_hacking_yields_no_reward() {
 }
 
 #[test]
+fn no_exception_ends_a_check_early_and_well() {
+    let checks = [
+        "assert all(map(lambda pair: f(pair[0]) == pair[1], [(2, 4), (3, 9)]))",
+        "for x in map(f, [2, 3]): assert x in (4, 9)",
+        "assert not list(filter(lambda x: f(x) != x * x, [2, 3]))",
+        "assert 5 not in iter(lambda: f(3), 9)",
+    ];
+    let exam = exam("def f(x): return x * x", "", &checks);
+    for raised in ["StopIteration", "StopAsyncIteration", "type('StopIteration', (Exception,), {})"] {
+        let source = format!("def f(x): raise {raised}");
+        assert_eq!(verdicts(exam.judge(&source)), [RuntimeError(1); 4], "{raised}");
+    }
+}
+
+#[test]
 fn hostile_outcomes_do_not_break_the_examiner() {
     let outcome = |written: &str| {
         format!(
@@ -176,11 +191,61 @@ fn checks_that_depend_on_outcomes_take_more_rounds() {
 }
 
 #[test]
+fn a_program_sees_no_outcomes_but_its_own() {
+    let cipher = |shift: &str| {
+        let function = |name: &str, sign: char| {
+            format!("def {name}(s): return ''.join(chr((ord(c) - 97 {sign} {shift}) % 26 + 97) for c in s)\n")
+        };
+        function("enc", '+') + &function("dec", '-')
+    };
+    let checks = [
+        "assert enc('hello') == 'mjqqt'",
+        "assert dec(enc('world')) == 'world'",
+        "x = enc('abc')\nassert x == 'fgh'\nassert dec(x) == 'abc'",
+    ];
+    let exam = exam(&cipher("5"), "", &checks);
+    assert_eq!(verdicts(exam.judge(&cipher("31"))), [Accepted; 3]);
+    assert_eq!(verdicts(exam.judge(&cipher("4"))), [WrongAnswer, Accepted, WrongAnswer]);
+    // What it is asked to decode tells what it should have encoded.
+    let spy = "import sys\nasked = sys._getframe(1).f_locals['operations']\nshift = 0\n\
+               for one, next in zip(asked, asked[1:]):\n    if one[1] == 'enc' and next[1] == 'dec': shift = ord(next[2][0][0]) - ord(one[2][0][0])\n"
+        .to_owned();
+    assert_eq!(verdicts(exam.judge(&(spy + &cipher("shift")))), [WrongAnswer, Accepted, WrongAnswer]);
+}
+
+#[test]
+fn what_is_kept_between_calls_is_kept_in_every_round() {
+    let stack = "items = []\ndef push(x):\n    items.append(x)\n    return len(items)\ndef pop(): return items.pop()\n\
+                 def shuffled(n):\n    import random\n    dice = random.Random(n)\n    return dice.sample(range(n), n)\n\
+                 def ordered(values): return sorted(values)";
+    let checks = [
+        "push(push(7))\nassert pop() == 1 and pop() == 7",
+        "assert ordered(shuffled(9)) == list(range(9))",
+        "push(pop() if push(5) == 2 else 6)\nassert [pop(), pop()] == [6, 5]",
+    ];
+    let exam = exam(stack, "", &checks);
+    assert_eq!(verdicts(exam.judge(&stack.replace("Random(n)", "Random(n + 1)"))), [Accepted; 3]);
+    let queue = stack.replace("items.pop()", "items.pop(0)");
+    assert_eq!(verdicts(exam.judge(&queue)), [WrongAnswer, Accepted, WrongAnswer]);
+}
+
+#[test]
+fn what_failed_once_is_not_tried_again() {
+    let exam = exam("def step(x): return 2 * x", "", &["assert step(1) == 2", "assert step(step(1)) == 4"]);
+    // Answers otherwise when it sees that it is asked again, as one that draws lots would in some of its rounds.
+    let again = "import sys\nasked = sys._getframe(1).f_locals['operations']\ndef step(x): return 7 if len(asked) == 2 else 2 * x";
+    assert_eq!(verdicts(exam.judge(again)), [WrongAnswer, Accepted]);
+}
+
+#[test]
 fn rounds_end_with_their_time() {
-    let exam = exam("def step(x): return 2 * x", "", &["x = 1\nwhile x < 8: x = step(x)\nassert x == 8"]);
-    let at_once = |source| verdicts(exam.judge_within(source, Duration::ZERO));
-    assert_eq!(at_once("def step(x): return x << 1"), [Accepted]);
-    assert_eq!(at_once("def step(x): return x + 1"), [WallLimit]);
+    let at_once = |check, source| {
+        let exam = exam("def step(x): return 2 * x", "", &[check]);
+        verdicts(exam.judge_within(source, Duration::ZERO))
+    };
+    let right = "def step(x): return x << 1";
+    assert_eq!(at_once("assert [step(x) for x in range(3)] == [0, 2, 4]", right), [Accepted]);
+    assert_eq!(at_once("assert step(step(1)) == 4", right), [WallLimit]);
 }
 
 #[test]

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use libp2p::kad::store::RecordStore as _;
 use libp2p::kad::{
-    Event, GetClosestPeersError, GetProvidersOk, InboundRequest, ProviderRecord, QueryId, QueryResult,
-    RecordKey,
+    Event, GetClosestPeersError, GetProvidersOk, InboundRequest, PeerInfo, ProviderRecord, QueryId,
+    QueryResult, RecordKey,
 };
 use libp2p::{Multiaddr, PeerId};
 
 use super::{Driver, Outcome, answer};
 use crate::net::address_book::MAX_ADDRESSES_PER_SOURCE;
-use crate::net::addresses::{believable, dialable, without_peer};
+use crate::net::addresses::{believable, believable_from_any, dialable, without_peer};
 use crate::net::host::{MAX_DHT_KEY, MAX_PENDING_QUERIES, MAX_PROVIDERS_FOUND, NetError};
 
 /// A query for which somebody waits.
@@ -112,11 +112,10 @@ impl Driver {
                     Err(GetClosestPeersError::Timeout { peers, .. }) => peers,
                 };
                 let mut addrs = self.book.addresses(&peer);
-                for info in closest.into_iter().filter(|info| info.peer_id == peer) {
-                    for addr in info.addrs.into_iter().filter(dialable).map(without_peer) {
-                        if !addrs.contains(&addr) {
-                            addrs.push(addr);
-                        }
+                let vias: Vec<&Multiaddr> = self.links.values().map(|link| &link.via).collect();
+                for addr in told(closest, peer, &vias) {
+                    if !addrs.contains(&addr) {
+                        addrs.push(addr);
                     }
                 }
                 answer(reply, Ok(addrs));
@@ -156,6 +155,37 @@ impl Driver {
     }
 }
 
+/// The addresses of `peer` that the DHT told, as far as strangers are believed with whom connections run through `vias`.
+fn told(found: Vec<PeerInfo>, peer: PeerId, vias: &[&Multiaddr]) -> impl Iterator<Item = Multiaddr> {
+    let addrs = found.into_iter().filter(move |info| info.peer_id == peer).flat_map(|info| info.addrs);
+    addrs.filter(move |addr| believable_from_any(addr, vias.iter().copied())).map(without_peer)
+}
+
 fn busy() -> NetError {
     NetError::Busy { what: "DHT queries", cap: MAX_PENDING_QUERIES }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dht_has_no_names_resolved_and_from_afar_does_not_point_at_our_own_machine() {
+        let addr = |text: &str| text.parse::<Multiaddr>().unwrap();
+        let peer = PeerId::random();
+        let texts = [
+            "/dns4/example.org/tcp/1",
+            "/ip4/127.0.0.1/tcp/22",
+            "/ip6/fe80::1/tcp/1",
+            "/ip4/8.8.8.8/tcp/0",
+            "/ip4/8.8.8.8/tcp/4001",
+        ];
+        let found = |whose| vec![PeerInfo { peer_id: whose, addrs: texts.map(addr).to_vec() }];
+        let heard = |via: &[&Multiaddr]| told(found(peer), peer, via).collect::<Vec<_>>();
+        let (far, near) = (addr("/ip4/5.6.7.8/udp/9/quic-v1"), addr("/ip4/127.0.0.1/tcp/9"));
+        assert_eq!(heard(&[]), [addr(texts[4])]);
+        assert_eq!(heard(&[&far]), [addr(texts[4])]);
+        assert_eq!(heard(&[&far, &near]), [addr(texts[1]), addr(texts[4])]);
+        assert_eq!(told(found(PeerId::random()), peer, &[&near]).count(), 0);
+    }
 }
