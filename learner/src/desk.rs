@@ -9,7 +9,8 @@ use crate::buffer::{
 };
 use crate::filter::Filter;
 use crate::leases::{
-    LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, MAX_LEASES_OF_ORDER, SnapshotError,
+    FlushedLeases, LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, MAX_LEASES_OF_ORDER,
+    SnapshotError, UnflushedLeases,
 };
 use crate::record::{Decision, Network, Record, RecordConfig, RecordJournal, Subject};
 use crate::store::{Store, StoreError};
@@ -140,23 +141,50 @@ impl Desk {
         })
     }
 
-    /// Leases up to `orders` orders to a node that generates under `installed`, as far as AReaL's admission rule allows; durable when
-    /// they are returned. A node whose policy will be too old when its work comes in gets none ([`Staleness::serves`]).
-    pub fn lease(
+    /// Grants up to `orders` orders to a node that generates under `installed`, as far as AReaL's admission rule allows. The leases may leave
+    /// the learner when what [`Desk::write_leases`] writes is durable. A node whose policy will be too old when its work comes in gets none
+    /// ([`Staleness::serves`]).
+    pub fn grant(
+        &mut self,
+        now: UnixMillis,
+        node: PublicKey,
+        installed: Option<PolicyVersion>,
+        orders: u32,
+    ) -> Vec<Lease> {
+        let fresh = installed.is_some_and(|version| self.staleness.serves(version, self.progress.current));
+        if self.closed || !fresh {
+            return Vec::new();
+        }
+        let leases = self.book.grant(now, node, orders, self.room());
+        for order in self.book.take_given_up() {
+            tracing::warn!(%order, "given up: {MAX_LEASES_OF_ORDER} leases of it brought nothing; can the task judge its prompt?");
+        }
+        leases
+    }
+
+    /// Writes what was granted so far. The disk is waited for without the desk; afterwards [`Desk::leased`] is due.
+    ///
+    /// # Errors
+    /// When the store fails; the next call writes the same again.
+    pub fn write_leases(&self) -> Result<UnflushedLeases, LeaseJournalError> {
+        self.journal.write(&self.book)
+    }
+
+    /// Notes which leases are durable.
+    pub fn leased(&mut self, flushed: FlushedLeases) {
+        self.book.flushed(flushed);
+    }
+
+    /// Leases that are durable when they are returned.
+    #[cfg(test)]
+    pub(crate) fn lease(
         &mut self,
         now: UnixMillis,
         node: PublicKey,
         installed: Option<PolicyVersion>,
         orders: u32,
     ) -> Result<Vec<Lease>, DeskError> {
-        let fresh = installed.is_some_and(|version| self.staleness.serves(version, self.progress.current));
-        if self.closed || !fresh {
-            return Ok(Vec::new());
-        }
-        let leases = self.book.grant(now, node, orders, self.room());
-        for order in self.book.take_given_up() {
-            tracing::warn!(%order, "given up: {MAX_LEASES_OF_ORDER} leases of it brought nothing; can the task judge its prompt?");
-        }
+        let leases = self.grant(now, node, installed, orders);
         self.journal.save(&mut self.book)?;
         Ok(leases)
     }

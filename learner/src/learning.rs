@@ -1,5 +1,6 @@
 //! The learning thread: does what the controller says, one step after the other.
 
+mod named;
 mod row;
 
 use crate::buffer::StoredGroup;
@@ -18,6 +19,7 @@ use crate::watch::Watch;
 use echo_policy::error::DecoderError;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::version::PolicyVersion;
+use named::Named;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -157,6 +159,7 @@ impl Learning {
 
     fn go_on(&mut self) -> Result<Ended, LearningError> {
         let (mut skipped, mut phases) = (0, Phases::begin(Instant::now()));
+        let mut named = Named::default();
         loop {
             self.look_at_releases()?;
             let step = self.controller.next();
@@ -172,6 +175,7 @@ impl Learning {
                     phases.waited_s = waited_s;
                     let (report, ended) = self.update(version, &batch, &phases)?;
                     phases = Phases::begin(ended);
+                    named.warn(ended, version.next().0, &report.bounded);
                     skipped = report.all_skipped().map_or(0, |_| skipped + 1);
                     if let Some(cause) = report.all_skipped() {
                         // No other batch would help weights that give no numbers.
@@ -219,7 +223,7 @@ impl Learning {
 
     fn publish(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
         // Groups under this version are taken from now on: an evaluation may lie between this and the next update.
-        self.shared.desk().at(version);
+        self.shared.at(version);
         Ok(self.releases.publish(version, &self.trainer)?)
     }
 
@@ -229,8 +233,8 @@ impl Learning {
         version: PolicyVersion,
     ) -> Result<Option<(Vec<StoredGroup>, f64)>, LearningError> {
         let shared = self.shared.clone();
+        shared.at(version);
         let mut desk = shared.desk();
-        desk.at(version);
         let mut starvation = Starvation::new(desk.filtered(), desk.groups_per_update());
         let since = Instant::now();
         while !self.stop.load(Ordering::Relaxed) {

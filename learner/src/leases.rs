@@ -13,9 +13,10 @@
 //! orders that did not. And of the leases that end without a delivery the first of each node counts, then only those that run out, and
 //! those whose group could not be judged: going away and having a group refused costs nothing, and done again says nothing of the order.
 //!
-//! A lease may leave the learner only after [`LeaseJournal::save`] made it durable. Deliveries are not written: after
+//! A lease may leave the learner only after [`LeaseJournal`] made it durable. Deliveries are not written: after
 //! a crash the buffer says which orders it has, and the book is rebuilt from the journal and the buffer together.
 
+mod changes;
 mod journal;
 mod snapshot;
 
@@ -28,7 +29,9 @@ use echo_protocol::lease::{Lease, LeaseId, MAX_LEASE_ORDERS};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::time::UnixMillis;
 
-pub use journal::{LeaseJournal, LeaseJournalError};
+use changes::{Change, Changes};
+
+pub use journal::{FlushedLeases, LeaseJournal, LeaseJournalError, UnflushedLeases};
 pub use snapshot::{LeaseSnapshot, OpenLease, SnapshotError};
 
 /// Most orders that are out or idle at once. At the limit no fresh order is leased.
@@ -77,13 +80,6 @@ pub enum LeaseRefusal {
     /// The order has been delivered already, or was given up.
     #[error("order {0} is settled: it was delivered, or {MAX_LEASES_OF_ORDER} leases of it brought nothing")]
     Delivered(OrderCounter),
-}
-
-/// What has to be written before the newest leases may leave the learner.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Changes {
-    granted: Vec<Lease>,
-    closed: Vec<LeaseId>,
 }
 
 #[derive(Clone, Debug)]
@@ -307,6 +303,11 @@ impl LeaseBook {
         id < self.next_lease
     }
 
+    /// Notes what is durable.
+    pub fn flushed(&mut self, FlushedLeases(upto): FlushedLeases) {
+        self.changes.flushed(upto);
+    }
+
     fn holder(&self, id: LeaseId) -> Option<&PublicKey> {
         self.leases.get(&id).map(|open| &open.lease.node)
     }
@@ -364,7 +365,7 @@ impl LeaseBook {
         self.deadlines.insert((deadline, id));
         *self.out_by_node.entry(node).or_default() += u64::from(count);
         self.leases.insert(id, Open { lease: lease.clone(), left: count });
-        self.changes.granted.push(lease.clone());
+        self.changes.push(Change::Granted(lease.clone()));
         lease
     }
 
@@ -380,7 +381,7 @@ impl LeaseBook {
             if open.left == 0 {
                 self.deadlines.remove(&(open.lease.deadline, slot.lease));
                 self.leases.remove(&slot.lease);
-                self.changes.closed.push(slot.lease);
+                self.changes.push(Change::Closed(slot.lease));
             }
         }
         Some(slot)

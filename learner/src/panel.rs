@@ -13,11 +13,17 @@
 //! reported counts for as long as it is connected, so one that never answers is soon not asked any more; and one that goes while it owes a report
 //! is not asked for a minute, should it come back. To say that one cannot tell is no way around this: the group keeps its place until the learner has
 //! looked, and where the learner can tell, it counts as late, and its verifier is not asked for as long as a group has time. So nobody
-//! makes more work for the learner by it than by silence.
+//! makes more work for the learner by it than by silence. The same counts are kept for each owner, over all of its keys and what they owe: fresh
+//! keys bring an owner that never answers, or never can tell, no further group, nor does another network bring one where it was.
+//!
+//! No group is left to verifiers for more than three quarters of the time until it will be too old to be trained on, by the pace of the last
+//! update ([`Panel::at`]); the rest is the learner's, should it have to look.
 //!
 //! Memory is bounded by [`MAX_VERIFIERS`], [`MAX_CASES`], [`MAX_CASE_BYTES`], [`MAX_SETTLED`] and [`MAX_DEBTORS`]. What finds no place is not asked.
 
 mod case;
+mod owners;
+mod pace;
 mod settled;
 mod verifier;
 
@@ -32,6 +38,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Network;
 use case::Case;
+use owners::Accounts;
+use pace::Pace;
 use settled::Settled;
 use verifier::Verifier;
 
@@ -97,6 +105,8 @@ pub struct Question {
     pub network: Option<Network>,
     /// The policies that it names.
     pub versions: BTreeSet<PolicyVersion>,
+    /// The last version at which it may be trained on, where that may pass while it waits.
+    pub fresh_until: Option<PolicyVersion>,
     /// Its length.
     pub bytes: usize,
 }
@@ -153,8 +163,10 @@ pub struct Panel {
     /// Bytes of all cases.
     bytes: usize,
     settled: Settled,
-    /// Who went while it owed a report, or could not tell what can be told, and until when it is not asked.
-    debtors: BTreeMap<PublicKey, UnixMillis>,
+    accounts: Accounts,
+    /// Who went while it owed a report, or could not tell what can be told, whose it was, and until when it is not asked.
+    debtors: BTreeMap<PublicKey, (Owner, UnixMillis)>,
+    pace: Pace,
     /// The time, as far as it was told.
     now: UnixMillis,
 }
@@ -187,7 +199,9 @@ impl Panel {
             cases: BTreeMap::new(),
             bytes: 0,
             settled: Settled::default(),
+            accounts: Accounts::default(),
             debtors: BTreeMap::new(),
+            pace: Pace::default(),
             now: UnixMillis(0),
         }
     }
@@ -205,19 +219,20 @@ impl Panel {
         room
     }
 
-    /// Notes where a verifier is.
+    /// Notes where a verifier is. What it owes stays with the owner that it had, if any was known.
     pub fn moved(&mut self, key: &PublicKey, network: Option<Network>) {
-        if let Some(verifier) = self.verifiers.get_mut(key) {
-            verifier.network = network;
+        let Some(verifier) = self.verifiers.get_mut(key) else { return };
+        let before = std::mem::replace(&mut verifier.network, network);
+        let owes = before.is_some() && !verifier.asked().is_empty();
+        if self.owner(*key, before) != self.owner(*key, network) {
+            self.left(*key, before, owes);
         }
     }
 
     /// Lets a verifier go, and says which groups that decides.
     pub fn gone(&mut self, key: &PublicKey) -> Vec<(ContentId, Ruling)> {
         let Some(verifier) = self.verifiers.remove(key) else { return Vec::new() };
-        if !verifier.asked().is_empty() {
-            self.owes(*key, DEBT_MS);
-        }
+        self.left(*key, verifier.network, !verifier.asked().is_empty());
         let k = self.config.k;
         let ruled = verifier.asked().iter().filter_map(|group| {
             let case = self.cases.get_mut(group)?;
@@ -233,8 +248,10 @@ impl Panel {
         if full || self.cases.contains_key(&question.group) {
             return None;
         }
+        let within_ms = question.fresh_until.and_then(|last| self.pace.patience_ms(now, last));
+        let within_ms = within_ms.unwrap_or(u64::MAX).min(self.config.within_ms);
         let chosen = self.choose(question);
-        if chosen.len() < self.config.k {
+        if within_ms == 0 || chosen.len() < self.config.k {
             return None;
         }
         for key in &chosen {
@@ -242,7 +259,7 @@ impl Panel {
                 verifier.ask(question.group);
             }
         }
-        let deadline = now.plus(self.config.within_ms);
+        let deadline = now.plus(within_ms);
         self.bytes += question.bytes;
         self.cases.insert(question.group, Case::new(&chosen, deadline, question.bytes));
         Some(chosen)
@@ -257,8 +274,10 @@ impl Panel {
         let asked = verifier.is_some_and(|verifier| verifier.reported(group));
         if says && let Some(case) = self.cases.get_mut(group) {
             let in_time = !case.is_ruled() && said != Said::Unable;
-            let verifier = self.verifiers.get_mut(key).filter(|_| in_time);
-            verifier.into_iter().for_each(Verifier::was_in_time);
+            if in_time && let Some(verifier) = self.verifiers.get_mut(key) {
+                verifier.was_in_time();
+                self.accounts.was_in_time(self.config.owners.owner(*key, verifier.network));
+            }
             return case.rule(self.config.k, false).map_or(Heard::Noted, Heard::Ruled);
         }
         match (self.settled.take(group, key), said) {
@@ -273,7 +292,7 @@ impl Panel {
     /// Groups that are decided because their time is over.
     pub fn expired(&mut self, now: UnixMillis) -> Vec<(ContentId, Ruling)> {
         self.now = self.now.max(now);
-        self.debtors.retain(|_, until| *until > now);
+        self.debtors.retain(|_, (_, until)| *until > now);
         let mut ruled = Vec::new();
         let mut forgotten = Vec::new();
         for (group, case) in &mut self.cases {
@@ -286,6 +305,7 @@ impl Panel {
             for key in case.awaited() {
                 if let Some(verifier) = self.verifiers.get_mut(&key) {
                     verifier.was_late();
+                    self.accounts.forget(&self.config.owners.owner(key, verifier.network));
                 }
             }
             ruled.extend(case.rule(self.config.k, true).map(|ruling| (*group, ruling)));
@@ -298,10 +318,13 @@ impl Panel {
     pub fn settle(&mut self, group: &ContentId, sound: bool) -> Vec<(PublicKey, bool)> {
         let Some(case) = self.remove(group) else { return Vec::new() };
         for key in case.unable() {
+            // Who has gone meanwhile owes it already.
             if let Some(verifier) = self.verifiers.get_mut(&key) {
                 verifier.was_late();
+                let owner = self.config.owners.owner(key, verifier.network);
+                self.accounts.forget(&owner);
+                self.owes(key, owner, self.config.within_ms);
             }
-            self.owes(key, self.config.within_ms);
         }
         self.settled.remember(*group, sound, case.awaited().collect());
         case.verdicts().map(|(key, vouched)| (key, vouched == sound)).collect()
@@ -310,6 +333,11 @@ impl Panel {
     /// The learner does not look, or could not tell: nobody is right or wrong.
     pub fn dismiss(&mut self, group: &ContentId) {
         self.remove(group);
+    }
+
+    /// Tells that the policy is at `version` from now on.
+    pub fn at(&mut self, now: UnixMillis, version: PolicyVersion) {
+        self.pace.at(now, version);
     }
 
     /// Verifiers on offer.
@@ -328,24 +356,39 @@ impl Panel {
         Some(case)
     }
 
-    /// Lets nobody ask `key` for so long.
-    fn owes(&mut self, key: PublicKey, millis: u64) {
-        let until = self.now.plus(millis);
-        if let Some(debt) = self.debtors.get_mut(&key) {
+    /// Notes that a verifier is none of those any more that its owner has there, and whether it `owes` a report.
+    fn left(&mut self, key: PublicKey, network: Option<Network>, owes: bool) {
+        let owner = self.owner(key, network);
+        if owes {
+            self.owes(key, owner, DEBT_MS);
+        }
+        if owes || !self.verifiers.iter().any(|(key, other)| self.owner(*key, other.network) == owner) {
+            self.accounts.forget(&owner);
+        }
+    }
+
+    /// Lets nobody ask `key` for so long, and counts a group as one that `owner` has.
+    fn owes(&mut self, key: PublicKey, owner: Owner, millis: u64) {
+        let (now, until) = (self.now, self.now.plus(millis));
+        if let Some((_, debt)) = self.debtors.get_mut(&key).filter(|(_, debt)| *debt > now) {
+            // Whose it was when it was asked, wherever it went since.
             *debt = until.max(*debt);
         } else if self.debtors.len() < MAX_DEBTORS {
-            self.debtors.insert(key, until);
+            self.debtors.insert(key, (owner, until));
         }
     }
 
     /// One of each owner that was drawn: of its keys that which has least to do.
     fn choose(&self, question: &Question) -> Vec<PublicKey> {
         let theirs = self.owner(question.producer, question.network);
+        let has = self.under_way();
         let mut by_owner: BTreeMap<Owner, (usize, [u8; 32], PublicKey)> = BTreeMap::new();
         for (key, verifier) in &self.verifiers {
             let owner = self.owner(*key, verifier.network);
-            let owes = self.debtors.get(key).is_some_and(|until| *until > self.now);
-            if *key == question.producer || owner == theirs || owes || !verifier.takes(&question.versions) {
+            let owes = self.debtors.get(key).is_some_and(|(_, until)| *until > self.now);
+            let is_busy = !self.accounts.may_have(&owner, has.get(&owner).copied().unwrap_or(0) + 1);
+            let is_out = *key == question.producer || owner == theirs || owes || is_busy;
+            if is_out || !verifier.takes(&question.versions) {
                 continue;
             }
             let candidate = (verifier.asked().len(), self.draw(&question.group, key.as_bytes()), *key);
@@ -365,6 +408,17 @@ impl Panel {
         let mut drawn: Vec<_> = drawn.collect();
         drawn.sort_unstable();
         drawn.into_iter().map(|(_, key)| key).take(self.config.n).collect()
+    }
+
+    /// Groups that each owner's keys have, those included that went with one.
+    fn under_way(&self) -> BTreeMap<Owner, usize> {
+        let mut groups: BTreeMap<Owner, usize> = BTreeMap::new();
+        for (key, verifier) in &self.verifiers {
+            *groups.entry(self.owner(*key, verifier.network)).or_default() += verifier.asked().len();
+        }
+        let owed = self.debtors.values().filter(|(_, until)| *until > self.now);
+        owed.for_each(|(owner, _)| *groups.entry(*owner).or_default() += 1);
+        groups
     }
 
     /// Whose a key is that is connected from `network`.

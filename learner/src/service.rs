@@ -5,7 +5,9 @@
 
 mod control;
 mod gate;
+mod granting;
 mod intake;
+mod pace;
 mod turns;
 mod verifiers;
 
@@ -159,6 +161,12 @@ impl Shared {
         {
             tracing::debug!(%error, %version, "the announcement was not gossiped");
         }
+    }
+
+    /// Tells that the policy is now at `version`.
+    pub fn at(&self, version: PolicyVersion) {
+        self.desk().at(version);
+        self.verifiers.at(clock::now(), version);
     }
 
     /// Says that the run has ended, so that nodes stop.

@@ -9,7 +9,7 @@ use crate::leases::LeaseConfig;
 use crate::panel::Owners;
 use crate::record::RecordConfig;
 use crate::service::Shared;
-use crate::store::MemoryStore;
+use crate::store::{MemoryStore, Store};
 use crate::workload::Workload;
 use echo_policy::config::{ModelConfig, TinySizes};
 use echo_policy::tokenizer::CharTokenizer;
@@ -29,6 +29,15 @@ use std::sync::Arc;
 
 /// What the tasks of a learner of `workload` share, with a store in memory and without an audit. Leases never run out.
 pub(crate) fn shared(workload: Arc<Workload>, groups_per_update: usize) -> Shared {
+    shared_over(Arc::new(MemoryStore::default()), workload, groups_per_update)
+}
+
+/// The same over another store.
+pub(crate) fn shared_over(
+    store: Arc<dyn Store>,
+    workload: Arc<Workload>,
+    groups_per_update: usize,
+) -> Shared {
     let (run, key) = (workload.run, NodeKey::from_secret([1; 32]));
     let charter = Signed::sign(&workload.charter, &key).unwrap();
     let admission = Admission::new(run, &workload.charter, workload.mix.clone(), workload.clone());
@@ -40,7 +49,6 @@ pub(crate) fn shared(workload: Arc<Workload>, groups_per_update: usize) -> Share
         groups_per_update,
         record: RecordConfig::default(),
     };
-    let store = Arc::new(MemoryStore::default());
     let desk = Desk::open(store, desk, PolicyVersion(0), Tally::default(), None).unwrap();
     let fleet = FleetConfig {
         mode: Mode::Echo,

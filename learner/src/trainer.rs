@@ -1,8 +1,10 @@
 //! One update: from a batch of groups, or of supervised examples, to new weights.
 
+mod claims;
 mod effort;
 mod gaps;
 mod grouping;
+mod rows;
 
 use crate::batch::{BatchError, Heard, Sequence, micro_batches, pack};
 use crate::buffer::StoredGroup;
@@ -15,19 +17,22 @@ use crate::sequences::{self, SequenceError};
 use crate::workload::{Workload, WorkloadError};
 use candle_core::{Device, Tensor, Var};
 use echo_policy::config::ModelConfig;
-use echo_policy::decoder::{Activations, Decoder, Gradients, Scores};
+use echo_policy::decoder::{Activations, Decoder, Gradients};
 use echo_policy::error::DecoderError;
 use echo_policy::flops::Work;
 use echo_policy::weights::{Weights, expected_tensors};
+use echo_protocol::identity::PublicKey;
 use echo_protocol::order::Purpose;
 use echo_protocol::trajectory::Trajectory;
 use echo_sandbox::episode::Step;
 use echo_sandbox::task::{Response, TaskError};
 use gaps::Differences;
 use grouping::tags;
+use rows::{Row, rows, scores};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+pub use claims::CLAIMED_WITHIN;
 pub use effort::Effort;
 pub use gaps::{Gap, LogpGaps};
 pub use grouping::GroupBy;
@@ -110,6 +115,8 @@ pub struct UpdateReport {
     pub skip_cause: Option<SkipCause>,
     /// How far log-probabilities lie apart.
     pub gaps: LogpGaps,
+    /// Tokens whose reported log-probability was not taken at its word ([`CLAIMED_WITHIN`]), by the node that reported it.
+    pub bounded: BTreeMap<PublicKey, u64>,
     /// What was computed.
     pub effort: Effort,
 }
@@ -121,8 +128,9 @@ impl UpdateReport {
             StepOutcome::Skipped(cause) => Some(cause),
             StepOutcome::Applied => None,
         };
-        let (gaps, effort) = (LogpGaps::default(), Effort::default());
-        Self { loss, stats, step, steps: 1, skipped: skip_cause.is_some().into(), skip_cause, gaps, effort }
+        let (gaps, bounded, effort) = (LogpGaps::default(), BTreeMap::new(), Effort::default());
+        let skipped = skip_cause.is_some().into();
+        Self { loss, stats, step, steps: 1, skipped, skip_cause, gaps, bounded, effort }
     }
 
     fn add(&mut self, next: Self) {
@@ -264,7 +272,10 @@ impl Trainer {
         if moves_within || self.objective.plans_with_proximal() {
             let since = Instant::now();
             let scores = scores(&self.decoder, &sequences, self.micro_batch_tokens, &mut effort.scored)?;
-            known.iter_mut().zip(scores).for_each(|(known, logp)| known.proximal = Some(logp));
+            for (known, logp) in known.iter_mut().zip(scores) {
+                differences.bound(known, &logp);
+                known.proximal = Some(logp);
+            }
             effort.proximal_s = since.elapsed().as_secs_f64();
         }
         if let Some(reference) = &self.reference {
@@ -288,7 +299,11 @@ impl Trainer {
             }
         }
         let report = report.ok_or(BatchError::Empty)?;
-        Ok(UpdateReport { gaps: differences.gaps(), effort, ..report })
+        let mut bounded: BTreeMap<PublicKey, u64> = BTreeMap::new();
+        for (group, tokens) in differences.bounded() {
+            *bounded.entry(groups[group].group.node).or_default() += tokens;
+        }
+        Ok(UpdateReport { gaps: differences.gaps(), bounded, effort, ..report })
     }
 
     /// One step of the optimizer on these responses. A policy whose numbers are not finite makes none.
@@ -326,7 +341,7 @@ impl Trainer {
         differences: &mut Differences,
         work: &mut Work,
     ) -> Result<(f64, ObjectiveStats), TrainError> {
-        let plan = self.objective.plan(known, limit)?;
+        let mut plan = self.objective.plan(known, limit)?;
         let whole_groups = self.objective.needs_whole_groups();
         let (mut loss, mut stats) = (0.0, ObjectiveStats::default());
         self.gradients.zero()?;
@@ -336,6 +351,8 @@ impl Trainer {
                 let scored: Vec<Scored<'_>> = rows
                     .map(|(&response, row)| Scored { response, logp: &row.logp, entropy: &row.entropy })
                     .collect();
+                // Known only now, where the policy was not scored before.
+                scored.iter().for_each(|s| differences.bound(plan.known_mut(s.response), s.logp));
                 let evaluation = plan.evaluate(&scored)?;
                 scored.iter().for_each(|s| differences.add(plan.known(s.response), s.logp));
                 loss += evaluation.loss;
@@ -402,41 +419,6 @@ impl Trainer {
         scored.backward(&d_logp, d_entropy, &mut self.gradients)?;
         Ok(Work::of(&packed, &targets))
     }
-}
-
-/// What a policy says of one sequence's response tokens.
-struct Row {
-    logp: Vec<f64>,
-    entropy: Vec<f64>,
-}
-
-/// The scores of a part, by sequence.
-fn rows(scores: &Scores, sequences: &[Sequence], part: &[usize]) -> Vec<Row> {
-    let mut at = 0;
-    let wide = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect();
-    let of_sequence = |&index: &usize| {
-        let range = at..at + sequences[index].response.len();
-        at = range.end;
-        Row { logp: wide(&scores.logp[range.clone()]), entropy: wide(&scores.entropy[range]) }
-    };
-    part.iter().map(of_sequence).collect()
-}
-
-/// log π of every sequence's response tokens, at most `budget` tokens at a time. Adds to `work` what it computed.
-fn scores(
-    decoder: &Decoder,
-    sequences: &[Sequence],
-    budget: usize,
-    work: &mut Work,
-) -> Result<Vec<Vec<f64>>, TrainError> {
-    let mut all = vec![Vec::new(); sequences.len()];
-    for part in &micro_batches(sequences, budget, 1, false)? {
-        let (packed, targets) = pack(sequences, part)?;
-        let scores = decoder.score(&packed, &targets)?;
-        *work += Work::of(&packed, &targets);
-        part.iter().zip(rows(&scores, sequences, part)).for_each(|(&index, row)| all[index] = row.logp);
-    }
-    Ok(all)
 }
 
 /// A checkpoint's weights in f32.

@@ -40,6 +40,7 @@ pub(super) fn of(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateR
         kl_reference: stats.kl_reference(),
         logp_gap: report.gaps.reported,
         logp_gap_recomputed: report.gaps.recomputed,
+        bounded_tokens: report.bounded.values().sum(),
         echo_clips: stats.echo_clips(),
         entropy: stats.entropy(),
         response_tokens: mean(lengths().sum::<usize>() as f64),
@@ -101,6 +102,7 @@ mod tests {
             skipped: 1,
             skip_cause: Some(SkipCause::Gradient),
             gaps: LogpGaps::default(),
+            bounded: BTreeMap::new(),
             effort: Effort::default(),
         };
         let mut metrics = Metrics::open(&path, PolicyVersion(0)).unwrap();

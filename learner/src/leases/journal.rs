@@ -8,7 +8,7 @@ use echo_protocol::lease::{Lease, LeaseId};
 use echo_protocol::order::OrderCounter;
 use serde::{Deserialize, Serialize};
 
-use super::{Changes, LeaseBook, LeaseSnapshot, OpenLease};
+use super::{Change, LeaseBook, LeaseSnapshot, OpenLease};
 use crate::store::{Store, StoreError, Tree, WriteBatch, seal, unseal};
 
 /// The only key of [`Tree::LeaseHead`].
@@ -44,6 +44,30 @@ pub enum LeaseJournalError {
     },
 }
 
+/// Leases that are written and not yet durable ([`LeaseJournal::write`]).
+#[must_use = "leases may leave only after a flush"]
+pub struct UnflushedLeases {
+    /// None where nothing was to be written.
+    store: Option<Arc<dyn Store>>,
+    /// How many changes of the book are written.
+    upto: u64,
+}
+
+impl UnflushedLeases {
+    /// Waits for the disk. Whoever shares the book need not.
+    ///
+    /// # Errors
+    /// When the store fails: then nothing of it may leave.
+    pub fn flush(self) -> Result<FlushedLeases, LeaseJournalError> {
+        self.store.map_or(Ok(()), |store| store.flush())?;
+        Ok(FlushedLeases(self.upto))
+    }
+}
+
+/// Leases that are durable, which the book is to be told ([`LeaseBook::flushed`]).
+#[must_use = "the book has to be told"]
+pub struct FlushedLeases(pub(super) u64);
+
 /// Where a lease book is kept.
 pub struct LeaseJournal {
     store: Arc<dyn Store>,
@@ -61,22 +85,34 @@ impl LeaseJournal {
     /// # Errors
     /// When the store fails.
     pub fn save(&self, book: &mut LeaseBook) -> Result<(), LeaseJournalError> {
-        if book.changes == Changes::default() {
-            return Ok(());
+        let flushed = self.write(book)?.flush()?;
+        book.flushed(flushed);
+        Ok(())
+    }
+
+    /// The first half of [`LeaseJournal::save`]: writes what `book` granted so far. The second half is the disk's, and is waited for without
+    /// the book; afterwards [`LeaseBook::flushed`] is due. What the book is not told of is written again.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn write(&self, book: &LeaseBook) -> Result<UnflushedLeases, LeaseJournalError> {
+        let upto = book.changes.count();
+        if book.changes.pending().is_empty() {
+            return Ok(UnflushedLeases { store: None, upto });
         }
         let mut batch = WriteBatch::default();
-        for lease in &book.changes.granted {
-            batch.put(Tree::Leases, &lease.id.0.to_be_bytes(), seal(lease)?);
-        }
-        for id in &book.changes.closed {
-            batch.remove(Tree::Leases, &id.0.to_be_bytes());
+        for change in book.changes.pending() {
+            match change {
+                Change::Granted(lease) => {
+                    batch.put(Tree::Leases, &lease.id.0.to_be_bytes(), seal(lease)?);
+                }
+                Change::Closed(id) => batch.remove(Tree::Leases, &id.0.to_be_bytes()),
+            }
         }
         let head = Head { run: book.config.run, cursor: book.cursor, next_lease: book.next_lease };
         batch.put(Tree::LeaseHead, HEAD, seal(&head)?);
         self.store.apply(&batch)?;
-        self.store.flush()?;
-        book.changes = Changes::default();
-        Ok(())
+        Ok(UnflushedLeases { store: Some(self.store.clone()), upto })
     }
 
     /// The next order that was never leased, by what is on disk; `None` when the store is new.

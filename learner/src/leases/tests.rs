@@ -275,6 +275,42 @@ fn damaged_records_cost_their_orders_and_damaged_counters_are_an_error() {
     assert!(matches!(load(&store, &BTreeSet::new()), Err(LeaseJournalError::Damaged)));
 }
 
+#[test]
+fn what_is_written_is_durable_with_its_flush_and_written_again_without_one() {
+    let store = Arc::new(MemoryStore::default());
+    let journal = LeaseJournal::new(store.clone());
+    let mut book = LeaseBook::new(config());
+    let on_disk = |store: &Arc<MemoryStore>| {
+        let snapshot = load(store, &BTreeSet::new()).unwrap();
+        snapshot.map(|s| s.leases.iter().map(|open| open.lease.id.0).collect::<Vec<_>>()).unwrap_or_default()
+    };
+    book.grant(at(0), node(1), 2, 10);
+    let unflushed = journal.write(&book).unwrap();
+    // While the disk works, another is granted and the first one's orders come in.
+    book.grant(at(0), node(2), 2, 10);
+    book.delivered(OrderCounter(0));
+    book.delivered(OrderCounter(1));
+    let flushed = unflushed.flush().unwrap();
+    book.flushed(flushed);
+    journal.save(&mut book).unwrap();
+    store.crash(0);
+    assert_eq!(on_disk(&store), [1]);
+
+    // A flush that fails leaves all to be written again, were it written or not.
+    book.grant(at(0), node(3), 2, 10);
+    let unflushed = journal.write(&book).unwrap();
+    store.fail_after(Some(0));
+    assert!(unflushed.flush().is_err());
+    store.crash(0);
+    assert_eq!(on_disk(&store), [1]);
+    journal.save(&mut book).unwrap();
+    store.crash(0);
+    assert_eq!(on_disk(&store), [1, 2]);
+    // Nothing new needs no disk.
+    store.fail_after(Some(0));
+    journal.save(&mut book).unwrap();
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Grant { node: u8, orders: u32, room: u64 },

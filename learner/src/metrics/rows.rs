@@ -48,6 +48,9 @@ pub struct UpdateRow {
     /// How far they are from those recomputed at the start of the update, where they were.
     #[serde(default)]
     pub logp_gap_recomputed: Option<Gap>,
+    /// Tokens whose reported log-probability was too far from the policy's own to be trained on as it was.
+    #[serde(default)]
+    pub bounded_tokens: u64,
     /// Mean response length in tokens.
     pub response_tokens: f64,
     /// Longest response in tokens.

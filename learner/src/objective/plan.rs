@@ -169,6 +169,12 @@ impl Plan {
         &self.known[response]
     }
 
+    /// The same, for who corrects a log-probability before the response is evaluated. Lists keep their lengths; what was planned from them stays
+    /// as it is: weights of tokens, group expectations, masks.
+    pub(crate) fn known_mut(&mut self, response: usize) -> &mut Known {
+        &mut self.known[response]
+    }
+
     /// Loss and gradients of some of the batch's responses. With [`EchoClip`], the successful responses of a group must
     /// come together.
     ///

@@ -1,5 +1,6 @@
 //! Answers to nodes' questions.
 
+use super::granting::Granting;
 use super::turns::Turns;
 use super::{Shared, lock};
 use crate::record::Network;
@@ -19,16 +20,24 @@ const AT_ONCE: usize = 64;
 const MOVES: usize = 1024;
 /// When a node that got fewer orders than it wanted asks again, in milliseconds.
 const LEASE_RETRY_MS: u32 = 100;
+/// What a node is told when none can be made.
+const NO_LEASES: &str = "the learner cannot lease orders now; ask again later";
 
-/// Answers requests until the host stops.
+/// Answers requests until the host stops, or until no leases can be written any more: a learner that leases nothing must not look alive.
 pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let turns = Turns::default();
+    let granting = Arc::new(Granting::start(shared.clone()));
     // The desk may be waiting for the disk.
     let (moves, moved) = mpsc::channel(MOVES);
     let noting = shared.clone();
     tokio::task::spawn_blocking(move || note(&noting, moved));
-    while let Some(event) = events.recv().await {
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            () = granting.ended() => None,
+        };
+        let Some(event) = event else { return };
         match event {
             HostEvent::Request { peer, body, reply } => {
                 let Some(node) = key_of_peer(&peer) else { continue };
@@ -37,10 +46,10 @@ pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
                     continue;
                 };
                 let Ok(place) = places.clone().acquire_owned().await else { return };
-                let shared = shared.clone();
+                let (shared, granting) = (shared.clone(), granting.clone());
                 // Leases are flushed to disk before they leave, so this may block.
                 tokio::task::spawn_blocking(move || {
-                    respond(&shared, node, &body, reply);
+                    respond(&shared, &granting, node, &body, reply);
                     drop((place, turn));
                 });
             }
@@ -82,9 +91,9 @@ fn note(shared: &Shared, mut moves: mpsc::Receiver<(PublicKey, Move)>) {
     }
 }
 
-fn respond(shared: &Shared, node: PublicKey, body: &[u8], reply: Reply) {
+fn respond(shared: &Shared, granting: &Granting, node: PublicKey, body: &[u8], reply: Reply) {
     let response = match Request::from_bytes(body) {
-        Ok(request) => response(shared, node, request),
+        Ok(request) => response(shared, granting, node, request),
         Err(error) => Response::Refused(error.to_string()),
     };
     match response.to_bytes() {
@@ -94,7 +103,7 @@ fn respond(shared: &Shared, node: PublicKey, body: &[u8], reply: Reply) {
     }
 }
 
-fn response(shared: &Shared, node: PublicKey, request: Request) -> Response {
+fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Request) -> Response {
     match request {
         Request::Charter => Response::Charter(shared.charter.clone()),
         Request::Heartbeat(heartbeat) => {
@@ -131,7 +140,7 @@ fn response(shared: &Shared, node: PublicKey, request: Request) -> Response {
             };
             Response::Manifest(found.map(|(_, signed)| signed.clone()))
         }
-        Request::Lease { orders } => lease(shared, node, orders),
+        Request::Lease { orders } => lease(shared, granting, node, orders),
         Request::Neighbours { mut lost } => {
             lost.truncate(MAX_NEIGHBOURS);
             let (now, mut fleet) = (clock::now(), shared.fleet());
@@ -141,21 +150,24 @@ fn response(shared: &Shared, node: PublicKey, request: Request) -> Response {
     }
 }
 
-fn lease(shared: &Shared, node: PublicKey, orders: u32) -> Response {
+fn lease(shared: &Shared, granting: &Granting, node: PublicKey, orders: u32) -> Response {
+    if let Err(wait) = granting.pace(node) {
+        let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
+        return Response::Leases { leases: Vec::new(), retry_after_ms: wait_ms.max(LEASE_RETRY_MS) };
+    }
     if let Err(unheard) = shared.desk().hear(clock::now(), &node) {
         return Response::Refused(unheard.detail);
     }
     let installed = shared.fleet().members().get(&node).and_then(|member| member.heartbeat.installed);
-    let granted = shared.desk().lease(clock::now(), node, installed, orders);
-    let signed = granted.map_err(|e| e.to_string()).and_then(|leases| {
-        let signed = leases.iter().map(|lease| Signed::sign(lease, &shared.key));
-        signed.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())
-    });
-    match signed {
+    let Some(granted) = granting.ask(node, installed, orders) else {
+        return Response::Refused(NO_LEASES.into());
+    };
+    let signed = granted.iter().map(|lease| Signed::sign(lease, &shared.key));
+    match signed.collect::<Result<Vec<_>, _>>() {
         Ok(leases) => Response::Leases { leases, retry_after_ms: LEASE_RETRY_MS },
         Err(error) => {
-            tracing::error!(error, "no lease could be made durable");
-            Response::Refused("the learner cannot lease orders now; ask again later".into())
+            tracing::error!(%error, "a lease could not be signed");
+            Response::Refused(NO_LEASES.into())
         }
     }
 }

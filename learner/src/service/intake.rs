@@ -14,18 +14,20 @@ use crate::buffer::Unflushed;
 use crate::desk::Reply;
 use crate::panel::{Question, Ruling};
 use crate::record::{self, Fault};
+use crate::sequences::{self, SequenceError};
 use asked::Asked;
 use echo_policy::engine::Policy;
 use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
 use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame_within, write_frame};
-use echo_protocol::order::OrderCounter;
+use echo_protocol::order::{OrderCounter, Purpose};
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, RefuseReason};
 use echo_protocol::trajectory::TrajectoryGroup;
+use echo_protocol::version::PolicyVersion;
 use echo_protocol::{clock, codec};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -208,7 +210,9 @@ fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<(Loo
         let Some(judged) = shared.under_way.begin(*node, counter) else {
             return Err(Rejection::Retry(format!("another copy of order {counter} is judged already")));
         };
-        if admission.runs_programs(checked.group())? {
+        let runs_programs = admission.runs_programs(checked.group())?;
+        readable(shared, checked.group(), runs_programs)?;
+        if runs_programs {
             // Nor are verifiers waited for: programs are run when the learner itself has seen that the policy wrote them.
             let drawn = is_drawn(shared, checked.group(), &checked.id());
             look_alone(shared, checked.group(), &checked.id(), drawn)?;
@@ -218,6 +222,22 @@ fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<(Loo
         Ok((look(shared, reward(shared, checked, frame, false)?, frame)?, judged))
     });
     looked.map_err(|why| rejected(shared, node, counter, why))
+}
+
+/// Refuses a group whose order has no tokens for its prompt, or for what is heard in it: the trainer could not go on over it. Honest nodes give
+/// such an order up, but it is no lie to have done otherwise: the order counts as one more lease that brought nothing. What is heard behind
+/// programs is not found out, for they are not run before their tokens are looked at.
+fn readable(shared: &Shared, group: &TrajectoryGroup, runs_programs: bool) -> Result<(), Refusal> {
+    let order = shared.workload.order(Purpose::Train, group.counter.0);
+    let read = if runs_programs { 0 } else { group.trajectories.len() };
+    match sequences::of_order(&shared.workload, &order, &group.trajectories[..read]) {
+        Err(SequenceError::Workload(error)) => {
+            let detail = format!("the order is none for this tokenizer: {error}");
+            Err(Refusal::new(RefuseReason::TaskRules, detail).held(Fault::Innocent).of(group.counter))
+        }
+        // Turns that are not those of an episode of the order are its judge's to refuse.
+        _ => Ok(()),
+    }
 }
 
 /// Judges a group, whose tokens were all looked at before if so `audited`. What cannot be judged is looked at before anything is said: nobody
@@ -259,14 +279,23 @@ fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Loo
         audit.glance(&admitted.group, record::glance(&shared.secret, group.as_bytes()))?;
         let network = shared.desk().record().network(&producer);
         let spans = admitted.group.trajectories.iter().flat_map(|t| &t.versions);
-        let versions = spans.map(|span| span.version).collect();
-        let question = Question { group, producer, network, versions, bytes: frame.len() };
+        let versions: BTreeSet<PolicyVersion> = spans.map(|span| span.version).collect();
+        let fresh_until = versions.first().and_then(|oldest| fresh_until(shared, *oldest));
+        let question = Question { group, producer, network, versions, fresh_until, bytes: frame.len() };
         if let Some(ruling) = shared.verifiers.ask(now, &question, frame) {
             return Ok(Looked::Asked(admitted, policies, ruling));
         }
     }
     look_alone(shared, &admitted.group, &group, drawn)?;
     Ok(Looked::Admitted(admitted))
+}
+
+/// The last version at which a group may be trained on whose oldest token is of version `oldest`. `None` where the learner waits for such
+/// groups and goes on only when they have come, so that they cannot grow too old meanwhile.
+fn fresh_until(shared: &Shared, oldest: PolicyVersion) -> Option<PolicyVersion> {
+    let staleness = shared.workload.charter.staleness;
+    let passes = staleness.period() <= staleness.budget();
+    passes.then(|| PolicyVersion(oldest.0.saturating_add(staleness.budget())))
 }
 
 /// Whether all of a group is looked at, as its node's record says.

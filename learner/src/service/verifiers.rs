@@ -3,7 +3,7 @@
 //! What follows from what they say is decided by the [`Panel`]; here it is sent, received and waited for. Nothing here waits for a verifier but the
 //! group that it was asked about, and that only until its deadline.
 
-use super::{SWEEP_EVERY, Shared, lock};
+use super::{Shared, lock};
 use crate::admission::MAX_FRAME_BYTES;
 use crate::panel::{Heard, MAX_VERIFIERS, Owner, Panel, PanelConfig, Question, Ruling, Said};
 use crate::record::Network;
@@ -15,6 +15,7 @@ use echo_protocol::net::peer::key_of_peer;
 use echo_protocol::net::{IncomingStreams, Stream, read_frame_within, write_frame};
 use echo_protocol::signed::Signed;
 use echo_protocol::time::UnixMillis;
+use echo_protocol::version::PolicyVersion;
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -26,6 +27,8 @@ use tokio::task::{AbortHandle, spawn_blocking};
 const WORD_WITHIN: Duration = Duration::from_secs(30);
 /// A verifier that takes a frame no faster than this is let go.
 const SEND_WITHIN: Duration = Duration::from_secs(60);
+/// How often it is looked whose time is over: groups of a fast run wait for less than a second.
+const EXPIRE_EVERY: Duration = Duration::from_millis(50);
 /// The pause behind an offer: policies change no faster.
 const OFFER_PAUSE: Duration = Duration::from_millis(100);
 
@@ -92,6 +95,11 @@ impl Verifiers {
     /// Whether anybody offers to look.
     pub(super) fn are_there(&self) -> bool {
         lock(&self.0).panel.verifiers() > 0
+    }
+
+    /// See [`Panel::at`].
+    pub(super) fn at(&self, now: UnixMillis, version: PolicyVersion) {
+        lock(&self.0).panel.at(now, version);
     }
 
     /// See [`Panel::settle`].
@@ -238,7 +246,7 @@ pub(super) async fn accept(shared: Arc<Shared>, mut incoming: IncomingStreams) {
 /// Decides groups whose time is over, for ever.
 pub(super) async fn expire(shared: Arc<Shared>) {
     loop {
-        tokio::time::sleep(SWEEP_EVERY).await;
+        tokio::time::sleep(EXPIRE_EVERY).await;
         shared.verifiers.expire(clock::now());
     }
 }

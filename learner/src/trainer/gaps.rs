@@ -1,7 +1,9 @@
 //! How far log-probabilities lie apart that are to be the same (RLAX §5.1 and figure 5).
 
+use super::claims;
 use crate::objective::Known;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// |Δ log π| over the tokens of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -15,8 +17,8 @@ pub struct Gap {
 /// The gaps of an update. The policy's own log-probabilities are those of the forward pass that an optimizer step is made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LogpGaps {
-    /// To what nodes reported: how stale the tokens are, and by how much engine and trainer differ.
-    /// None where nothing was scored.
+    /// To what nodes reported, as far as they are believed ([`CLAIMED_WITHIN`](super::CLAIMED_WITHIN)): how stale the tokens are, and by how
+    /// much engine and trainer differ. None where nothing was scored.
     pub reported: Option<Gap>,
     /// To what the trainer recomputed at the start of the update, where it did: how far the update's earlier steps have moved the policy.
     pub recomputed: Option<Gap>,
@@ -27,9 +29,20 @@ pub struct LogpGaps {
 pub(super) struct Differences {
     reported: Vec<f32>,
     recomputed: Vec<f32>,
+    /// Group of the batch → its tokens whose claims were moved.
+    bounded: BTreeMap<usize, u64>,
 }
 
 impl Differences {
+    /// Bounds what is claimed of one response by what the policy says of it: at the start of the step where that is known, and now (`logp`)
+    /// where it is not.
+    pub(super) fn bound(&mut self, known: &mut Known, logp: &[f64]) {
+        let moved = claims::bound(&mut known.behaviour, known.proximal.as_deref().unwrap_or(logp));
+        if moved > 0 {
+            *self.bounded.entry(known.group).or_default() += moved;
+        }
+    }
+
     /// The tokens of one response.
     pub(super) fn add(&mut self, known: &Known, logp: &[f64]) {
         let apart = |others: &[f64], into: &mut Vec<f32>| {
@@ -45,6 +58,12 @@ impl Differences {
     pub(super) fn append(&mut self, mut more: Self) {
         self.reported.append(&mut more.reported);
         self.recomputed.append(&mut more.recomputed);
+        more.bounded.into_iter().for_each(|(group, moved)| *self.bounded.entry(group).or_default() += moved);
+    }
+
+    /// Group of the batch → its tokens whose claims were moved.
+    pub(super) fn bounded(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.bounded.iter().map(|(group, moved)| (*group, *moved))
     }
 
     pub(super) fn gaps(mut self) -> LogpGaps {

@@ -261,11 +261,7 @@ fn micro_batches_add_up_to_the_batch() {
             let trainer = Trainer::new(&workload.model, &weights, &train).unwrap();
             let mut trainer = trainer.with_reference(&testing::workload().1).unwrap();
             let report = trainer.update(&workload, &batch).unwrap();
-            let gradients = trainer.gradients.buffers().iter().flat_map(|buffer| match buffer {
-                Gradient::Host(values) => values.clone(),
-                Gradient::Device(_) => unreachable!("trained on the CPU"),
-            });
-            (report.loss.unwrap(), gradients.collect::<Vec<f32>>())
+            (report.loss.unwrap(), on_host(&trainer))
         };
         let (loss, whole) = update(1 << 14);
         let length =
@@ -278,6 +274,101 @@ fn micro_batches_add_up_to_the_batch() {
             let apart = length(&mut whole.iter().zip(&split).map(|(a, b)| a - b));
             assert!(apart < 1e-5 * size, "{name}: {apart} of {size}");
         }
+    }
+}
+
+/// The gradients of an update of `objective` on `batch` in packs of `tokens`, and what it says of them.
+fn gradients_of(objective: &str, batch: &[StoredGroup], tokens: usize) -> (Vec<f32>, UpdateReport) {
+    let (workload, weights) = testing::workload();
+    let objective = toml::from_str(&format!("name = '{objective}'")).unwrap();
+    let train = TrainSection { objective, micro_batch_tokens: tokens, ..section() };
+    let mut trainer = Trainer::new(&workload.model, &weights, &train).unwrap();
+    let report = trainer.update(&workload, batch).unwrap();
+    (on_host(&trainer), report)
+}
+
+fn on_host(trainer: &Trainer) -> Vec<f32> {
+    let host = |buffer: &Gradient| match buffer {
+        Gradient::Host(values) => values.clone(),
+        Gradient::Device(_) => unreachable!("trained on the CPU"),
+    };
+    trainer.gradients.buffers().iter().flat_map(host).collect()
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt()
+}
+
+#[test]
+fn one_false_log_probability_weighs_no_more_than_a_bounded_one_however_false_it_is() {
+    let (workload, weights) = testing::workload();
+    let honest = groups(&workload, &weights, 0..3);
+    // The first token of a response that earned nothing: no clip holds its weight where it is made less likely.
+    let lowered_by = |nats: f32| {
+        let mut batch = honest.clone();
+        batch[1].group.trajectories[0].logprobs[0] -= nats;
+        batch
+    };
+    for objective in ["grpo", "dr_grpo", "dapo", "bnpo"] {
+        let (untouched, report) = gradients_of(objective, &honest, 1 << 14);
+        assert!(report.bounded.is_empty());
+        let moved = |nats| distance(&gradients_of(objective, &lowered_by(nats), 1 << 14).0, &untouched);
+        let (one, lie) = (moved(1.0), moved(19.9));
+        // (e^5 - 1) / (e - 1) = 85.8; unbounded it were 2.6e8.
+        assert!(one > 0.0 && lie > 80.0 * one && lie < 90.0 * one, "{objective}: {one} {lie}");
+    }
+    // The weight of what was sampled by another policy is bounded from both sides.
+    let lie = lowered_by(19.9);
+    for objective in
+        ["grpo", "dr_grpo", "gspo", "cispo", "gmpo", "sapo", "decoupled_ppo", "ppo_truncated_is", "rloo"]
+    {
+        let (whole, report) = gradients_of(objective, &lie, 1 << 14);
+        let node = lie[1].group.node;
+        assert_eq!(report.bounded, [(node, 1)].into(), "{objective}");
+        assert!(report.stats.weight_max() < 149.0, "{objective}");
+        let (absurd, _) = gradients_of(objective, &lowered_by(1e30), 1 << 14);
+        let same = whole.iter().zip(&absurd).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same, "{objective}: a greater lie weighs as much");
+        for tokens in [100, 1] {
+            let (split, report) = gradients_of(objective, &lie, tokens);
+            assert_eq!(report.bounded, [(node, 1)].into(), "{objective} in packs of {tokens}");
+            let size = distance(&whole, &vec![0.0; whole.len()]);
+            assert!(distance(&whole, &split) < 1e-4 * size, "{objective} in packs of {tokens}");
+        }
+    }
+}
+
+#[test]
+fn where_nothing_is_bounded_an_update_is_the_objectives_own_bit_for_bit() {
+    let (workload, weights) = testing::workload();
+    let mut batch = groups(&workload, &weights, 0..4);
+    // As far off as honest tokens may be.
+    let tokens =
+        batch.iter_mut().flat_map(|stored| &mut stored.group.trajectories).flat_map(|t| &mut t.logprobs);
+    tokens.enumerate().for_each(|(i, logp)| *logp -= 4.5 * (i as f32 * 1.3).sin());
+    for preset in Preset::ALL {
+        let (bounded, report) = gradients_of(preset.name(), &batch, 100);
+        assert!(report.bounded.is_empty(), "{}", preset.name());
+        let train = TrainSection { objective: preset.into(), micro_batch_tokens: 100, ..section() };
+        let mut trainer = Trainer::new(&workload.model, &weights, &train).unwrap();
+        let sequences = sequences(&workload, &batch).unwrap();
+        let known = trainer.known(&workload, &batch).unwrap();
+        let limit = workload.charter.sampling.max_new_tokens as usize;
+        let plan = trainer.objective.plan(known, limit).unwrap();
+        trainer.gradients.zero().unwrap();
+        for part in &micro_batches(&sequences, 100, 1, false).unwrap() {
+            let by_hand = trainer.pass(&sequences, part, |scores| {
+                let rows = part.iter().zip(scores);
+                let scored: Vec<Scored<'_>> = rows
+                    .map(|(&response, row)| Scored { response, logp: &row.logp, entropy: &row.entropy })
+                    .collect();
+                let evaluation = plan.evaluate(&scored)?;
+                Ok((evaluation.d_logp, evaluation.d_entropy))
+            });
+            by_hand.unwrap();
+        }
+        let same = on_host(&trainer).iter().zip(&bounded).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same, "{}", preset.name());
     }
 }
 

@@ -80,6 +80,7 @@ pub const METRICS: &[Metric] = &[
     metric("/logp_gap/p95", ("weight", "logp_gap_p95"), Number, "nats", "95th percentile of that distance over the batch's tokens"),
     metric("/logp_gap_recomputed/mean", ("weight", "logp_gap_recomputed_mean"), Number, "nats", "mean distance of a token's log-probability in training to the one recomputed at the start of the update; none where none was"),
     metric("/logp_gap_recomputed/p95", ("weight", "logp_gap_recomputed_p95"), Number, "nats", "95th percentile of that distance"),
+    metric("/bounded_tokens", ("weight", "bounded_tokens"), Number, "tokens", "of the batch whose reported log-probability was more than 5 nats from the policy's own, and was trained on as if it were that far from it"),
     metric("/echo_clips/0", ("policy", "echo_clips"), Number, "", "groups that gave an EchoClip"),
     metric("/echo_clips/1", ("policy", "echo_clip_tokens"), Number, "tokens", "mean length of an EchoClip"),
     metric("/steps", ("policy", "steps"), Number, "", "optimizer steps of the update, skipped ones included"),

@@ -9,7 +9,7 @@ use echo_policy::engine::Policy;
 use echo_policy::weights::Weights;
 use echo_protocol::check::{Offer, Opinion, Report};
 use echo_protocol::identity::NodeKey;
-use echo_protocol::lease::LeaseId;
+use echo_protocol::lease::{Lease, LeaseId};
 use echo_protocol::order::Purpose;
 use echo_protocol::signed::Signed;
 use echo_protocol::submission::{Outcome, RefuseReason};
@@ -215,6 +215,56 @@ fn programs_are_run_only_when_the_policy_wrote_them() {
     // Nor are they run to find out what was heard in between.
     let turns = outcome(&world, orders[1], &[1, 1]);
     assert!(matches!(&turns, Some(Outcome::Refused { reason: RefuseReason::TaskRules, .. })), "{turns:?}");
+}
+
+#[test]
+fn what_answers_to_a_prompt_without_tokens_is_refused_and_held_against_nobody() {
+    use echo_protocol::trajectory::{Trajectory, VersionSpan};
+
+    let row = |n: u64| {
+        let question = if n.is_multiple_of(2) { "É" } else { "1+" };
+        format!("{{\"question\": \"{question}{n}\", \"answer\": \"{n}\"}}\n")
+    };
+    let rows: String = (0..16).map(row).collect();
+    let mut world = World::of(testing::problems(&rows));
+    let (node, workload) = (world.node.public(), world.shared.workload.clone());
+    let leases = world.shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 40).unwrap();
+    let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
+    let (good, bad): (Vec<_>, Vec<_>) =
+        orders.partition(|(_, counter)| workload.prompt(&workload.order(Purpose::Train, counter.0)).is_ok());
+    let outcome = |world: &World, (lease, counter): (LeaseId, OrderCounter)| {
+        let trajectory = Trajectory {
+            response: vec![4, workload.end()],
+            turns: Vec::new(),
+            logprobs: vec![-1.0; 2],
+            versions: vec![VersionSpan { version: PolicyVersion(0), tokens: 2 }],
+            reward: 0.0,
+            stopped: true,
+            omega: Default::default(),
+        };
+        let trajectories = vec![trajectory; workload.charter.group_size as usize];
+        let group = TrajectoryGroup { run: workload.run, lease, counter, node, trajectories };
+        let frame = Signed::sign(&group, &world.node).unwrap().to_bytes();
+        judge(&world.shared, &node, &Arc::new(frame)).err().map(|answer| answer.outcome)
+    };
+    let is_refused_for_its_order = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Refused { reason: RefuseReason::TaskRules, detail }) if detail.contains("tokenizer"));
+    let audited = outcome(&world, bad[0]);
+    assert!(is_refused_for_its_order(&audited), "{audited:?}");
+    // Where nobody looks at tokens, it would kill the trainer.
+    Arc::get_mut(&mut world.shared).unwrap().audit.take();
+    let unaudited = outcome(&world, bad[1]);
+    assert!(is_refused_for_its_order(&unaudited), "{unaudited:?}");
+    {
+        let mut desk = world.shared.desk();
+        assert_eq!(desk.record().peers().get(&node).map_or(0, |record| record.lies), 0);
+        // They are given back, for others to give up.
+        let other = NodeKey::from_secret([9; 32]).public();
+        let again = desk.lease(clock::now(), other, Some(PolicyVersion(0)), 2).unwrap();
+        let again: Vec<_> = again.iter().flat_map(Lease::orders).collect();
+        assert_eq!(again, [bad[0].1, bad[1].1]);
+    }
+    let sound = outcome(&world, good[0]);
+    assert!(!is_refused_for_its_order(&sound), "{sound:?}");
 }
 
 /// A group as the policy draws it, which nobody has judged yet.

@@ -86,6 +86,7 @@ fn where_a_verifier_is_may_become_known_behind_its_place() {
     assert!(!sits(&state, 3), "only who has a place is told of");
     let versions = [PolicyVersion(4)].into();
     let group = ContentId::of(b"");
-    let question = Question { group, producer: key(9), network: network(9), versions, bytes: 1 };
+    let (producer, network) = (key(9), network(9));
+    let question = Question { group, producer, network, versions, fresh_until: None, bytes: 1 };
     assert_eq!(state.panel.ask(UnixMillis(0), &question).map(|chosen| chosen.len()), Some(2));
 }

@@ -1,0 +1,43 @@
+//! What is not known to be on disk.
+
+use echo_protocol::lease::{Lease, LeaseId};
+
+/// One change of the open leases.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Granted(Lease),
+    /// No order of it is left.
+    Closed(LeaseId),
+}
+
+/// What has to be durable before the newest leases may leave the learner. Changes are numbered in order, so that a flush can be told of
+/// while later ones come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changes {
+    pending: Vec<Change>,
+    /// How many came before these, and are durable.
+    durable: u64,
+}
+
+impl Changes {
+    pub(super) fn push(&mut self, change: Change) {
+        self.pending.push(change);
+    }
+
+    /// Those that are not known to be durable, oldest first.
+    pub(super) fn pending(&self) -> &[Change] {
+        &self.pending
+    }
+
+    /// How many there were, ever.
+    pub(super) fn count(&self) -> u64 {
+        self.durable + self.pending.len() as u64
+    }
+
+    /// Notes that the first `upto` of all are durable.
+    pub(super) fn flushed(&mut self, upto: u64) {
+        let done = upto.min(self.count()).saturating_sub(self.durable);
+        self.pending.drain(..done as usize);
+        self.durable += done;
+    }
+}
