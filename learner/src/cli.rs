@@ -23,10 +23,13 @@ pub struct Cli {
         long,
         global = true,
         env = "ECHO_LEARNER_LOG",
-        default_value = "warn,echo_learner=info,echo_protocol=info"
+        default_value = LOG
     )]
     pub log: String,
 }
+
+/// What is logged unless somebody says otherwise. A first learner that knows no other peer yet is nothing to warn of.
+const LOG: &str = "warn,libp2p_kad::behaviour=error,echo_learner=info,echo_protocol=info";
 
 static VERSION: LazyLock<String> =
     LazyLock::new(|| format!("{} (trains on: {BUILT_IN})", env!("CARGO_PKG_VERSION")));
@@ -48,6 +51,7 @@ Examples:
   echo-learner identity runs/addition       the key that belongs into a signed peer list
 
 A run file, all that is needed for a first run:
+  task = \"chain_sum\"
   [run]
   name = \"addition\"
   dir = \"runs/addition\"
@@ -60,17 +64,16 @@ A run file, all that is needed for a first run:
   head_dim = 32
   intermediate = 384
   positions = 64
-  [[task]]
-  name = \"chain_sum\"
   [train.schedule]
-  peak = 1e-4
+  peak = 3e-4
   decay = { shape = \"constant\" }
   [warmup]
-  updates = 300
+  updates = 2000
   batch = 64
-  learning_rate = 1e-3
+  learning_rate = 2e-3
+  until_accuracy = 0.3
   [network]
-  peers = \"peers.echo\"";
+  peers = \"echo.peers\"";
 
 /// The commands.
 #[derive(Debug, Subcommand)]

@@ -224,8 +224,11 @@ impl RunConfig {
             return Err(ConfigError::Read { path: path.to_owned(), cause: "longer than 1 MiB".into() });
         }
         let text = std::fs::read_to_string(path).map_err(read)?;
-        let mut config = Self::parse(&text)
-            .map_err(|e| ConfigError::Parse { path: path.to_owned(), cause: e.to_string() })?;
+        let refuse = |cause: String| {
+            let cause = format!("{}{}", cause.trim_end(), tasks::hint(&cause));
+            ConfigError::Parse { path: path.to_owned(), cause }
+        };
+        let mut config = Self::parse(&text).map_err(|e| refuse(e.to_string()))?;
         let base = path.parent().unwrap_or(Path::new(""));
         config.run.dir = base.join(&config.run.dir);
         config.task_files().for_each(|path| *path = base.join(&*path));
@@ -379,6 +382,21 @@ mod tests {
         assert_eq!(config.task_file(&config.tasks[0]).unwrap(), dir.path().join("rows.jsonl"));
         assert_eq!(config.task_file(&TaskEntry::new("chain_sum")), None);
         assert_eq!(RunConfig::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
+    }
+
+    #[test]
+    fn a_task_in_or_behind_a_table_is_told_where_to_stand() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.toml");
+        let line = "task = \"chain_sum\"";
+        let tables = "[[task]]\n        name = \"chain_sum\"";
+        for misplaced in [line, &format!("[data]\n{line}"), ""] {
+            std::fs::write(&path, FILE.replace(tables, misplaced)).unwrap();
+            let refused = RunConfig::load(&path).unwrap_err().to_string();
+            assert!(refused.contains("above the first [table]"), "{refused}");
+        }
+        std::fs::write(&path, FILE.replace("[run]", "[rn]")).unwrap();
+        assert!(!RunConfig::load(&path).unwrap_err().to_string().contains("above the first"));
     }
 
     #[test]

@@ -5,12 +5,14 @@ use clap::Parser;
 use echo_learner::cli::{Cli, Command};
 use echo_learner::config::RunConfig;
 use echo_learner::objective::{Choice, Preset};
+use echo_learner::output::say;
 use echo_learner::run_dir::RunDir;
 use echo_learner::{bench, daemon, peers, prepare, rehearsal};
-use echo_protocol::keyfile;
 use echo_protocol::net::peer_id_of;
+use echo_protocol::told::told;
 use std::io::IsTerminal as _;
 use std::path::Path;
+use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 #[global_allocator]
@@ -19,8 +21,17 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// What shells report of a program that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
 
-fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
+fn main() -> ExitCode {
+    match act(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("echo-learner: {}", told(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn act(cli: Cli) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&cli.log).with_context(|| format!("--log {:?}", cli.log))?;
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
@@ -42,10 +53,7 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Bench { config, plan } => bench::run(&RunConfig::load(&config)?, &plan),
         Command::Objectives { name } => objectives(name.as_deref()),
-        Command::Metrics => {
-            print!("{}", echo_learner::watch::catalog::table());
-            Ok(())
-        }
+        Command::Metrics => Ok(say(&echo_learner::watch::catalog::table())?),
         Command::Peers(command) => peers::command::run(&command),
         Command::Identity { dir } => identity(&dir),
         Command::Publish { config, plan } => publish(&RunConfig::load(&config)?, &plan),
@@ -85,17 +93,15 @@ fn report_warmup(update: u64, loss: f64) {
 
 fn objectives(name: Option<&str>) -> anyhow::Result<()> {
     let Some(name) = name else {
-        Preset::ALL.iter().for_each(|preset| println!("{}", preset.name()));
-        return Ok(());
+        let names: String = Preset::ALL.iter().map(|preset| format!("{}\n", preset.name())).collect();
+        return Ok(say(&names)?);
     };
     let preset = Preset::named(name)
         .with_context(|| format!("no objective is called {name:?}: `echo-learner objectives` lists them"))?;
-    print!("{}", Choice::from(preset).expansion());
-    Ok(())
+    Ok(say(&Choice::from(preset).expansion())?)
 }
 
 fn identity(dir: &Path) -> anyhow::Result<()> {
-    let key = keyfile::load_or_create(&RunDir::new(dir).identity())?;
-    println!("public key  {}\npeer id     {}", key.public(), peer_id_of(key.secret()));
-    Ok(())
+    let key = RunDir::new(dir).key()?;
+    Ok(say(&format!("public key  {}\npeer id     {}\n", key.public(), peer_id_of(key.secret())))?)
 }

@@ -14,7 +14,7 @@ use echo_protocol::charter::{Charter, CharterError, RunId, TaskSpec, TokenizerSp
 use echo_protocol::clock;
 use echo_protocol::content::ContentId;
 use echo_protocol::identity::NodeKey;
-use echo_protocol::keyfile::{self, KeyfileError};
+use echo_protocol::keyfile::KeyfileError;
 use echo_protocol::signed::Signed;
 use echo_sandbox::files::{MAX_TASK_FILE_BYTES, TaskFiles};
 use echo_sandbox::mix::TaskMix;
@@ -82,8 +82,30 @@ pub enum PrepareError {
     )]
     TaskFile(PathBuf),
     /// A module that is not the one that the run file names.
-    #[error("the file given for {0} has another address: name the module that was meant, or its file")]
-    OtherModule(String),
+    #[error(
+        "task {name}: the file given for it has the address {found}: write wasm:{found}, or name the file that was meant"
+    )]
+    OtherModule {
+        /// What the run file says.
+        name: String,
+        /// The file's address.
+        found: ContentId,
+    },
+    /// A module without an address.
+    #[error(
+        "task {0} names no module: write wasm: and the 64 hexadecimal digits of its address; where data gives it the module's file, the address is told"
+    )]
+    NoModule(String),
+    /// A task's file cannot be read.
+    #[error("the file of task {task}, {path}, which `data` names: {source}")]
+    Data {
+        /// The task's name.
+        task: String,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A supervised start on a task that shows no solutions.
     #[error("[warmup]: task {0} knows no right answers: leave the warm-up out")]
     NoSolutions(&'static str),
@@ -148,7 +170,7 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     // A device that is not there is told before anything is made.
     config.train.device.open(config.train.compute)?;
     fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
-    let key = keyfile::load_or_create(&dir.identity())?;
+    let key = dir.key()?;
     let tasks = Tasks::read(config)?;
     tasks.mix.tasks().try_for_each(|task| task.try_solutions())?;
     if config.warmup.is_some()
@@ -196,7 +218,7 @@ pub fn rehearse(config: &RunConfig, policy: &Path) -> Result<Founded, PrepareErr
         fs::remove_dir_all(dir.chunks()).map_err(io_error(&dir.chunks()))?;
     }
     fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
-    let key = keyfile::load_or_create(&dir.identity())?;
+    let key = dir.key()?;
     let tasks = Tasks::read(config)?;
     tasks.keep(&dir)?;
     let start = Start::at(policy)?;
@@ -218,7 +240,7 @@ pub fn find(path: &Path) -> Result<Founded, PrepareError> {
     let bytes = fs::read(dir.charter()).map_err(io_error(&dir.charter()))?;
     let charter = Signed::from_bytes(&bytes)?;
     let (run, opened): (RunId, Charter) = Charter::open(&charter)?;
-    let key = keyfile::load_or_create(&dir.identity())?;
+    let key = dir.key()?;
     if key.public() != opened.learner {
         return Err(CharterError::NotTheLearner { named: opened.learner, signer: key.public() }.into());
     }
@@ -296,14 +318,19 @@ impl Tasks {
         let (mut specs, mut files) = (Vec::new(), TaskFiles::none());
         for task in &config.tasks {
             let data = match config.task_file(task) {
-                Some(path) => Some(files.add(read_task_file(path)?)),
+                Some(path) => Some(files.add(read_task_file(&task.name, path)?)),
                 None => None,
             };
             let module = wasm::module_of(&task.name);
-            if module.is_some() && data.is_some() && module != data {
-                return Err(PrepareError::OtherModule(task.name.clone()));
+            let asks = wasm::asks_for_module(&task.name);
+            match data {
+                Some(found) if asks && module != data => {
+                    return Err(PrepareError::OtherModule { name: task.name.clone(), found });
+                }
+                None if asks && module.is_none() => return Err(PrepareError::NoModule(task.name.clone())),
+                _ => {}
             }
-            let name = if module.is_some() { wasm::NAME.to_owned() } else { task.name.clone() };
+            let name = if asks { wasm::NAME.to_owned() } else { task.name.clone() };
             specs.push(TaskSpec { name, weight: task.weight, params: task.params.clone(), data });
         }
         let data: BTreeSet<ContentId> = specs.iter().filter_map(|spec| spec.data).collect();
@@ -326,12 +353,14 @@ impl Tasks {
     }
 }
 
-fn read_task_file(path: &Path) -> Result<Vec<u8>, PrepareError> {
-    let bytes = fs::metadata(path).map_err(io_error(path))?.len();
+fn read_task_file(task: &str, path: &Path) -> Result<Vec<u8>, PrepareError> {
+    let path = &std::path::absolute(path).map_err(io_error(path))?;
+    let failed = |source| PrepareError::Data { task: task.to_owned(), path: path.clone(), source };
+    let bytes = fs::metadata(path).map_err(failed)?.len();
     if bytes > MAX_TASK_FILE_BYTES {
         return Err(PrepareError::LargeTaskFile { path: path.to_owned(), bytes });
     }
-    fs::read(path).map_err(io_error(path))
+    fs::read(path).map_err(failed)
 }
 
 /// The files of a Hugging Face directory that make its tokenizer.
@@ -552,6 +581,32 @@ mod tests {
         fs::remove_file(policy.join("chat_template.jinja")).unwrap();
         let again = find(&founded.config.run.dir).unwrap();
         assert_eq!(again.workload.prompt(&order).unwrap(), asked);
+    }
+
+    #[test]
+    fn mistakes_in_naming_files_modules_and_positions_say_what_to_write() {
+        let scratch = tempfile::tempdir().unwrap();
+        let rows = scratch.path().join("rows.jsonl");
+        let refused = |task: &str, file: Option<&Path>| {
+            let mut config = config(scratch.path().join("run"));
+            config.tasks = vec![TaskEntry::new(task)];
+            config.data.extend(file.map(|file| (task.to_owned(), file.to_owned())));
+            found(&config, |_, _| ()).unwrap_err().to_string()
+        };
+        let missing = refused("math", Some(rows.as_path()));
+        assert!(missing.contains("task math") && missing.contains(rows.to_str().unwrap()), "{missing}");
+
+        fs::write(&rows, format!(r#"{{"question": "{}?", "answer": "2"}}"#, "1".repeat(98))).unwrap();
+        let long = refused("math", Some(rows.as_path()));
+        assert!(long.contains("task math") && long.contains("positions to at least 102"), "{long}");
+
+        for name in ["wasm", "wasm:abcd"] {
+            let unnamed = refused(name, None);
+            assert!(unnamed.contains(name) && unnamed.contains("64 hexadecimal digits"), "{unnamed}");
+            let address = ContentId::of(&fs::read(&rows).unwrap());
+            let other = refused(name, Some(rows.as_path()));
+            assert!(other.contains(&format!("write wasm:{address},")), "{other}");
+        }
     }
 
     #[test]

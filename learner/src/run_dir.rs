@@ -1,5 +1,7 @@
 //! A run's directory, and what lies where in it.
 
+use echo_protocol::identity::NodeKey;
+use echo_protocol::keyfile::{self, KeyfileError};
 use std::path::{Path, PathBuf};
 
 /// A run directory.
@@ -17,9 +19,19 @@ impl RunDir {
         &self.0
     }
 
-    /// The run's secret key.
+    /// Where the run's secret key lies.
     pub fn identity(&self) -> PathBuf {
         self.0.join("identity")
+    }
+
+    /// The run's secret key, made if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read or made, or others can read it.
+    pub fn key(&self) -> Result<NodeKey, KeyfileError> {
+        let key = keyfile::load_or_create(&self.identity())?;
+        keyfile::check_private(&self.identity())?;
+        Ok(key)
     }
 
     /// The signed charter: its presence means that the run exists.

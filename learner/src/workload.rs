@@ -50,9 +50,13 @@ pub enum WorkloadError {
     NoEnd,
     /// A prompt and a response do not fit.
     #[error(
-        "up to {read} characters of prompt and environment and a response of {response} tokens do not fit the model's {positions} positions"
+        "task {task}: up to {read} characters of prompt and environment and a response of {response} tokens do not fit the model's {positions} positions: \
+         set [model.tiny] positions to at least {}, or take a model that has them; [sampling] max_new_tokens bounds the response",
+        .read.saturating_add(*.response)
     )]
     TooLong {
+        /// The task that gives most to read.
+        task: &'static str,
         /// Longest prompt, and what is heard behind it, in characters.
         read: usize,
         /// Longest response in tokens.
@@ -79,11 +83,11 @@ impl Workload {
         };
         let end = tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?;
         let mix = Arc::new(TaskMix::new(&charter.tasks, files)?);
-        let (read, response) =
-            (mix.longest_read(tokenizer.around()), charter.sampling.max_new_tokens as usize);
+        let (read, task) = mix.longest_read(tokenizer.around());
+        let response = charter.sampling.max_new_tokens as usize;
         let positions = model.max_position_embeddings;
         if read.saturating_add(response) > positions {
-            return Err(WorkloadError::TooLong { read, response, positions });
+            return Err(WorkloadError::TooLong { task, read, response, positions });
         }
         Ok(Self { run, charter, model, tokenizer, mix, end, newlines: OnceLock::new() })
     }

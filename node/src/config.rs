@@ -77,6 +77,14 @@ pub enum ConfigError {
     /// A value of the wrong type, or a file that is not TOML.
     #[error("{0}")]
     Value(Box<figment::Error>),
+    /// A variable that has to be a number.
+    #[error("{variable}={text:?} in the environment is no whole number: write one, as in {variable}=2")]
+    Number {
+        /// The variable.
+        variable: String,
+        /// What it holds.
+        text: String,
+    },
     /// The settings file cannot be read.
     #[error("settings file {path}: {what}")]
     File {
@@ -158,7 +166,7 @@ impl Config {
     /// # Errors
     /// [`ConfigError`]
     pub fn load(flags: &Flags, env: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
-        let env = layers::environment(env);
+        let env = layers::environment(env)?;
         let named = flags.config.clone().or_else(|| env.config.clone());
         let defaults = Layer::of("default", &Settings::default());
         let above = Figment::from(defaults.clone()).merge(env.layer.clone()).merge(flags.layer());

@@ -13,7 +13,7 @@ pub const MAX_STATE_BYTES: u64 = 2 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The disk failed, is full, or forbids it.
-    #[error("{path}: {source} (is the disk full, or the directory not writable?)")]
+    #[error("{path}: {source}{}", hint(.source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -28,6 +28,14 @@ pub enum StateError {
         /// What is wrong.
         what: String,
     },
+}
+
+/// Where to look when the system fails so.
+pub(crate) fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => " (check the path)",
+        _ => " (is the disk full, or the directory not writable?)",
+    }
 }
 
 /// The file's bytes, `None` if there is no such file.
@@ -104,5 +112,7 @@ mod tests {
         assert!(matches!(read::<Vec<u8>>(&path), Err(StateError::Damaged { .. })));
         fs::write(&path, "123456").unwrap();
         assert!(matches!(read_bytes(&path, 5), Err(StateError::Damaged { .. })));
+        let missing = write(&dir.path().join("none/state.json"), &1, true).unwrap_err().to_string();
+        assert!(missing.contains("check the path") && !missing.contains("disk"), "{missing}");
     }
 }

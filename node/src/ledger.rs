@@ -26,7 +26,7 @@ use echo_protocol::submission::RefuseReason;
 use echo_protocol::time::UnixMillis;
 use echo_protocol::trajectory::TrajectoryGroup;
 
-use crate::json_file::StateError;
+use crate::json_file::{self, StateError};
 use pile::Pile;
 use refused::Refused;
 
@@ -37,7 +37,7 @@ pub use refused::RefusedGroups;
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// The disk failed, is full, or forbids it.
-    #[error("{path}: {source} (is the disk full, or the directory not writable?)")]
+    #[error("{path}: {source}{}", json_file::hint(.source))]
     Io {
         /// The file.
         path: PathBuf,

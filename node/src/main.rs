@@ -13,6 +13,7 @@ use echo_node::preflight::{self, Problem};
 use echo_node::shutdown;
 use echo_node::status::{Screen, line};
 use echo_node::verify_server::{self, VerifyServer};
+use echo_protocol::told::told;
 use echo_protocol::{clock, keyfile, net};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     match act(&cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("echo-node: {error:#}");
+            eprintln!("echo-node: {}", told(&*error));
             ExitCode::FAILURE
         }
     }

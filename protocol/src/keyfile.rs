@@ -24,6 +24,14 @@ pub enum KeyfileError {
         /// What the system said.
         source: io::Error,
     },
+    /// Others can read it.
+    #[error("{path} can be read by other users (mode {mode:o}); run: chmod 600 {path}")]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// No new identity could be made.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -39,6 +47,21 @@ pub fn load_or_create(path: &Path) -> Result<NodeKey, KeyfileError> {
         }
         Err(source) => Err(KeyfileError::Io { path: path.to_owned(), source }),
     }
+}
+
+/// Refuses an identity that others than its owner can read, where the system knows who can.
+///
+/// # Errors
+/// [`KeyfileError::Exposed`]
+pub fn check_private(path: &Path) -> Result<(), KeyfileError> {
+    #[cfg(unix)]
+    if let Ok(metadata) = fs::metadata(path) {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(KeyfileError::Exposed { path: path.to_owned(), mode });
+        }
+    }
+    Ok(())
 }
 
 fn parse(text: &str) -> Option<NodeKey> {
@@ -87,6 +110,10 @@ mod tests {
         {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            check_private(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            let refused = check_private(&path).unwrap_err().to_string();
+            assert!(refused.contains("chmod 600"), "{refused}");
         }
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft is left behind");
     }

@@ -10,7 +10,7 @@
 //! - **snapshots**: [`manifest`], [`piece_set`], [`groups`] (parts that are verified alone), [`delta`], [`recipe`] (what to fetch), [`chunk_set`],
 //!   [`relay`];
 //! - **talk**: [`control`], [`heartbeat`], [`rate`];
-//! - **drivers**: [`store`] (chunks on disk), [`keyfile`], [`clock`], and [`net`], the only libp2p code of the house.
+//! - **drivers**: [`store`] (chunks on disk), [`keyfile`], [`clock`], [`told`] (errors for people), and [`net`], the only libp2p code of the house.
 //!
 //! Everything but the drivers is free of sockets, clocks, files and threads, so that a simulator can drive it.
 
@@ -42,5 +42,6 @@ pub mod staleness;
 pub mod store;
 pub mod submission;
 pub mod time;
+pub mod told;
 pub mod trajectory;
 pub mod version;

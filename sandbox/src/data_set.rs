@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 
 use crate::task::TaskSeed;
 
@@ -89,10 +90,19 @@ pub fn read_lines<L: DeserializeOwned, R>(
         if rows.len() == MAX_ROWS {
             return Err(DataError::TooManyRows);
         }
-        let row = serde_json::from_slice(line).map_err(|error| refuse(error.to_string()))?;
+        let row = serde_json::from_slice(line).map_err(|error| refuse(reason(&error)))?;
         rows.push(check(index + 1, row).map_err(refuse)?);
     }
     if rows.is_empty() { Err(DataError::Empty) } else { Ok(rows) }
+}
+
+/// What is wrong with a line. The line that serde names is always the first: it sees no other.
+fn reason(error: &serde_json::Error) -> String {
+    if error.classify() != Category::Data {
+        return format!("it is not JSON, as column {} shows", error.column());
+    }
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).to_owned()
 }
 
 /// Rows to train on, and rows that are held out for evaluation: `percent` of all, spread evenly. Where that is none, evaluation asks
@@ -123,8 +133,9 @@ mod tests {
         assert_eq!(numbers("1\n\n2\r\n3").unwrap(), [1, 2, 3]);
         assert_eq!(numbers(" \n\n"), Err(DataError::Empty));
         assert_eq!(numbers("1\n9"), Err(DataError::Line { line: 2, reason: "9 is too large".into() }));
-        let refused = numbers("1\n{\n2").unwrap_err();
-        assert!(matches!(refused, DataError::Line { line: 2, .. }), "{refused}");
+        let refused = |text: &str| numbers(text).unwrap_err().to_string();
+        assert_eq!(refused("1\n{\n2"), "line 2: invalid type: map, expected u32");
+        assert_eq!(refused("1\n\nnot"), "line 3: it is not JSON, as column 2 shows");
         let long = format!("1\n{}", " ".repeat(MAX_ROW_BYTES) + "1");
         assert!(numbers(&long).unwrap_err().to_string().contains("bytes"));
     }

@@ -82,11 +82,11 @@ impl TaskMix {
         self.tasks().flat_map(Task::alphabet).collect()
     }
 
-    /// The most that any task gives to read, in bytes: its prompt and what is heard behind it, with `around` more for each.
-    pub fn longest_read(&self, around: usize) -> usize {
+    /// The most that any task gives to read, in bytes, and the task's name: its prompt and what is heard behind it, with `around` more for each.
+    pub fn longest_read(&self, around: usize) -> (usize, &'static str) {
         let frames = |task: &dyn Task| around.saturating_mul(task.max_turns() as usize);
         let read = |task: &dyn Task| task.longest_prompt() + task.longest_heard() + frames(task);
-        self.tasks().map(read).max().unwrap_or_default()
+        self.tasks().map(|task| (read(task), task.name())).max().unwrap_or_default()
     }
 
     /// The most tokens that any task's answer needs, end tokens included: one token a character is the most of any tokenizer.
@@ -141,7 +141,7 @@ mod tests {
         let mix =
             TaskMix::new(&[weighted("chain_sum", 1), weighted("number_sorting", 1)], &TaskFiles::none())
                 .unwrap();
-        assert_eq!(mix.longest_read(0), "sort 1,2,3=".len());
+        assert_eq!(mix.longest_read(0), ("sort 1,2,3=".len(), "number_sorting"));
         assert_eq!(mix.longest_answer(), "1,2,3".len() + 1);
         assert_eq!(mix.tasks().map(|task| task.name()).collect::<Vec<_>>(), ["chain_sum", "number_sorting"]);
     }
@@ -150,10 +150,10 @@ mod tests {
     fn budgets_cover_every_turn() {
         let spec = weighted("guess_number", 1).with("numbers", 3).with("turns", 2).with("largest", 9);
         let mix = TaskMix::new(&[weighted("chain_sum", 1), spec], &TaskFiles::none()).unwrap();
-        assert_eq!(mix.longest_read(0), "guess 1-3:".len() + "higher:".len());
+        assert_eq!(mix.longest_read(0).0, "guess 1-3:".len() + "higher:".len());
         assert_eq!(
-            mix.longest_read(10),
-            mix.longest_read(0) + 20,
+            mix.longest_read(10).0,
+            mix.longest_read(0).0 + 20,
             "a frame for the prompt, and one for what is heard"
         );
         assert_eq!(mix.longest_answer(), 2 * "1".len() + 2);

@@ -64,6 +64,8 @@ pub struct Attack {
     pub updates: u64,
     /// Where everything is kept; must not hold anything yet.
     pub dir: PathBuf,
+    /// Whether the programs are built first.
+    pub build: bool,
 }
 
 /// How one network fared.
@@ -80,7 +82,9 @@ struct Course {
 /// # Errors
 /// When something cannot be started or ends before its time; an attack that costs too much is a [`Report`] that has not passed.
 pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<Report> {
-    cargo::build_binaries(console).await?;
+    if attack.build {
+        cargo::build_binaries(console).await?;
+    }
     // Members of the lab's process compute beside everybody else.
     set_threads(1)?;
     let Attack { nodes, liars, updates, .. } = attack;
@@ -129,6 +133,7 @@ async fn course(
         updates: attack.updates,
         dir: attack.dir.join(name),
         faults: Faults::default(),
+        build: attack.build,
     };
     let mut config = demo::network(&demo)?;
     config.learner.settings.clone_from(settings);

@@ -122,6 +122,9 @@ struct DemoOptions {
     /// Where everything is kept; must not exist. Default: a new directory below runs/.
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// Use the programs as they are, without building them first.
+    #[arg(long)]
+    no_build: bool,
 }
 
 #[derive(Debug, Args)]
@@ -210,7 +213,7 @@ impl DemoOptions {
         };
         ensure!(!dir.exists(), "{} exists already: choose another --dir", dir.display());
         let faults = Faults { nodes: usize::from(self.kill_node), learner: self.kill_learner };
-        Ok(Demo { nodes: usize::from(self.nodes), updates: self.updates, dir, faults })
+        Ok(Demo { nodes: usize::from(self.nodes), updates: self.updates, dir, faults, build: !self.no_build })
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Demo {
     pub dir: PathBuf,
     /// Who is killed on the way.
     pub faults: Faults,
+    /// Whether the programs are built first.
+    pub build: bool,
 }
 
 /// Runs the demo to its end and judges it.
@@ -49,7 +51,9 @@ pub struct Demo {
 /// When something cannot be started or ends before its time; a run that misses its goals is a [`Report`] that has not passed.
 pub async fn run(demo: Demo, console: &Console) -> anyhow::Result<Report> {
     let started = Instant::now();
-    cargo::build_binaries(console).await?;
+    if demo.build {
+        cargo::build_binaries(console).await?;
+    }
     let config = network(&demo)?;
     console.say(format!("run directory {}", demo.dir.display()));
     console.say(format!(

@@ -44,6 +44,16 @@ pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Tas
     deserializer.deserialize_any(Forms)
 }
 
+/// What a refused run file has to be told besides, where its task is missed or found in a table.
+pub(super) fn hint(cause: &str) -> &'static str {
+    let stray = cause.contains("unknown field `task`") || cause.contains("missing field `task`");
+    if stray {
+        "\nwrite `task = \"NAME\"` above the first [table] of the file, or a table [[task]]"
+    } else {
+        ""
+    }
+}
+
 struct Forms;
 
 impl<'de> Visitor<'de> for Forms {

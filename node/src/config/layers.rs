@@ -8,7 +8,7 @@ use figment::value::{Dict, Map, Value};
 use figment::{Error, Metadata, Profile, Provider};
 use serde::Serialize;
 
-use super::{ENV_PREFIX, Role};
+use super::{ConfigError, ENV_PREFIX, Role};
 
 /// Names and values from one place. Values that are absent leave the layer below as it is.
 #[derive(Clone, Debug)]
@@ -97,7 +97,9 @@ pub(super) struct Environment {
 }
 
 /// Picks the variables with our prefix. Texts stay texts even where they look like numbers; a list is split at commas.
-pub(super) fn environment(variables: impl IntoIterator<Item = (String, String)>) -> Environment {
+pub(super) fn environment(
+    variables: impl IntoIterator<Item = (String, String)>,
+) -> Result<Environment, ConfigError> {
     let (mut config, mut values) = (None, Dict::new());
     for (name, text) in variables {
         let Some(key) = name.strip_prefix(ENV_PREFIX).map(str::to_ascii_lowercase) else { continue };
@@ -107,7 +109,8 @@ pub(super) fn environment(variables: impl IntoIterator<Item = (String, String)>)
                 continue;
             }
             "threads" | "max_orders" | "status_every_s" => {
-                text.parse().unwrap_or_else(|never| match never {})
+                let number = text.trim().parse::<u64>();
+                Value::from(number.map_err(|_| ConfigError::Number { variable: name, text })?)
             }
             "listen" | "roles" => {
                 Value::from(text.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>())
@@ -116,5 +119,5 @@ pub(super) fn environment(variables: impl IntoIterator<Item = (String, String)>)
         };
         values.insert(key, value);
     }
-    Environment { config, layer: Layer { name: "environment", values } }
+    Ok(Environment { config, layer: Layer { name: "environment", values } })
 }

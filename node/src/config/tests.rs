@@ -71,7 +71,7 @@ fn wrong_types_say_which_setting_and_where() {
     let dir = tempfile::tempdir().unwrap();
     let flags = Flags { data_dir: Some(dir.path().to_owned()), ..Flags::default() };
     let text = Config::load(&flags, env(&[("ECHO_NODE_THREADS", "many")])).unwrap_err().to_string();
-    assert!(text.contains("threads") && text.contains("environment"), "{text}");
+    assert!(text.contains("ECHO_NODE_THREADS=\"many\"") && text.contains("whole number"), "{text}");
     fs::write(dir.path().join(FILE_NAME), "roles = [\"baker\"]").unwrap();
     let text = Config::load(&flags, env(&[])).unwrap_err().to_string();
     assert!(text.contains("roles") && text.contains(FILE_NAME), "{text}");

@@ -65,15 +65,22 @@ pub enum ServerError {
         path: PathBuf,
     },
     /// The system refuses.
-    #[error(
-        "cannot listen at {path}: {source}; choose a path of at most 107 bytes in a directory that can be written"
-    )]
+    #[error("cannot listen at {path}: {source}; {}", mend(.source))]
     Listen {
         /// The socket.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
     },
+}
+
+/// What helps where the system refuses so.
+fn mend(refused: &io::Error) -> &'static str {
+    match refused.kind() {
+        io::ErrorKind::InvalidInput => "choose a path of at most 107 bytes",
+        io::ErrorKind::NotFound => "make its directory, or choose another path",
+        _ => "choose a path in a directory that can be written",
+    }
 }
 
 /// A socket that is being served, until this is dropped.

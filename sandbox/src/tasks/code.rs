@@ -272,6 +272,10 @@ impl Task for CodeTask {
         self.held_out.as_deref().map(|task| task as &dyn Task)
     }
 
+    fn held_out_rows(&self) -> Option<usize> {
+        self.held_out.as_ref().map(|held_out| held_out.rows.held_out_from(&self.rows))
+    }
+
     fn alphabet(&self) -> BTreeSet<char> {
         let texts = |task: &Self| -> BTreeSet<char> {
             let solutions = task.rows.iter().flat_map(|row| &row.solution);

@@ -13,7 +13,12 @@ pub const NAME: &str = "wasm";
 /// What names of such tasks begin with in run files; the module's address follows in 64 hexadecimal digits.
 pub const PREFIX: &str = "wasm:";
 
-/// The module that a name in a run file asks for; `None` for other tasks' names.
+/// Whether a name in a run file asks for a module, be it with or without the address.
+pub fn asks_for_module(name: &str) -> bool {
+    name == NAME || name.starts_with(PREFIX)
+}
+
+/// The module that a name in a run file asks for; `None` for other tasks' names, and where the address is none.
 pub fn module_of(name: &str) -> Option<ContentId> {
     ContentId::from_hex(name.strip_prefix(PREFIX)?)
 }

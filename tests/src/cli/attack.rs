@@ -23,6 +23,9 @@ pub(super) struct AttackOptions {
     /// Where everything is kept; must not exist. Default: a new directory below runs/.
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// Use the programs as they are, without building them first.
+    #[arg(long)]
+    no_build: bool,
 }
 
 impl AttackOptions {
@@ -31,11 +34,11 @@ impl AttackOptions {
     }
 
     fn attack(self) -> anyhow::Result<Attack> {
-        let Self { nodes, liars, updates, dir } = self;
+        let Self { nodes, liars, updates, dir, no_build } = self;
         ensure!(liars < nodes, "--liars {liars} leaves nobody honest of {nodes} nodes");
         let name = || format!("attack-{}", echo_protocol::clock::now().0);
         let dir = dir.unwrap_or_else(|| workspace_root().join("runs").join(name()));
         ensure!(!dir.exists(), "{} exists already: choose another --dir", dir.display());
-        Ok(Attack { nodes: nodes.into(), liars: liars.into(), updates, dir })
+        Ok(Attack { nodes: nodes.into(), liars: liars.into(), updates, dir, build: !no_build })
     }
 }

@@ -38,12 +38,13 @@ pub(super) enum Vectors {
         /// The cases.
         file: PathBuf,
     },
-    /// Hold'em hands with legal actions, pots and stacks before every decision, one JSON object a line.
+    /// Hold'em hands, one JSON object a line: legal actions, pots and stacks before every decision, and final stacks.
     Holdem {
         /// The hands.
         file: PathBuf,
     },
-    /// Recorded hold'em hands (PHH) with final stacks, one JSON object a line.
+    /// Recorded hold'em hands (PHH), one JSON object a line: that each action is legal, and final stacks. It reads the file of `holdem` too,
+    /// and passes over what that says before decisions.
     Phh {
         /// The hands.
         file: PathBuf,

@@ -88,7 +88,7 @@ mod tests {
             ..Summary::default()
         };
         change(&mut summary);
-        let demo = Demo { nodes: 4, updates: UPDATES, dir: "x".into(), faults };
+        let demo = Demo { nodes: 4, updates: UPDATES, dir: "x".into(), faults, build: true };
         judge(&demo, &summary, 10, 1.0).unwrap().passed
     }
 

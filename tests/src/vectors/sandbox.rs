@@ -2,6 +2,7 @@
 
 use super::some_cases;
 use crate::console::{Console, Report};
+use anyhow::bail;
 use echo_policy::vectors::VectorReport;
 use echo_sandbox::checkers;
 use echo_sandbox::code::Judge;
@@ -131,6 +132,14 @@ pub fn functions(file: &Path, console: &Console) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+/// What is wrong with every line alike, where no line agrees.
+fn alike(agreement: &Agreement) -> Option<&str> {
+    let mut reasons =
+        agreement.disagreements.iter().map(|told| Some(told.strip_prefix("line ")?.split_once(": ")?.1));
+    let first = reasons.next()?.filter(|_| agreement.agreed == 0 && agreement.cases > 1)?;
+    reasons.all(|reason| reason == Some(first)).then_some(first)
+}
+
 /// Tells how far a file agrees; at least `wanted` of its cases have to.
 pub(super) fn tell(
     agreement: Agreement,
@@ -138,6 +147,9 @@ pub(super) fn tell(
     wanted: f64,
     console: &Console,
 ) -> anyhow::Result<Report> {
+    if let Some(alike) = alike(&agreement) {
+        bail!("no line of {} agrees, and each says: {alike}; is it a file of another kind?", file.display());
+    }
     let Agreement { cases, agreed, disagreements } = agreement;
     let failed = cases - agreed;
     let report =
@@ -163,6 +175,22 @@ mod tests {
         assert!(told(19, 0.95).passed && !told(18, 0.95).passed && !told(19, 1.0).passed);
         assert_eq!(told(19, 0.95).json["agreement"], 0.95);
         assert!(tell(Agreement::default(), Path::new("f"), 1.0, &Console::new(true)).is_err());
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_told_in_one_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let hands = |name: &str, rows: &str| {
+            let file = dir.path().join(name);
+            std::fs::write(&file, rows).unwrap();
+            holdem(&file, &Console::new(true))
+        };
+        let refused = hands("problems", "{\"question\": \"2?\"}\n{\"question\": \"3?\"}\n").unwrap_err();
+        assert!(refused.to_string().contains("of another kind"), "{refused}");
+        assert!(
+            !hands("mixed", "{\"question\": \"2?\"}\n[]\n").unwrap().passed,
+            "lines differ in what is wrong"
+        );
     }
 
     #[test]

@@ -124,6 +124,17 @@ fn a_socket_left_behind_is_replaced_and_a_live_one_is_not() {
 }
 
 #[test]
+fn who_cannot_listen_is_told_what_helps() {
+    let dir = tempfile::tempdir().unwrap();
+    let service = Arc::clone(&server(dir.path()).shared.service);
+    let refused = |name: &str| {
+        Server::start(&dir.path().join(name), Arc::clone(&service), &[]).unwrap_err().to_string()
+    };
+    assert!(refused("none/v.sock").contains("make its directory"));
+    assert!(refused(&"x".repeat(120)).contains("at most 107 bytes"));
+}
+
+#[test]
 fn a_file_that_is_no_socket_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let service = Arc::clone(&server(dir.path()).shared.service);

@@ -74,6 +74,14 @@ fn an_author_may_bring_a_checker_and_name_files() {
 }
 
 #[test]
+fn it_says_how_many_rows_are_held_out() {
+    let held_out =
+        |held_out_percent| build(CodeConfig { held_out_percent, ..CodeConfig::default() }).held_out_rows();
+    assert_eq!(held_out(10), Some(0), "four rows are too few for a tenth");
+    assert_eq!(held_out(50), Some(2));
+}
+
+#[test]
 fn a_cut_response_is_not_run() {
     let task = build(CodeConfig::default());
     let cut = Response { text: "print(1 / 3)", finished: false };

@@ -37,7 +37,7 @@ impl Default for MathConfig {
 #[derive(Debug, Deserialize)]
 struct Line {
     #[serde(alias = "problem")]
-    question: String,
+    question: Option<String>,
     answer: String,
     solution: Option<String>,
 }
@@ -85,6 +85,8 @@ impl Row {
     /// Reads a row for its share of the file's budget.
     fn of(line: Line, file: &Budget) -> Result<Self, String> {
         let budget = Budget::new(MAX_STEPS);
+        let question =
+            line.question.ok_or("it has neither `question` (as in GSM8K) nor `problem` (as in MATH)")?;
         let (worked, gold) = match (gsm8k_within(&line.answer, &budget), line.solution) {
             (Some(gold), _) => (without_annotations(&line.answer), gold),
             _ if line.answer.len() > MAX_FORMULA_BYTES => {
@@ -101,13 +103,13 @@ impl Row {
                 "reading the answers up to here takes more than {MAX_FILE_STEPS} steps: shorten them, or split the file"
             ));
         }
-        if line.question.trim().is_empty() {
+        if question.trim().is_empty() {
             return Err("the question is empty".into());
         }
         if gold.is_empty() {
             return Err(format!("no answer is found in {:?}: nothing could earn a reward", line.answer));
         }
-        Ok(Self { question: line.question.trim().to_owned(), gold, worked })
+        Ok(Self { question: question.trim().to_owned(), gold, worked })
     }
 }
 
