@@ -31,6 +31,7 @@ use echo_policy::weights::Weights;
 use echo_protocol::clock;
 use echo_protocol::content::ContentId;
 use echo_protocol::control::Peer;
+use echo_protocol::keyfile;
 use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
 use echo_protocol::net::{
     AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, names,
@@ -396,7 +397,7 @@ pub(crate) fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
     listed_peers(config)
 }
 
-/// Bootstrap peers of the signed list, if the run file names one.
+/// Bootstrap peers of the signed list, if the run file names one. Warns where the list has no run of this learner.
 ///
 /// # Errors
 /// When the list cannot be read, is not signed as it has to be, or has expired.
@@ -406,6 +407,18 @@ pub fn listed_peers(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
     let mut trust = Trust { keeper: config.network.list_key.clone(), ..Trust::default() };
     let list =
         peer_list::open(&text, clock::now(), &mut trust).with_context(|| path.display().to_string())?;
+    // A run that is founded later makes its key then.
+    if let Some(key) = keyfile::load(&RunDir::new(&config.run.dir).identity())?
+        && !list.lists(&key.public())
+    {
+        tracing::warn!(
+            "[network] peers: {} (version {}) has no run of this learner, {}: who joins by it does not come here. Add the key to the \
+             list's [[runs]], raise its version and sign it again",
+            path.display(),
+            list.version,
+            key.public()
+        );
+    }
     multiaddresses(&list.peers)
 }
 

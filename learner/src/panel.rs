@@ -340,6 +340,18 @@ impl Panel {
         self.pace.at(now, version);
     }
 
+    /// How many owners' verifiers may ever be asked about this group, and how many it takes, where those are too few.
+    pub fn shortage(&self, question: &Question) -> Option<(usize, usize)> {
+        let theirs = self.owner(question.producer, question.network);
+        let all = self.verifiers.iter().map(|(key, verifier)| self.owner(*key, verifier.network));
+        let mut owners: BTreeSet<Owner> = all.filter(|owner| *owner != theirs).collect();
+        if self.knows_networks() {
+            owners.remove(&Owner::Network(None));
+        }
+        let PanelConfig { n, k, .. } = self.config;
+        (n > 0 && owners.len() < k).then_some((owners.len(), k))
+    }
+
     /// Verifiers on offer.
     pub fn verifiers(&self) -> usize {
         self.verifiers.len()
@@ -395,7 +407,7 @@ impl Panel {
             let least = by_owner.entry(owner).or_insert(candidate);
             *least = candidate.min(*least);
         }
-        if self.verifiers.values().any(|verifier| verifier.network.is_some()) {
+        if self.knows_networks() {
             by_owner.remove(&Owner::Network(None));
         }
         let drawn = by_owner.into_iter().map(|(owner, (_, by_key, key))| match owner {
@@ -419,6 +431,11 @@ impl Panel {
         let owed = self.debtors.values().filter(|(_, until)| *until > self.now);
         owed.for_each(|(owner, _)| *groups.entry(*owner).or_default() += 1);
         groups
+    }
+
+    /// Whether any verifier's network is known.
+    fn knows_networks(&self) -> bool {
+        self.verifiers.values().any(|verifier| verifier.network.is_some())
     }
 
     /// Whose a key is that is connected from `network`.

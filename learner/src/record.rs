@@ -243,6 +243,7 @@ impl Record {
         self.decided = end;
         self.changes.decided = true;
         self.changes.urgent = true;
+        self.revision += 1;
     }
 
     /// Bytes of the operator's journal that were followed.

@@ -74,6 +74,8 @@ pub struct Facts {
     pub state: State,
     /// Whether the learner answers.
     pub learner: bool,
+    /// Why it does not answer, where it says so: this node is banned, for instance.
+    pub silence: Option<String>,
     /// The installed version.
     pub version: Option<PolicyVersion>,
     /// When it was installed, in milliseconds since the Unix epoch.

@@ -48,14 +48,15 @@ Examples:
   echo-node verify-server --socket /run/user/1000/echo-verify.sock
       Judge programs for processes of this user. They put test data, which is kept once by its content, then send
       programs with the names of their tests, and get a verdict for each test as it is made: AC, WA, PE, TLE(cpu),
-      TLE(wall), MLE, OLE, RE(code), SG(signal), CE, or Internal, which is never a score.
+      TLE(wall), MLE, OLE, RE(code), SG(signal), CE, or Internal, which is never a score. The messages, where these are
+      called accepted, wrong_answer and so on, and a client in Python are in docs/verify-server.md.
 
   sudo echo-node verify-server --socket /run/echo-verify.sock --allow-uid 1000 --allow-uid 1001 --workers 8
       The same for two users. The kernel says who connects; nobody else is let in.
 
 Languages are those that are installed: Python 3 (python3), C++ (g++), Rust (rustc and a C linker), Go (go). What is
 missing is listed at the start. Programs are isolated by means that Linux alone has; where the system gives less than
-that takes, the server refuses to start and says what is missing. Clients: `echo_sandbox::code::server::Client`.
+that takes, the server refuses to start and says what is missing. In Rust the client is `echo_sandbox::code::server::Client`.
 
 Stop it with Ctrl-C: who waits is told, runs that go on are ended by their limits, and nothing is left but the store.";
 
@@ -91,7 +92,7 @@ pub enum Command {
     /// Show what the learner accepted and refused of this node's work, and check its receipts
     #[command(subcommand)]
     Receipts(Receipts),
-    /// Check everything that a run needs, without joining it
+    /// Check everything that a run needs, without joining it; the data directory and the identity are created if there are none yet
     Preflight {
         /// As JSON
         #[arg(long)]
@@ -111,7 +112,7 @@ pub enum Receipts {
         #[arg(long)]
         json: bool,
     },
-    /// Check receipts without asking anybody: signatures, run, node, and that none is missing or comes twice. Exits with 1 if something is wrong
+    /// Check receipts without asking anybody: signatures, run, node, and that none up to the last is missing or comes twice. Exits with 1 if something is wrong
     Verify {
         /// A file of receipts, perhaps somebody else's [default: all of this node's]
         file: Option<PathBuf>,
@@ -163,6 +164,12 @@ mod tests {
 
     #[test]
     fn help_teaches() {
+        let mut cli = Cli::command();
+        cli.build();
+        let server = cli.find_subcommand_mut("verify-server").unwrap().render_long_help().to_string();
+        let (own, settings) = server.split_once("Settings, of `run` most of them:").unwrap();
+        assert!(own.contains("--socket") && !own.contains("--threads"), "{server}");
+        assert!(settings.contains("--threads"), "{server}");
         let help = Cli::command().render_long_help().to_string();
         for word in ["echo-node run --peers", "ECHO_NODE_THREADS", "max_orders", "preflight"] {
             assert!(help.contains(word), "{word}");

@@ -12,7 +12,7 @@ use crate::known_peers::KnownPeers;
 
 /// The pause after the first failed attempt.
 pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause between two attempts: a learner that comes back is found this soon.
+/// The longest pause between two attempts. An attempt takes longer where the DHT has to give up peers that have left.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// One attempt that failed, with everything that was tried.

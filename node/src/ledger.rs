@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use echo_protocol::charter::{Charter, CharterError, RunId};
 use echo_protocol::identity::PublicKey;
+use echo_protocol::keyfile::KeyfileError;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::receipt::Receipt;
 use echo_protocol::signed::Signed;
@@ -52,6 +53,15 @@ pub enum LedgerError {
         /// What is wrong.
         what: String,
     },
+    /// No node has worked there.
+    #[error("{path} is no node's data directory: it holds no identity; name the right one with --data-dir")]
+    NoNode {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Whose receipts they are cannot be read.
+    #[error(transparent)]
+    Identity(#[from] KeyfileError),
     /// The counts of refusals.
     #[error(transparent)]
     State(#[from] StateError),

@@ -137,7 +137,7 @@ impl Session {
                     self.link(true);
                     self.take(news).await?;
                 }
-                Err(error @ AskError::Refused { .. }) => {
+                Err(ref error @ AskError::Refused { reason: ref why, .. }) => {
                     // The learner is there and does not want this node: looking for it anew would change nothing.
                     let reason = error.to_string();
                     if told.as_ref() != Some(&reason) {
@@ -146,6 +146,7 @@ impl Session {
                     }
                     missed = 0;
                     self.link(false);
+                    self.board.set(|facts| facts.silence = Some(why.clone()));
                     tokio::time::sleep(REFUSED_PAUSE).await;
                 }
                 Err(error) => {
@@ -205,6 +206,7 @@ impl Session {
         self.linked.send_replace(up);
         self.board.set(|facts| {
             facts.learner = up;
+            facts.silence = None;
             if up && facts.state == State::Joining {
                 facts.state = State::WaitingForSnapshot;
             }

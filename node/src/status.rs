@@ -95,6 +95,7 @@ fn doing(facts: &Facts) -> String {
         State::WaitingForSnapshot => "waiting for a snapshot",
         State::WaitingForWork => "waiting for work",
         State::Relaying => "relaying",
+        State::Verifying if facts.checked == 0 => "no group to check yet",
         State::Verifying => "checking others' work",
         State::Generating => "generating",
         State::OutboxFull => "outbox full, waiting for the learner",
@@ -104,7 +105,12 @@ fn doing(facts: &Facts) -> String {
     };
     let mut text = state.to_owned();
     if !facts.learner && !matches!(facts.state, State::Joining | State::Ended) {
-        text.push_str(", learner away");
+        match &facts.silence {
+            Some(why) => {
+                let _ = write!(text, ", refused by the learner ({why})");
+            }
+            None => text.push_str(", learner away"),
+        }
     }
     if let Some(download) = facts.download {
         let percent = u128::from(download.have) * 100 / u128::from(download.total.max(1));
@@ -146,6 +152,10 @@ mod tests {
         );
         board.set(|facts| (facts.checked, facts.denounced) = (12, 1));
         assert!(line_now().contains(" | 12 of others checked, 1 of them lies | 0 in outbox"));
+        board.set(|facts| (facts.state, facts.download) = (State::Verifying, None));
+        assert!(line_now().contains("| checking others' work, learner away |"));
+        board.set(|facts| (facts.checked, facts.silence) = (0, Some("banned: spam".into())));
+        assert!(line_now().contains("| no group to check yet, refused by the learner (banned: spam) |"));
     }
 
     #[test]

@@ -39,9 +39,14 @@ pub enum KeyfileError {
 
 /// Reads the identity at `path`, or creates one there if nothing exists.
 pub fn load_or_create(path: &Path) -> Result<NodeKey, KeyfileError> {
+    load(path)?.map_or_else(|| create(path), Ok)
+}
+
+/// Reads the identity at `path`; `None` if nothing exists there.
+pub fn load(path: &Path) -> Result<Option<NodeKey>, KeyfileError> {
     match fs::read_to_string(path) {
-        Ok(text) => parse(&text).ok_or_else(|| KeyfileError::Malformed { path: path.to_owned() }),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => create(path),
+        Ok(text) => parse(&text).map(Some).ok_or_else(|| KeyfileError::Malformed { path: path.to_owned() }),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) if e.kind() == io::ErrorKind::InvalidData => {
             Err(KeyfileError::Malformed { path: path.to_owned() })
         }
@@ -104,6 +109,8 @@ mod tests {
     fn created_once_then_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/identity");
+        assert!(load(&path).unwrap().is_none());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "to look makes nothing");
         let key = load_or_create(&path).unwrap();
         assert_eq!(load_or_create(&path).unwrap().public(), key.public());
         #[cfg(unix)]

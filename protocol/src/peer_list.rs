@@ -190,6 +190,11 @@ impl PeerList {
         self.runs.iter().filter_map(|run| Some((run.name.as_str(), PublicKey::from_hex(&run.learner)?)))
     }
 
+    /// Whether a run of this learner is listed.
+    pub fn lists(&self, learner: &PublicKey) -> bool {
+        self.learners().any(|(_, listed)| listed == *learner)
+    }
+
     fn check(&self) -> Result<(), PeerListError> {
         if self.peers.is_empty() || self.peers.len() > MAX_ENTRIES || self.runs.len() > MAX_ENTRIES {
             let what = format!(
@@ -240,6 +245,8 @@ mod tests {
         let text = sign(&list(7), &keeper()).unwrap();
         assert_eq!(open(&text, NOW, &mut trust).unwrap(), list(7));
         assert_eq!((trust.keeper.clone(), trust.seen), (Some(keeper().public().to_string()), 7));
+        let has = |seed| list(7).lists(&NodeKey::from_secret([seed; 32]).public());
+        assert!(has(4) && !has(5));
         let stranger = sign(&list(8), &NodeKey::from_secret([5; 32])).unwrap();
         assert!(matches!(open(&stranger, NOW, &mut trust), Err(PeerListError::WrongKeeper { .. })));
         assert_eq!(open(&text, NOW, &mut trust).unwrap().version, 7, "the same list again is fine");

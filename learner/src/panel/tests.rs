@@ -55,6 +55,25 @@ fn nobody_is_asked_where_too_few_could_vouch() {
 }
 
 #[test]
+fn too_few_owners_are_told_from_too_few_with_time() {
+    assert_eq!(panel(0).shortage(&question(1)), Some((0, 2)));
+    let mut one_owner = panel(0);
+    // On one machine no network says anything, and the producer is of the same owner.
+    (0..5).for_each(|n| assert!(one_owner.offer(key(n), None, &offer(4))));
+    assert_eq!(one_owner.shortage(&question(1)), Some((1, 2)));
+    assert_eq!(one_owner.shortage(&Question { network: None, ..question(1) }), Some((0, 2)));
+    let mut busy = panel(2);
+    assert!(busy.ask(at(0), &question(1)).is_some());
+    assert_eq!((busy.ask(at(0), &question(2)), busy.shortage(&question(2))), (None, None));
+    let config = PanelConfig { owners: Owners::Key, ..PanelConfig::default() };
+    let mut by_key = Panel::new(config, [7; 32]);
+    (0..2).for_each(|n| assert!(by_key.offer(key(n), None, &offer(4))));
+    assert_eq!(by_key.shortage(&Question { network: None, ..question(1) }), None);
+    let off = Panel::new(PanelConfig { n: 0, ..PanelConfig::default() }, [7; 32]);
+    assert_eq!(off.shortage(&question(1)), None);
+}
+
+#[test]
 fn owners_differ_from_each_other_and_from_the_producers() {
     let mut panel = panel(0);
     // Twenty keys of one owner, one of another, one of the producer's network, and the producer.

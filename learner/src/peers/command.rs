@@ -9,7 +9,7 @@ use echo_protocol::identity::PublicKey;
 use echo_protocol::net::PeerId;
 use echo_protocol::net::peer::key_of_peer;
 
-use super::journal::{Entry, append};
+use super::journal::{self, Entry, append};
 use super::listing::{ListedPeer, Listing};
 use crate::record::{Decision, MAX_REASON_BYTES, Standing, Subject, date};
 use crate::run_dir::RunDir;
@@ -35,7 +35,7 @@ pub enum Command {
         /// Its key or the first digits of it, or its peer id
         peer: String,
     },
-    /// Hear a peer no more: it gets no work and no policy, and its groups are refused
+    /// Hear a peer no more: the learner gives it no work and no policy, and refuses its groups (other nodes may still pass the policy on)
     Ban {
         /// The run directory
         dir: PathBuf,
@@ -78,6 +78,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
                 format!("nothing is known of {key}: it has delivered nothing, or not been written down yet")
             })?;
             println!("{}", serde_json::to_string_pretty(listed)?);
+            noted(listing.noted.iter().filter(|entry| entry.subject == Subject::Peer(key)));
             Ok(())
         }
         Command::Ban { dir, peer, reason } => {
@@ -91,13 +92,18 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
 fn open(dir: &Path) -> anyhow::Result<Listing> {
     let dir = RunDir::new(dir);
     ensure!(dir.charter().exists(), "{} holds no run", dir.path().display());
-    Listing::read(&dir.peers()).with_context(|| dir.peers().display().to_string())
+    let mut listing = Listing::read(&dir.peers()).with_context(|| dir.peers().display().to_string())?;
+    let lines = journal::read(&dir.peers_journal(), listing.decided)?;
+    listing.noted = lines.into_iter().filter_map(|line| line.entry.ok()).collect();
+    Ok(listing)
 }
 
 fn decide(dir: &Path, peer: &str, decision: Decision) -> anyhow::Result<()> {
     let subject = subject(peer, &open(dir)?)?;
     append(&RunDir::new(dir).peers_journal(), &Entry { at: clock::now(), subject, decision })?;
-    println!("noted; the learner follows within a second, or when it is started");
+    println!(
+        "noted; the learner follows within a second, or when it is started; `peers list` shows it as noted until then"
+    );
     Ok(())
 }
 
@@ -127,19 +133,20 @@ fn subject(text: &str, listing: &Listing) -> anyhow::Result<Subject> {
 
 fn list(listing: &Listing) {
     println!(
-        "{:<16}  {:>8}  {:>8}  {:>6}  {:>7}  standing",
-        "peer", "accepted", "refused", "lies", "recheck"
+        "{:<16}  {:>8}  {:>8}  {:>6}  {:>8}  {:>7}  standing",
+        "peer", "accepted", "refused", "lies", "verdicts", "recheck"
     );
     let mut peers: Vec<&ListedPeer> = listing.peers.iter().collect();
     peers.sort_by_key(|listed| (listed.silence.is_none(), std::cmp::Reverse(listed.record.accepted)));
     for listed in peers {
         let (key, record) = (listed.key.to_string(), &listed.record);
         println!(
-            "{:<16}  {:>8}  {:>8}  {:>6}  {:>6.0}%  {}",
+            "{:<16}  {:>8}  {:>8}  {:>6}  {:>8.0}  {:>6.0}%  {}",
             &key[..16],
             record.accepted,
             record.refused.values().sum::<u64>(),
             record.lies,
+            record.judgement(listing.at),
             listed.recheck_share * 100.0,
             listed.silence.as_deref().unwrap_or("good")
         );
@@ -151,6 +158,21 @@ fn list(listing: &Listing) {
     }
     if listing.further > 0 {
         println!("and {} more, of whom there is less to say", listing.further);
+    }
+    noted(&listing.noted);
+}
+
+/// Says what the operator has decided since the list was written. `show` prints JSON on standard output, so this goes beside it.
+fn noted<'a>(entries: impl IntoIterator<Item = &'a Entry>) {
+    for Entry { subject, decision, .. } in entries {
+        let whom = match subject {
+            Subject::Peer(key) => key.to_string(),
+            Subject::Network(network) => network.to_string(),
+        };
+        match decision {
+            Decision::Ban(reason) => eprintln!("noted since this list was written: ban {whom}: {reason}"),
+            Decision::Pardon => eprintln!("noted since this list was written: pardon {whom}"),
+        }
     }
 }
 
@@ -168,6 +190,27 @@ mod tests {
     use crate::record::{Record, RecordConfig};
     use echo_protocol::identity::NodeKey;
     use echo_protocol::time::UnixMillis;
+
+    #[test]
+    fn what_the_learner_has_not_followed_is_listed_as_noted() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = RunDir::new(dir.path());
+        std::fs::write(files.charter(), "").unwrap();
+        let key = NodeKey::from_secret([1; 32]).public();
+        let ban = Decision::Ban("spam".into());
+        decide(dir.path(), &key.to_string(), ban.clone()).unwrap();
+        let noted = open(dir.path()).unwrap().noted;
+        assert_eq!(noted.iter().map(|entry| &entry.decision).collect::<Vec<_>>(), [&ban]);
+        // The learner follows, and writes the list anew.
+        let end = journal::read(&files.peers_journal(), 0).unwrap()[0].end;
+        let mut record = Record::new(RecordConfig::default());
+        record.decide(UnixMillis(0), Subject::Peer(key), &ban, end);
+        Listing::of(UnixMillis(0), &record).write(&files.peers()).unwrap();
+        let listing = open(dir.path()).unwrap();
+        assert!(listing.noted.is_empty() && listing.peers[0].silence.is_some());
+        decide(dir.path(), &key.to_string(), Decision::Pardon).unwrap();
+        assert_eq!(open(dir.path()).unwrap().noted[0].decision, Decision::Pardon);
+    }
 
     #[test]
     fn peers_are_named_by_key_digits_peer_id_and_network() {

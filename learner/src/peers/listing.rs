@@ -9,6 +9,7 @@ use echo_protocol::net::peer::peer_of_key;
 use echo_protocol::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
+use super::journal::Entry;
 use crate::record::{Network, NetworkRecord, PeerRecord, Record};
 
 /// Most peers in the list: those that would be forgotten last.
@@ -27,6 +28,12 @@ pub struct Listing {
     pub further: usize,
     /// Networks from which somebody was suspended, and those about which the operator has decided.
     pub networks: Vec<ListedNetwork>,
+    /// Bytes of the operator's journal that the learner had followed.
+    #[serde(default)]
+    pub decided: u64,
+    /// What the operator has decided since: nothing in the file, filled in by who reads it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub noted: Vec<Entry>,
 }
 
 /// A peer.
@@ -72,6 +79,8 @@ impl Listing {
             networks: networks
                 .map(|(network, kept)| ListedNetwork { network: *network, record: kept.clone() })
                 .collect(),
+            decided: record.decided(),
+            noted: Vec::new(),
         }
     }
 

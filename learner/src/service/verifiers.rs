@@ -18,7 +18,7 @@ use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, spawn_blocking};
@@ -74,7 +74,10 @@ impl Verifiers {
         frame: &Arc<Vec<u8>>,
     ) -> Option<oneshot::Receiver<Ruling>> {
         let mut state = lock(&self.0);
-        let chosen = state.panel.ask(now, question)?;
+        let Some(chosen) = state.panel.ask(now, question) else {
+            state.tell(question);
+            return None;
+        };
         let (ruling, ruled) = oneshot::channel();
         state.waiting.insert(question.group, ruling);
         for key in chosen {
@@ -125,6 +128,21 @@ impl Verifiers {
 }
 
 impl State {
+    /// Says once why verifiers that are here are not asked, where it is not for want of time.
+    fn tell(&self, question: &Question) {
+        static TOLD: Once = Once::new();
+        if let Some((owners, k)) = self.panel.shortage(question) {
+            TOLD.call_once(|| {
+                tracing::warn!(
+                    "no panel can be formed for now: {} verifiers are here, of {owners} owners beside a group's own, and [verify] k = {k}; \
+                     until more come the learner looks itself. On one machine, or where you know everybody, set [verify] owners = \"key\", \
+                     and k and n to what there is",
+                    self.panel.verifiers()
+                );
+            });
+        }
+    }
+
     fn gone(&mut self, key: &PublicKey) {
         self.lines.remove(key);
         let ruled = self.panel.gone(key);

@@ -41,6 +41,7 @@ impl Provider for Layer {
 
 /// Settings given as flags; each wins over every other place.
 #[derive(Args, Clone, Debug, Default, Serialize)]
+#[command(next_help_heading = "Settings, of `run` most of them")]
 pub struct Flags {
     /// Settings file (TOML) [default: node.toml in the data directory, if there]
     #[arg(long, global = true, value_name = "FILE")]

@@ -116,11 +116,12 @@ pub(super) struct Frames {
     file: BufReader<File>,
     /// Bytes of whole frames that were read.
     read: u64,
+    torn: bool,
 }
 
 impl Frames {
     pub(super) fn new(path: &Path, file: File) -> Self {
-        Self { path: path.to_owned(), file: BufReader::new(file), read: 0 }
+        Self { path: path.to_owned(), file: BufReader::new(file), read: 0, torn: false }
     }
 
     /// The charter with which the file begins.
@@ -133,6 +134,11 @@ impl Frames {
     pub(super) fn receipt(&mut self) -> Result<Option<Signed<Receipt>>, LedgerError> {
         let Some(frame) = self.next_frame()? else { return Ok(None) };
         Signed::from_bytes(&frame).map(Some).map_err(|error| self.damaged(&error.to_string()))
+    }
+
+    /// Whether the file went on behind the last whole frame.
+    pub(super) fn torn(&self) -> bool {
+        self.torn
     }
 
     /// Bytes up to where the file is torn or makes no sense any more.
@@ -152,12 +158,14 @@ impl Frames {
 
     /// `None` at the end, where the file was torn, and where only zeros follow, as a power loss leaves them.
     fn next_frame(&mut self) -> Result<Option<Vec<u8>>, LedgerError> {
-        let mut length = [0; 4];
-        if !self.fill(&mut length)? {
+        let length = self.up_to(4)?;
+        let Ok(length) = <[u8; 4]>::try_from(length.as_slice()) else {
+            self.torn = !length.is_empty();
             return Ok(None);
-        }
+        };
         let length = u32::from_be_bytes(length) as usize;
         if length == 0 {
+            self.torn = true;
             return Ok(None);
         }
         let longest = if self.read == 0 { MAX_HEAD_BYTES } else { MAX_RECEIPT_BYTES };
@@ -166,19 +174,20 @@ impl Frames {
                 self.damaged(&format!("a frame of {length} bytes, where at most {longest} are right"))
             );
         }
-        let mut body = vec![0; length];
-        if !self.fill(&mut body)? {
+        let body = self.up_to(length)?;
+        if body.len() < length {
+            self.torn = true;
             return Ok(None);
         }
         self.read += 4 + length as u64;
         Ok(Some(body))
     }
 
-    /// Fills `bytes`; false at the end of the file.
-    fn fill(&mut self, bytes: &mut [u8]) -> Result<bool, LedgerError> {
-        match self.file.read_exact(bytes) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+    /// The next `count` bytes; fewer at the end of the file.
+    fn up_to(&mut self, count: usize) -> Result<Vec<u8>, LedgerError> {
+        let mut bytes = Vec::with_capacity(count);
+        match self.file.by_ref().take(count as u64).read_to_end(&mut bytes) {
+            Ok(_) => Ok(bytes),
             Err(source) => Err(LedgerError::Io { path: self.path.clone(), source }),
         }
     }

@@ -5,15 +5,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use echo_protocol::identity::PublicKey;
+use echo_protocol::keyfile;
 use echo_protocol::receipt::Finding;
 use serde_json::{Value, json};
 
 use super::verify::{Proof, verify};
 use super::{LedgerError, RefusedGroups};
+use crate::data_dir::DataDir;
 use crate::json_file;
 
 /// Most findings that are shown of one file.
 const SHOWN_FINDINGS: usize = 20;
+
+/// What is said of [`Proof::torn`].
+const TORN: &str = "the file ends within a receipt: of a crash the node's next start leaves no trace; a copy has to be made again";
 
 /// One run's receipts and refusals.
 #[derive(Debug)]
@@ -24,6 +29,16 @@ pub struct Shown {
     pub proof: Proof,
     /// Refused groups by reason.
     pub refused: BTreeMap<String, RefusedGroups>,
+}
+
+/// All runs of the node whose data directory this is. Nothing is created.
+///
+/// # Errors
+/// [`LedgerError`], among it that there is no node
+pub fn mine(data: &DataDir) -> Result<Vec<Shown>, LedgerError> {
+    let no_node = || LedgerError::NoNode { path: data.path().to_owned() };
+    let key = keyfile::load(&data.identity())?.ok_or_else(no_node)?;
+    all(&data.receipts(), key.public())
 }
 
 /// All runs in the ledger's directory. None where there is no directory.
@@ -75,6 +90,9 @@ impl Shown {
             ));
         }
         lines.extend(self.findings().map(|finding| format!("  ! {finding}")));
+        if self.proof.torn {
+            lines.push(format!("  ! {TORN}"));
+        }
         let unsaid = account.wrong.saturating_sub(SHOWN_FINDINGS as u64);
         if unsaid > 0 {
             lines.push(format!("  ! and {unsaid} more"));
@@ -84,7 +102,7 @@ impl Shown {
 
     /// For programs.
     pub fn json(&self) -> Value {
-        let Proof { run, name, learner, node, account, from, last_at } = &self.proof;
+        let Proof { run, name, learner, node, account, from, last_at, torn } = &self.proof;
         json!({
             "file": self.path.display().to_string(),
             "run": run.to_string(),
@@ -97,7 +115,8 @@ impl Shown {
             "from": from,
             "last_at": last_at,
             "copies": account.copies,
-            "wrong": account.wrong,
+            "wrong": self.proof.wrong(),
+            "torn": torn,
             "findings": self.findings().map(Finding::to_string).collect::<Vec<_>>(),
             "refused": self.refused,
         })

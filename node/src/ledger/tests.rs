@@ -1,6 +1,7 @@
 use super::show;
 use super::verify::verify;
 use super::*;
+use crate::data_dir::DataDir;
 use crate::testing;
 use echo_protocol::content::ContentId;
 use echo_protocol::identity::NodeKey;
@@ -61,11 +62,17 @@ fn a_damaged_file_of_receipts_never_proves_more() {
     let path = dir.path().join(format!("{}.receipts", testing::run_id()));
     let honest = fs::read(&path).unwrap();
     // Cut anywhere: what stands before the cut is proven all the same.
+    let mut whole = vec![0];
+    while let Some(length) = honest.get(whole[whole.len() - 1]..).and_then(|rest| rest.first_chunk::<4>()) {
+        whole.push(whole[whole.len() - 1] + 4 + u32::from_be_bytes(*length) as usize);
+    }
+    assert_eq!(whole[4], honest.len(), "a charter and three receipts");
     let (mut proven, mut steps) = (3, 0);
     for end in (0..=honest.len()).rev().step_by(11) {
         fs::write(&path, &honest[..end]).unwrap();
         let Ok(proof) = verify(&path, Some(me())) else { continue };
         let groups = proof.account.groups();
+        assert_eq!(proof.torn, !whole.contains(&end), "cut at {end}");
         assert!(proof.account.wrong == 0 && (groups == proven || groups + 1 == proven), "cut at {end}");
         steps += proven - groups;
         proven = groups;
@@ -98,6 +105,29 @@ fn a_lost_receipt_and_a_foreign_pile_are_found() {
     assert!(matches!(verify(&shown[0].path, None), Err(LedgerError::Damaged { .. })));
     fs::write(&shown[0].path, [0xff; 100]).unwrap();
     assert!(matches!(verify(&shown[0].path, None), Err(LedgerError::Damaged { .. })));
+}
+
+#[test]
+fn a_file_that_ends_within_a_receipt_and_a_directory_of_no_node_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::new(dir.path().join("mistyped"));
+    assert!(matches!(show::mine(&data), Err(LedgerError::NoNode { .. })));
+    assert!(!data.path().exists());
+    echo_protocol::keyfile::load_or_create(&data.identity()).unwrap();
+    assert!(show::mine(&data).unwrap().is_empty(), "it has worked for no run yet");
+    (0..2).for_each(|sequence| keep(&mut ledger(dir.path()), sequence));
+    let path = dir.path().join(format!("{}.receipts", testing::run_id()));
+    let one = || show::one(path.clone(), Some(me())).unwrap();
+    assert_eq!(one().json()["wrong"], 0);
+    let honest = fs::read(&path).unwrap();
+    let zeros = [&honest[..], &[0; 9]].concat();
+    for torn in [&honest[..honest.len() - 5], &zeros[..]] {
+        fs::write(&path, torn).unwrap();
+        assert_eq!((one().proof.wrong(), one().json()["torn"].as_bool()), (1, Some(true)));
+        assert!(one().text().contains("! the file ends within a receipt"));
+    }
+    drop(ledger(dir.path()));
+    assert_eq!(one().proof.wrong(), 0, "the next start cuts it off");
 }
 
 #[test]

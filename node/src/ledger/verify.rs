@@ -29,6 +29,15 @@ pub struct Proof {
     pub from: u64,
     /// When the last group was accepted.
     pub last_at: Option<UnixMillis>,
+    /// Whether a file ends within a receipt: a crash leaves that until the next start, and so does who copies a part of the file.
+    pub torn: bool,
+}
+
+impl Proof {
+    /// How much is wrong.
+    pub fn wrong(&self) -> u64 {
+        self.account.wrong + u64::from(self.torn)
+    }
 }
 
 /// Checks the receipts in the file at `path`, and in the one before it where there is one. They have to be `node`'s; where it is not named,
@@ -66,6 +75,7 @@ pub fn verify(path: &Path, node: Option<PublicKey>) -> Result<Proof, LedgerError
                     account: Account::new(charter.learner, run, whose),
                     from: 0,
                     last_at: None,
+                    torn: false,
                 })
             }
         };
@@ -78,6 +88,7 @@ pub fn verify(path: &Path, node: Option<PublicKey>) -> Result<Proof, LedgerError
             }
             next = frames.receipt()?;
         }
+        proof.torn |= frames.torn();
     }
     let mut proof = proof.expect("the file itself was looked at");
     proof.account.close(proof.from);
