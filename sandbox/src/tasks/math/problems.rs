@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn answers_are_read_within_bounds() {
-        let line = |answer: String| Line { question: "?".into(), answer, solution: None };
+        let line = |answer: String| Line { question: Some("?".into()), answer, solution: None };
         let long = line("1+".repeat(MAX_FORMULA_BYTES / 2) + "1");
         assert!(Row::of(long, &Budget::new(MAX_FILE_STEPS)).unwrap_err().contains("2049 bytes"));
         let worked = line("1+".repeat(MAX_FORMULA_BYTES) + "1 is much\n#### 7");
