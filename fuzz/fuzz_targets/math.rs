@@ -54,7 +54,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The first byte chooses the options, the first line is the gold answer, the rest is the response.
+// The first byte chooses the options, the first line is the gold answer, the rest is the response.
 fuzz_target!(|input: &[u8]| {
     let Some((choice, texts)) = input.split_first() else { return };
     let texts = String::from_utf8_lossy(texts);

@@ -27,7 +27,7 @@ const NEW_TOKENS: u32 = 4;
 const SAMPLES: u32 = 2;
 const SEED: [u8; 32] = [7; 32];
 
-/// The first byte says which file it is. A zero byte stands between two files, and in front of a text for a tokenizer.
+// The first byte says which file it is. A zero byte stands between two files, and in front of a text for a tokenizer.
 fuzz_target!(|input: &[u8]| {
     forgive_libraries();
     let Some((kind, files)) = input.split_first() else { return };
