@@ -13,6 +13,7 @@ use echo_protocol::lease::{Lease, LeaseId};
 use echo_protocol::order::Purpose;
 use echo_protocol::signed::Signed;
 use echo_protocol::submission::{Outcome, RefuseReason};
+use echo_protocol::trajectory::{Trajectory, VersionSpan};
 use echo_protocol::version::PolicyVersion;
 
 /// A verifier, and what is sent to it.
@@ -177,6 +178,24 @@ fn a_copy_of_what_is_judged_already_comes_again() {
     assert!(judge(shared, &node, &frames[0]).is_ok());
 }
 
+/// What a node hears whose answers are made up: two tokens each, in such `turns`.
+fn made_up(world: &World, (lease, counter): (LeaseId, OrderCounter), turns: &[u32]) -> Option<Outcome> {
+    let (node, workload) = (world.node.public(), &world.shared.workload);
+    let trajectory = Trajectory {
+        response: vec![4, workload.end()],
+        turns: turns.to_vec(),
+        logprobs: vec![-1.0; 2],
+        versions: vec![VersionSpan { version: PolicyVersion(0), tokens: 2 }],
+        reward: 0.0,
+        stopped: true,
+        omega: Default::default(),
+    };
+    let trajectories = vec![trajectory; workload.charter.group_size as usize];
+    let group = TrajectoryGroup { run: workload.run, lease, counter, node, trajectories };
+    let frame = Signed::sign(&group, &world.node).unwrap().to_bytes();
+    judge(&world.shared, &node, &Arc::new(frame)).err().map(|answer| answer.outcome)
+}
+
 /// A problem whose author is wrong: whoever runs a program for it finds that it cannot be judged.
 #[cfg(target_os = "linux")]
 const BROKEN: &str = r#"{"task_id": "broken", "prompt": "def f():\n", "entry_point": "f", "canonical_solution": "    return 1\n", "test": "def check(candidate):\n    assert candidate() == 2\n"}"#;
@@ -184,43 +203,24 @@ const BROKEN: &str = r#"{"task_id": "broken", "prompt": "def f():\n", "entry_poi
 #[cfg(target_os = "linux")]
 #[test]
 fn programs_are_run_only_when_the_policy_wrote_them() {
-    use echo_protocol::trajectory::{Trajectory, VersionSpan};
-
     let mut world = World::of(testing::programs(BROKEN));
-    let (node, workload) = (world.node.public(), world.shared.workload.clone());
+    let node = world.node.public();
     let leases = world.shared.desk().lease(clock::now(), node, Some(PolicyVersion(0)), 2).unwrap();
     let orders: Vec<_> =
         leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter))).collect();
-    let outcome = |world: &World, (lease, counter): (LeaseId, OrderCounter), turns: &[u32]| {
-        let trajectory = Trajectory {
-            response: vec![4, workload.end()],
-            turns: turns.to_vec(),
-            logprobs: vec![-1.0; 2],
-            versions: vec![VersionSpan { version: PolicyVersion(0), tokens: 2 }],
-            reward: 0.0,
-            stopped: true,
-            omega: Default::default(),
-        };
-        let trajectories = vec![trajectory; workload.charter.group_size as usize];
-        let group = TrajectoryGroup { run: workload.run, lease, counter, node, trajectories };
-        let frame = Signed::sign(&group, &world.node).unwrap().to_bytes();
-        judge(&world.shared, &node, &Arc::new(frame)).err().map(|answer| answer.outcome)
-    };
     // Where nobody looks, they are run.
     let audit = Arc::get_mut(&mut world.shared).unwrap().audit.take();
-    assert_eq!(outcome(&world, orders[0], &[]), Some(Outcome::Retry));
+    assert_eq!(made_up(&world, orders[0], &[]), Some(Outcome::Retry));
     Arc::get_mut(&mut world.shared).unwrap().audit = audit;
-    let made_up = outcome(&world, orders[0], &[]);
-    assert!(matches!(&made_up, Some(Outcome::Refused { reason: RefuseReason::Sampling, .. })), "{made_up:?}");
+    let refused = made_up(&world, orders[0], &[]);
+    assert!(matches!(&refused, Some(Outcome::Refused { reason: RefuseReason::Sampling, .. })), "{refused:?}");
     // Nor are they run to find out what was heard in between.
-    let turns = outcome(&world, orders[1], &[1, 1]);
+    let turns = made_up(&world, orders[1], &[1, 1]);
     assert!(matches!(&turns, Some(Outcome::Refused { reason: RefuseReason::TaskRules, .. })), "{turns:?}");
 }
 
 #[test]
 fn what_answers_to_a_prompt_without_tokens_is_refused_and_held_against_nobody() {
-    use echo_protocol::trajectory::{Trajectory, VersionSpan};
-
     let row = |n: u64| {
         let question = if n.is_multiple_of(2) { "É" } else { "1+" };
         format!("{{\"question\": \"{question}{n}\", \"answer\": \"{n}\"}}\n")
@@ -232,27 +232,12 @@ fn what_answers_to_a_prompt_without_tokens_is_refused_and_held_against_nobody() 
     let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));
     let (good, bad): (Vec<_>, Vec<_>) =
         orders.partition(|(_, counter)| workload.prompt(&workload.order(Purpose::Train, counter.0)).is_ok());
-    let outcome = |world: &World, (lease, counter): (LeaseId, OrderCounter)| {
-        let trajectory = Trajectory {
-            response: vec![4, workload.end()],
-            turns: Vec::new(),
-            logprobs: vec![-1.0; 2],
-            versions: vec![VersionSpan { version: PolicyVersion(0), tokens: 2 }],
-            reward: 0.0,
-            stopped: true,
-            omega: Default::default(),
-        };
-        let trajectories = vec![trajectory; workload.charter.group_size as usize];
-        let group = TrajectoryGroup { run: workload.run, lease, counter, node, trajectories };
-        let frame = Signed::sign(&group, &world.node).unwrap().to_bytes();
-        judge(&world.shared, &node, &Arc::new(frame)).err().map(|answer| answer.outcome)
-    };
     let is_refused_for_its_order = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Refused { reason: RefuseReason::TaskRules, detail }) if detail.contains("tokenizer"));
-    let audited = outcome(&world, bad[0]);
+    let audited = made_up(&world, bad[0], &[]);
     assert!(is_refused_for_its_order(&audited), "{audited:?}");
     // Where nobody looks at tokens, it would kill the trainer.
     Arc::get_mut(&mut world.shared).unwrap().audit.take();
-    let unaudited = outcome(&world, bad[1]);
+    let unaudited = made_up(&world, bad[1], &[]);
     assert!(is_refused_for_its_order(&unaudited), "{unaudited:?}");
     {
         let mut desk = world.shared.desk();
@@ -263,7 +248,7 @@ fn what_answers_to_a_prompt_without_tokens_is_refused_and_held_against_nobody() 
         let again: Vec<_> = again.iter().flat_map(Lease::orders).collect();
         assert_eq!(again, [bad[0].1, bad[1].1]);
     }
-    let sound = outcome(&world, good[0]);
+    let sound = made_up(&world, good[0], &[]);
     assert!(!is_refused_for_its_order(&sound), "{sound:?}");
 }
 
