@@ -46,17 +46,9 @@ pub enum Problem {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The identity cannot be read.
+    /// The identity cannot be read, or others can read it.
     #[error(transparent)]
     Identity(#[from] echo_protocol::keyfile::KeyfileError),
-    /// Others can read the identity.
-    #[error("{path} can be read by other users (mode {mode:o}); run: chmod 600 {path}")]
-    IdentityOpen {
-        /// The identity file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
     /// The peer list is missing or refused.
     #[error(transparent)]
     List(#[from] TrustError),

@@ -49,13 +49,7 @@ pub(super) fn disk(data: &DataDir) -> Result<(), Problem> {
 pub(super) fn identity(data: &DataDir) -> Result<NodeKey, Problem> {
     let path = data.identity();
     let key = keyfile::load_or_create(&path)?;
-    #[cfg(unix)]
-    if let Ok(metadata) = std::fs::metadata(&path) {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(Problem::IdentityOpen { path, mode });
-        }
-    }
+    keyfile::check_private(&path)?;
     Ok(key)
 }
 
