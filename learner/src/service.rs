@@ -3,6 +3,7 @@
 //! Everything here is passive (RLAX): it reacts to nodes and to the learning thread, and decides nothing about training. What it shares
 //! with the learning thread is [`Shared`]; the learning thread waits there for groups, and the releasing thread tells it what was published.
 
+mod bucket;
 mod control;
 mod gate;
 mod granting;

@@ -4,6 +4,7 @@
 //! once. What a peer sends faster waits on its own machine, for nothing more of it is read meanwhile. Doors outlast streams: a new stream
 //! brings no new allowance.
 
+use super::bucket::Bucket;
 use super::lock;
 use echo_protocol::identity::PublicKey;
 use std::collections::BTreeMap;
@@ -92,31 +93,27 @@ impl Door {
     }
 }
 
-/// What a peer has taken of its allowance: a leaky bucket for groups and one for bytes, each as the time at which it will be empty.
+/// What a peer has taken of its allowances.
 #[derive(Debug)]
 struct Pace {
-    groups: Instant,
-    bytes: Instant,
+    groups: Bucket,
+    bytes: Bucket,
 }
 
 impl Pace {
     fn new(now: Instant) -> Self {
-        Self { groups: now, bytes: now }
+        Self { groups: Bucket::new(now), bytes: Bucket::new(now) }
     }
 
     /// Takes one group; how long it has to wait.
     fn take(&mut self, now: Instant, bytes: u64) -> Duration {
-        let fill = |empty: &mut Instant, took: Duration| {
-            *empty = (*empty).max(now) + took;
-            empty.saturating_duration_since(now + BURST)
-        };
-        let group = Duration::from_micros(1_000_000 / GROUPS_PER_S);
-        let size = Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_PER_S);
-        fill(&mut self.groups, group).max(fill(&mut self.bytes, size))
+        self.groups.fill(now, Duration::from_micros(1_000_000 / GROUPS_PER_S));
+        self.bytes.fill(now, Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_PER_S));
+        self.groups.wait(now, BURST).max(self.bytes.wait(now, BURST))
     }
 
     fn is_busy(&self, now: Instant) -> bool {
-        self.groups.max(self.bytes) > now
+        self.groups.is_filled(now) || self.bytes.is_filled(now)
     }
 }
 

@@ -69,14 +69,9 @@ impl Granting {
 }
 
 fn write(shared: &Shared, mut queue: mpsc::Receiver<Question>) {
-    while let Some(first) = queue.blocking_recv() {
-        let mut waiting = vec![first];
-        while waiting.len() < WRITER_QUEUE
-            && let Ok(next) = queue.try_recv()
-        {
-            waiting.push(next);
-        }
-        if let Err(error) = grant(shared, waiting) {
+    let mut waiting = Vec::new();
+    while queue.blocking_recv_many(&mut waiting, WRITER_QUEUE) > 0 {
+        if let Err(error) = grant(shared, std::mem::take(&mut waiting)) {
             tracing::error!(%error, "no lease could be made durable");
         }
     }

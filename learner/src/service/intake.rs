@@ -341,14 +341,9 @@ fn rejected(shared: &Shared, node: &PublicKey, counter: OrderCounter, rejection:
 
 /// Takes what waits, makes it durable with one flush, and answers.
 fn write(shared: &Shared, mut queue: mpsc::Receiver<Pending>) {
-    while let Some(first) = queue.blocking_recv() {
-        let mut waiting = vec![first];
-        while waiting.len() < WRITER_QUEUE
-            && let Ok(next) = queue.try_recv()
-        {
-            waiting.push(next);
-        }
-        let (groups, replies): (Vec<_>, Vec<_>) = waiting.into_iter().unzip();
+    let mut waiting = Vec::new();
+    while queue.blocking_recv_many(&mut waiting, WRITER_QUEUE) > 0 {
+        let (groups, replies): (Vec<_>, Vec<_>) = waiting.drain(..).unzip();
         let (decided, written) = shared.desk().admit(clock::now(), &shared.admission, groups);
         let flushed = written.and_then(Unflushed::flush);
         let decided: Vec<Reply> = shared.desk().acknowledge(decided, flushed);

@@ -1,5 +1,6 @@
 //! How often a peer may ask for leases.
 
+use super::bucket::Bucket;
 use echo_protocol::identity::PublicKey;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,9 +14,9 @@ const BURST: Duration = Duration::from_secs(2);
 /// Most peers whose pace is remembered, which each is for a burst's time at most: more than can be connected.
 const MAX_REMEMBERED: usize = 1 << 14;
 
-/// What peers have taken of their allowances: of each a leaky bucket, as the time at which it will be empty.
+/// What peers have taken of their allowances.
 #[derive(Debug, Default)]
-pub(super) struct Pace(BTreeMap<PublicKey, Instant>);
+pub(super) struct Pace(BTreeMap<PublicKey, Bucket>);
 
 impl Pace {
     /// Takes one question of `peer`.
@@ -24,18 +25,18 @@ impl Pace {
     /// How long it has to wait; it has taken nothing then.
     pub(super) fn take(&mut self, now: Instant, peer: PublicKey) -> Result<(), Duration> {
         if self.0.len() >= MAX_REMEMBERED && !self.0.contains_key(&peer) {
-            self.0.retain(|_, empty| *empty > now);
+            self.0.retain(|_, taken| taken.is_filled(now));
             if self.0.len() >= MAX_REMEMBERED {
                 return Err(BURST);
             }
         }
-        let empty = self.0.entry(peer).or_insert(now);
-        let wait = empty.saturating_duration_since(now + BURST);
-        if wait.is_zero() {
-            *empty = (*empty).max(now) + Duration::from_secs(1) / LEASES_PER_S;
-            return Ok(());
+        let taken = self.0.entry(peer).or_insert_with(|| Bucket::new(now));
+        let wait = taken.wait(now, BURST);
+        if !wait.is_zero() {
+            return Err(wait);
         }
-        Err(wait)
+        taken.fill(now, Duration::from_secs(1) / LEASES_PER_S);
+        Ok(())
     }
 }
 

@@ -1,0 +1,30 @@
+//! What a peer has taken of an allowance.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A leaky bucket, which leaks all the time, as the time at which it will be empty.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket(Instant);
+
+impl Bucket {
+    /// An empty one.
+    pub(super) fn new(now: Instant) -> Self {
+        Self(now)
+    }
+
+    /// Pours in what leaks within `took`.
+    pub(super) fn fill(&mut self, now: Instant, took: Duration) {
+        self.0 = self.0.max(now) + took;
+    }
+
+    /// How long until it holds no more than what leaks within `burst`.
+    pub(super) fn wait(self, now: Instant, burst: Duration) -> Duration {
+        self.0.saturating_duration_since(now + burst)
+    }
+
+    /// Whether something is in it.
+    pub(super) fn is_filled(self, now: Instant) -> bool {
+        self.0 > now
+    }
+}
