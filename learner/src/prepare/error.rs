@@ -1,0 +1,133 @@
+//! Why a run cannot be founded or found.
+
+use super::tasks::{MAX_TASK_FILES, MAX_TASK_FILES_BYTES};
+use crate::config::ConfigError;
+use crate::device::DeviceError;
+use crate::warmup::WarmupError;
+use crate::workload::WorkloadError;
+use echo_policy::error::{ConfigError as ModelError, ExportError, WeightsError};
+use echo_policy::tokenizer::TokenizerError;
+use echo_protocol::charter::CharterError;
+use echo_protocol::content::ContentId;
+use echo_protocol::keyfile::KeyfileError;
+use echo_sandbox::files::MAX_TASK_FILE_BYTES;
+use echo_sandbox::spec::SpecError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a run cannot be founded or found.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// There is a run already.
+    #[error(
+        "{0} already holds a run: `echo-learner resume {0}` goes on with it; for a new one choose another [run] dir"
+    )]
+    Exists(PathBuf),
+    /// There is none.
+    #[error("{0} holds no run: `echo-learner run --config FILE` founds one")]
+    NotARun(PathBuf),
+    /// Another learner works there.
+    #[error("another echo-learner is working in {0}: stop it first")]
+    Busy(PathBuf),
+    /// The disk.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The run file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The device that the run file asks for.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The key.
+    #[error(transparent)]
+    Key(#[from] KeyfileError),
+    /// The model.
+    #[error("[model]: {0}")]
+    Model(#[from] ModelError),
+    /// The weights.
+    #[error("[model]: {0}")]
+    Weights(#[from] WeightsError),
+    /// The tokenizer.
+    #[error("[model]: {0}")]
+    Tokenizer(#[from] TokenizerError),
+    /// The tasks.
+    #[error("[[task]]: {0}")]
+    Tasks(#[from] SpecError),
+    /// A task's file in the run directory is not what the charter says.
+    #[error(
+        "{0} is damaged or gone, and the run's prompts come from it: put the file back that the run was founded with"
+    )]
+    TaskFile(PathBuf),
+    /// A module that is not the one that the run file names.
+    #[error(
+        "task {name}: the file given for it has the address {found}: write wasm:{found}, or name the file that was meant"
+    )]
+    OtherModule {
+        /// What the run file says.
+        name: String,
+        /// The file's address.
+        found: ContentId,
+    },
+    /// A module without an address.
+    #[error(
+        "task {0} names no module: write wasm: and the 64 hexadecimal digits of its address; where data gives it the module's file, the address is told"
+    )]
+    NoModule(String),
+    /// A task's file cannot be read.
+    #[error("the file of task {task}, {path}, which `data` names: {source}")]
+    Data {
+        /// The task's name.
+        task: String,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A supervised start on a task that shows no solutions.
+    #[error("[warmup]: task {0} knows no right answers: leave the warm-up out")]
+    NoSolutions(&'static str),
+    /// The tasks' files are too many.
+    #[error(
+        "the tasks have {files} files of {bytes} bytes together: nodes take {MAX_TASK_FILES} of {MAX_TASK_FILES_BYTES} bytes beside a tokenizer"
+    )]
+    TaskFiles {
+        /// How many.
+        files: usize,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// A task's file is too long.
+    #[error("{path} has {bytes} bytes: a task's file may have {MAX_TASK_FILE_BYTES}; give a part of it")]
+    LargeTaskFile {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+    },
+    /// The charter.
+    #[error(transparent)]
+    Charter(#[from] CharterError),
+    /// The charter is too long, or the one on disk is damaged.
+    #[error("the charter: {0}")]
+    Codec(#[from] echo_protocol::codec::CodecError),
+    /// What the charter asks for does not work.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The warm-up.
+    #[error("warm-up: {0}")]
+    Warmup(#[from] WarmupError),
+    /// Writing the starting policy.
+    #[error(transparent)]
+    Export(#[from] ExportError),
+}
+
+/// What went wrong at this path.
+pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> PrepareError + use<> {
+    let path = path.to_owned();
+    move |source| PrepareError::Io { path, source }
+}

@@ -1,0 +1,155 @@
+use super::*;
+use crate::config::{ModelSection, NetworkSection, RunSection, TaskEntry, TinySection};
+use echo_policy::tokenizer::TokenizerError;
+use echo_protocol::content::ContentId;
+
+fn config(dir: PathBuf) -> RunConfig {
+    let tiny = TinySection {
+        hidden: 16,
+        layers: 1,
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 8,
+        intermediate: 24,
+        positions: 32,
+    };
+    RunConfig {
+        run: RunSection { name: "test".into(), dir, updates: 3, seed: 0 },
+        model: ModelSection { path: None, tiny: Some(tiny), chat: None },
+        tasks: vec![TaskEntry::new("chain_sum")],
+        data: Default::default(),
+        sampling: Default::default(),
+        staleness: Default::default(),
+        admission: Default::default(),
+        buffer: Default::default(),
+        train: Default::default(),
+        warmup: None,
+        evaluation: Default::default(),
+        snapshot: Default::default(),
+        checkpoints: Default::default(),
+        fleet: Default::default(),
+        record: Default::default(),
+        verify: Default::default(),
+        network: NetworkSection { peers: Some("lists/echo.peers".into()), ..Default::default() },
+        watch: Default::default(),
+    }
+}
+
+#[test]
+fn a_founded_run_is_found_again_and_not_founded_twice() {
+    let scratch = tempfile::tempdir().unwrap();
+    let config = config(scratch.path().join("run"));
+    let founded = found(&config, |_, _| ()).unwrap();
+    let again = find(&config.run.dir).unwrap();
+    assert_eq!(again.workload.run, founded.workload.run);
+    assert_eq!(again.key.public(), founded.key.public());
+    assert!(matches!(found(&config, |_, _| ()), Err(PrepareError::Exists(_))));
+    assert!(matches!(find(scratch.path()), Err(PrepareError::NotARun(_))));
+}
+
+#[test]
+fn a_task_made_of_a_file_keeps_it_and_gets_its_alphabet() {
+    let scratch = tempfile::tempdir().unwrap();
+    let rows = scratch.path().join("rows.jsonl");
+    fs::write(&rows, r#"{"question": "Has Zoë 2?", "answer": "2"}"#).unwrap();
+    let mut config = config(scratch.path().join("run"));
+    config.tasks = vec![TaskEntry::new("math")];
+    let refused = found(&config, |_, _| ()).unwrap_err().to_string();
+    assert!(refused.contains("[data]"), "{refused}");
+    config.data.insert("math".into(), rows.clone());
+    let founded = found(&config, |_, _| ()).unwrap();
+    let order = founded.workload.order(echo_protocol::order::Purpose::Train, 0);
+    let prompt = founded.workload.prompt(&order).unwrap();
+    let text = founded.workload.tokenizer.decode(&prompt, false).unwrap();
+    assert_eq!(text, "Has Zoë 2?\n");
+
+    // What the operator does to the file later is no matter to the run; what is done to the run's own copy is.
+    fs::remove_file(&rows).unwrap();
+    let again = find(&config.run.dir).unwrap();
+    assert_eq!(again.workload.prompt(&order).unwrap(), prompt);
+    let kept = companion_files(&again, &again.dir.start());
+    assert_eq!(kept.len(), 1);
+    fs::write(&kept[0], "other").unwrap();
+    assert!(matches!(find(&config.run.dir), Err(PrepareError::TaskFile(path)) if path == kept[0]));
+}
+
+#[test]
+fn a_policy_with_a_chat_template_chats_and_its_nodes_get_the_template() {
+    let scratch = tempfile::tempdir().unwrap();
+    let tiny = config(scratch.path().join("tiny"));
+    let policy = found(&tiny, |_, _| ()).unwrap().dir.start();
+    let of_policy = |name: &str, chat: Option<bool>| {
+        let model = ModelSection { path: Some(policy.clone()), tiny: None, chat };
+        found(&RunConfig { model, ..config(scratch.path().join(name)) }, |_, _| ())
+    };
+    let tokenizer = |name, chat| of_policy(name, chat).unwrap().workload.charter.tokenizer;
+    assert_eq!(tokenizer("plain", None), TokenizerSpec::Snapshot);
+    assert!(matches!(of_policy("none", Some(true)), Err(PrepareError::Tokenizer(TokenizerError::NoChat(_)))));
+
+    fs::write(policy.join("chat_template.jinja"), crate::testing::CHAT_TEMPLATE).unwrap();
+    assert_eq!(tokenizer("refused", Some(false)), TokenizerSpec::Snapshot);
+    let founded = of_policy("chat", None).unwrap();
+    assert_eq!(founded.workload.charter.tokenizer, TokenizerSpec::Chat);
+    let order = founded.workload.order(echo_protocol::order::Purpose::Train, 0);
+    let asked = founded.workload.prompt(&order).unwrap();
+    let text = founded.workload.assignment(&order).prompt().text;
+    assert_eq!(founded.workload.tokenizer.decode(&asked, false).unwrap(), format!("<bos>{text}>"));
+    let kept = companion_files(&founded, &founded.dir.start());
+    assert!(kept.iter().any(|path| path.ends_with("chat_template.jinja")), "{kept:?}");
+    // What the operator does to the policy's directory later is no matter to the run.
+    fs::remove_file(policy.join("chat_template.jinja")).unwrap();
+    let again = find(&founded.config.run.dir).unwrap();
+    assert_eq!(again.workload.prompt(&order).unwrap(), asked);
+}
+
+#[test]
+fn mistakes_in_naming_files_modules_and_positions_say_what_to_write() {
+    let scratch = tempfile::tempdir().unwrap();
+    let rows = scratch.path().join("rows.jsonl");
+    let refused = |task: &str, file: Option<&Path>| {
+        let mut config = config(scratch.path().join("run"));
+        config.tasks = vec![TaskEntry::new(task)];
+        config.data.extend(file.map(|file| (task.to_owned(), file.to_owned())));
+        found(&config, |_, _| ()).unwrap_err().to_string()
+    };
+    let missing = refused("math", Some(rows.as_path()));
+    assert!(missing.contains("task math") && missing.contains(rows.to_str().unwrap()), "{missing}");
+
+    fs::write(&rows, format!(r#"{{"question": "{}?", "answer": "2"}}"#, "1".repeat(98))).unwrap();
+    let long = refused("math", Some(rows.as_path()));
+    assert!(long.contains("task math") && long.contains("positions to at least 102"), "{long}");
+
+    for name in ["wasm", "wasm:abcd"] {
+        let unnamed = refused(name, None);
+        assert!(unnamed.contains(name) && unnamed.contains("64 hexadecimal digits"), "{unnamed}");
+        let address = ContentId::of(&fs::read(&rows).unwrap());
+        let other = refused(name, Some(rows.as_path()));
+        assert!(other.contains(&format!("write wasm:{address},")), "{other}");
+    }
+}
+
+#[test]
+fn problems_may_hold_any_character() {
+    let scratch = tempfile::tempdir().unwrap();
+    let rows = scratch.path().join("rows.jsonl");
+    let question = "<x> < <pad>?";
+    fs::write(&rows, format!(r#"{{"question": "{question}", "answer": "2"}}"#)).unwrap();
+    let mut config = config(scratch.path().join("run"));
+    config.tasks = vec![TaskEntry::new("math")];
+    config.data.insert("math".into(), rows);
+    let workload = found(&config, |_, _| ()).unwrap().workload;
+    let order = workload.order(echo_protocol::order::Purpose::Train, 0);
+    let prompt = workload.prompt(&order).unwrap();
+    assert_eq!(prompt.len(), question.len() + 1);
+    assert_eq!(workload.tokenizer.decode(&prompt, true).unwrap(), format!("{question}\n"));
+    assert_eq!(character_vocabulary(&config).unwrap(), workload.model.vocab_size);
+}
+
+#[test]
+fn relative_paths_mean_the_same_after_a_resume() {
+    let scratch = tempfile::tempdir().unwrap();
+    let config = config(scratch.path().join("run"));
+    found(&config, |_, _| ()).unwrap();
+    let expected = std::path::absolute("lists/echo.peers").unwrap();
+    assert_eq!(find(&config.run.dir).unwrap().config.network.peers, Some(expected));
+}
