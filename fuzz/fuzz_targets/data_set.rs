@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Seeds that are tried.
 const SEEDS: u8 = 4;
 
-/// The first byte is the share of rows that is held out; what follows is the file.
+// The first byte is the share of rows that is held out; what follows is the file.
 fuzz_target!(|input: &[u8]| {
     let Some((percent, file)) = input.split_first() else { return };
     let rows = data_set::read(file, |row: Value| Ok(row)).unwrap_or_default();
