@@ -164,15 +164,18 @@ impl Uplink {
         // An answer without a name can only mean a group that is alone under way.
         let named = answer.counter.or_else(|| flight.only());
         let Some(counter) = named else { return Err(UplinkError::Unnamed) };
-        if !flight.contains(counter) {
+        let Some(waited) = flight.age(counter) else {
             tracing::debug!(order = %counter, "an answer to a group that is not under way");
             return Ok(());
-        }
+        };
         match answer.outcome {
             Outcome::Accepted => {
                 self.keep(counter, answer.receipt)?;
                 self.outbox.settle(counter)?;
-                self.board.set(|facts| facts.accepted += 1);
+                self.board.set(|facts| {
+                    facts.accepted += 1;
+                    facts.waited_ms += ((waited.as_micros() + 500) / 1000) as u64;
+                });
             }
             Outcome::Refused { reason, detail } => {
                 // The text comes from the network and goes into a log line.

@@ -5,8 +5,8 @@
 //! false: it was drawn from the newest policy under a lease of their own. Who is not heard any more comes back under a new key. One in
 //! three does honest work first. Verifiers collude with them: they vouch for what liars send, and some denounce what others do. On top of
 //! them come floods, now and then, and peers that hold streams open and trickle bytes. All of these live in the lab's process; so does, in
-//! both courses, one honest member, which knows how long its groups take to be decided. Both courses are of one
-//! run: its starting policy and its prompts are the same.
+//! both courses, one honest member, whose groups the others may overhear. How long honest groups take to be decided, during floods and
+//! between them, the volunteers say themselves. Both courses are of one run: its starting policy and its prompts are the same.
 
 mod colluder;
 mod flood;
@@ -23,11 +23,13 @@ mod standing;
 mod start;
 mod truth;
 mod verdict;
+mod waits;
 
 pub use gang::{Cast, Gang};
 pub use kind::Kind;
 pub use ledger::{Collusion, Held, Ledger, Told};
 pub use standing::{Standings, Volunteers};
+pub use waits::{Delay, Waits};
 
 use crate::cargo;
 use crate::console::{Console, Report};

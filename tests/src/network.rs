@@ -109,11 +109,10 @@ impl Network {
         self.nodes[index].is_some()
     }
 
-    /// What a volunteer last wrote of itself to `status.json` in its data directory; `None` before the first time.
+    /// What a volunteer last wrote of itself ([`Layout::node_status`]).
     #[must_use]
     pub fn node_status(&self, index: usize) -> Option<serde_json::Value> {
-        let text = fs::read(self.layout.node_dir(self.node_name(index)).join("status.json")).ok()?;
-        serde_json::from_slice(&text).ok()
+        self.layout.node_status(self.node_name(index))
     }
 
     /// Adds a volunteer to those of the configuration, starts it, and returns its index.

@@ -1,6 +1,6 @@
 //! Which groups are under way on a stream.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ pub(super) struct Flight {
 #[derive(Debug)]
 struct UnderWay {
     window: usize,
-    counters: BTreeSet<OrderCounter>,
+    /// With the time at which each was sent.
+    sent: BTreeMap<OrderCounter, Instant>,
     answers: u64,
     /// When the learner last answered, or when it last got something to answer after having answered everything.
     since: Instant,
@@ -29,30 +30,35 @@ struct UnderWay {
 impl Flight {
     /// At most `window` groups at once until the first has landed, [`WINDOW`] from then on.
     pub(super) fn new(window: usize) -> Self {
-        let under_way = UnderWay { window, counters: BTreeSet::new(), answers: 0, since: Instant::now() };
+        let under_way = UnderWay { window, sent: BTreeMap::new(), answers: 0, since: Instant::now() };
         Self { under_way: Mutex::new(under_way), landed: Notify::new() }
     }
 
     pub(super) fn has_room(&self) -> bool {
         let under_way = self.lock();
-        under_way.counters.len() < under_way.window
+        under_way.sent.len() < under_way.window
     }
 
     pub(super) fn contains(&self, counter: OrderCounter) -> bool {
-        self.lock().counters.contains(&counter)
+        self.lock().sent.contains_key(&counter)
+    }
+
+    /// How long this group has been under way, if it is.
+    pub(super) fn age(&self, counter: OrderCounter) -> Option<Duration> {
+        self.lock().sent.get(&counter).map(Instant::elapsed)
     }
 
     pub(super) fn start(&self, counter: OrderCounter) {
-        let mut under_way = self.lock();
-        if under_way.counters.is_empty() {
-            under_way.since = Instant::now();
+        let (mut under_way, now) = (self.lock(), Instant::now());
+        if under_way.sent.is_empty() {
+            under_way.since = now;
         }
-        under_way.counters.insert(counter);
+        under_way.sent.insert(counter, now);
     }
 
     pub(super) fn land(&self, counter: OrderCounter) {
         let mut under_way = self.lock();
-        under_way.counters.remove(&counter);
+        under_way.sent.remove(&counter);
         under_way.answers += 1;
         under_way.window = WINDOW;
         under_way.since = Instant::now();
@@ -68,13 +74,13 @@ impl Flight {
     /// The group under way, if it is the only one.
     pub(super) fn only(&self) -> Option<OrderCounter> {
         let under_way = self.lock();
-        under_way.counters.first().copied().filter(|_| under_way.counters.len() == 1)
+        under_way.sent.keys().next().copied().filter(|_| under_way.sent.len() == 1)
     }
 
     /// Whether groups are under way and nothing was answered for this long.
     pub(super) fn overdue(&self, limit: Duration) -> bool {
         let under_way = self.lock();
-        !under_way.counters.is_empty() && under_way.since.elapsed() >= limit
+        !under_way.sent.is_empty() && under_way.since.elapsed() >= limit
     }
 
     /// Answers on this stream.
@@ -102,6 +108,10 @@ mod tests {
         pass(6).await;
         flight.start(OrderCounter(2));
         assert!(!flight.has_room() && flight.only().is_none());
+        assert_eq!(
+            [1, 2, 3].map(|n| flight.age(OrderCounter(n)).map(|age| age.as_secs())),
+            [Some(6), Some(0), None]
+        );
         flight.land(OrderCounter(1));
         flight.landed().await;
         pass(9).await;

@@ -5,7 +5,7 @@ use super::impostor::Impostor;
 use super::ledger::Ledger;
 use super::scene::Scene;
 use super::snapshots::Snapshots;
-use super::{flood, honest, loris};
+use super::{flood, honest, loris, waits};
 use crate::network::Network;
 use echo_learner::run_dir::RunDir;
 use echo_protocol::identity::PublicKey;
@@ -57,6 +57,8 @@ impl Gang {
         let scene = Arc::new(Scene::new(layout.list(), snapshots));
         let mut tasks = JoinSet::new();
         tasks.spawn(honest::live(scene.clone()));
+        let names = (0..network.node_count()).map(|index| network.node_name(index).to_owned()).collect();
+        tasks.spawn(waits::live(scene.clone(), layout.clone(), names));
         for number in 0..cast.liars {
             let (scene, pace, honest_first) = (scene.clone(), cast.pace, cast.honest_first);
             tasks.spawn(Impostor { scene, number, pace, honest_first }.live());

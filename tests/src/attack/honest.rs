@@ -1,4 +1,4 @@
-//! An honest member in the lab's process: it knows how long its groups take to be decided.
+//! An honest member in the lab's process: others there can overhear what it delivers.
 
 use super::ledger::Told;
 use super::scene::{Scene, offer, secret};
@@ -7,7 +7,7 @@ use echo_protocol::identity::{NodeKey, PublicKey};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::block_in_place;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// In its secret.
 const PART: u8 = 0xa0;
@@ -42,11 +42,8 @@ async fn work(scene: &Scene) -> anyhow::Result<()> {
         let Some(order) = member.orders_of(leases)?.pop() else { continue };
         let truth = block_in_place(|| Truth::of(&member, order, policy))?;
         let frame = member.sign(&truth.group)?;
-        let (flooded, sent) = (scene.is_flooded(), Instant::now());
         let (told, _) = offer(&mut member, &frame).await;
-        // While a flood comes or goes, it is neither.
-        let decided = flooded == scene.is_flooded() && !matches!(told, Told::PutOff | Told::CutOff);
-        scene.ledger().honest(told, decided.then(|| (flooded, sent.elapsed())));
+        *scene.ledger().honest.entry(told).or_default() += 1;
         if told == Told::Accepted {
             scene.overhear(frame);
         }

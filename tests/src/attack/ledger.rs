@@ -1,6 +1,7 @@
 //! Who said what, and what the learner answered.
 
 use super::kind::Kind;
+use super::waits::Waits;
 use echo_protocol::submission::{Outcome, RefuseReason};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -62,8 +63,8 @@ pub struct Ledger {
     pub collusion: Collusion,
     /// Groups of the honest member in the lab's process, by what they were told.
     pub honest: BTreeMap<Told, u64>,
-    /// How long each of those took to be decided, and whether a flood was on.
-    pub delays: Vec<(bool, Duration)>,
+    /// How long groups of volunteers took to be decided.
+    pub waits: Waits,
 }
 
 impl Told {
@@ -116,12 +117,6 @@ impl Ledger {
         *self.lies.entry(kind).or_default().entry(told).or_default() += 1;
     }
 
-    /// Enters a group of the honest member, and if it was decided, whether a flood was on and how long that took.
-    pub(super) fn honest(&mut self, told: Told, delay: Option<(bool, Duration)>) {
-        *self.honest.entry(told).or_default() += 1;
-        self.delays.extend(delay);
-    }
-
     /// All lies.
     #[must_use]
     pub fn told(&self) -> u64 {
@@ -151,16 +146,6 @@ impl Ledger {
         };
         Kind::ALL.into_iter().filter(|kind| !answered(kind)).collect()
     }
-
-    /// The delay that a share of the honest groups did not exceed, in milliseconds; none where there was no group.
-    #[must_use]
-    pub fn delay_ms(&self, flooded: bool, share: f64) -> Option<f64> {
-        let delays = self.delays.iter().filter(|(during, _)| *during == flooded);
-        let mut delays: Vec<Duration> = delays.map(|(_, delay)| *delay).collect();
-        delays.sort_unstable();
-        let rank = (share * delays.len() as f64).ceil() as usize;
-        delays.get(rank.saturating_sub(1)).map(|delay| delay.as_secs_f64() * 1e3)
-    }
 }
 
 /// Counts by the names of what was told.
@@ -186,14 +171,5 @@ mod tests {
         assert_eq!((ledger.told(), ledger.heard(), ledger.accepted()), (4, 2, 3));
         assert!(!ledger.unanswered().contains(&Kind::Stolen));
         assert!(ledger.unanswered().contains(&Kind::EditedToken), "an accepted lie has no reason");
-    }
-
-    #[test]
-    fn delays_are_told_apart() {
-        let delay = |ms| (ms >= 100, Duration::from_millis(ms));
-        let ledger = Ledger { delays: [30, 10, 20, 200, 100].map(delay).into(), ..Ledger::default() };
-        assert_eq!((ledger.delay_ms(false, 0.5), ledger.delay_ms(false, 0.95)), (Some(20.0), Some(30.0)));
-        assert_eq!((ledger.delay_ms(true, 0.5), ledger.delay_ms(true, 0.95)), (Some(100.0), Some(200.0)));
-        assert_eq!(Ledger::default().delay_ms(true, 0.5), None);
     }
 }

@@ -8,9 +8,7 @@ use echo_learner::store::SledStore;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::keyfile;
 use echo_protocol::submission::RefuseReason;
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::sync::Arc;
 
 /// Keys that are not heard any more, or were not for a while.
@@ -74,9 +72,7 @@ impl Volunteers {
         for name in names {
             let dir = layout.node_dir(name);
             volunteers.keys.insert(keyfile::load_or_create(&dir.join("identity"))?.public());
-            let status = dir.join("status.json");
-            let text = fs::read(&status).with_context(|| format!("cannot read {}", status.display()))?;
-            let status: Value = serde_json::from_slice(&text)?;
+            let status = layout.node_status(name).with_context(|| format!("{name} left no status"))?;
             volunteers.checked += status["checked"].as_u64().unwrap_or(0);
             for (reason, groups) in status["refused"].as_object().into_iter().flatten() {
                 *volunteers.refused.entry(reason.clone()).or_default() += groups.as_u64().unwrap_or(0);

@@ -11,13 +11,8 @@ use serde_json::{Map, Value, json};
 const COST: f64 = 0.03;
 /// The share of lies that may be accepted, of those that were looked at: so also of all that were told.
 const SHARE: f64 = 0.001;
-/// What a flood may make of the delay of somebody else's groups.
+/// What a flood may make of the time that somebody else's groups take.
 const DELAY: f64 = 1.1;
-/// Timers on either side of a delay tick in milliseconds. One tick more says nothing.
-const TICK_MS: f64 = 1.0;
-/// Groups that have to be decided during floods, and as many between them, before their medians are compared.
-const MIN_DELAYS: usize = 30;
-
 /// Judges two courses of `updates` updates: with honest members only, and under attack.
 pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report {
     let ledger = &attacked.ledger;
@@ -57,11 +52,7 @@ pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report 
         "verified": [honest.volunteers.checked, attacked.volunteers.checked],
         "flood": {"frames": ledger.flooded, "answers": named(&ledger.flood)},
         "slow_loris": ledger.held,
-        "delay_ms": {
-            "honest": delays(&honest.ledger, false),
-            "attacked": delays(ledger, false),
-            "flooded": delays(ledger, true),
-        },
+        "delay_ms": delays(&honest.ledger, ledger),
         "honest_refused": [&honest.volunteers.refused, &attacked.volunteers.refused],
         "honest_member": [named(&honest.ledger.honest), named(&ledger.honest)],
         "updates": updates,
@@ -81,21 +72,22 @@ fn reasons(attacked: &Course) -> Value {
     Value::Object(kinds.chain([flood, collusion]).collect::<Map<_, _>>())
 }
 
-/// Whether floods leave the honest member's groups as fast as they are between floods. Both medians are of one course, because machine and
-/// liars are then the same; a median, because a pause of the machine makes some groups slow whoever floods. Where there are too few groups
-/// for that, nothing is said against it.
+/// Whether floods leave the volunteers' groups as fast as they are around them. Where there were too few floods, nothing is said against it.
 fn is_undelayed(ledger: &Ledger) -> bool {
-    let count = |flooded| ledger.delays.iter().filter(|(during, _)| *during == flooded).count();
-    if count(false).min(count(true)) < MIN_DELAYS {
-        return true;
-    }
-    let median = |flooded| ledger.delay_ms(flooded, 0.5);
-    median(true) <= median(false).map(|calm| calm * DELAY + TICK_MS)
+    ledger.waits.delay().is_none_or(|delay| delay.ratio <= DELAY)
 }
 
-/// How long the honest member's groups took.
-fn delays(ledger: &Ledger, flooded: bool) -> Value {
-    json!({"p50": ledger.delay_ms(flooded, 0.5), "p95": ledger.delay_ms(flooded, 0.95)})
+/// Mean times until an honest group is decided, and what floods make of them.
+fn delays(honest: &Ledger, attacked: &Ledger) -> Value {
+    let delay = attacked.waits.delay();
+    json!({
+        "honest": honest.waits.mean_ms(false),
+        "attacked": attacked.waits.mean_ms(false),
+        "flooded": attacked.waits.mean_ms(true),
+        "ratio": delay.map(|delay| delay.ratio),
+        "ratio_log_error": delay.map(|delay| delay.error),
+        "floods": delay.map_or(0, |delay| delay.floods),
+    })
 }
 
 /// Says the outcome in a few lines.
@@ -128,15 +120,13 @@ pub(super) fn tell(console: &Console, report: &Report) {
         "verifiers    {} groups checked by volunteers; colluders vouched for {} groups of liars and denounced {} others",
         json["verified"][1], json["colluders"]["vouched"], json["colluders"]["denounced"]
     ));
-    let delay = |name: &str| {
-        let delay = &json["delay_ms"][name];
-        format!("{:.0}/{:.0}", number(&delay["p50"]), number(&delay["p95"]))
-    };
+    let delay = |name: &str| number(&json["delay_ms"][name]);
     console.say(format!(
-        "delay        p50/p95 ms of an honest group: {} among honest members, {} under attack, {} in floods",
+        "delay        mean ms until an honest group is decided: {:.1} among honest members, {:.1} under attack, {:.1} in floods, {:.2} times what is around them",
         delay("honest"),
         delay("attacked"),
-        delay("flooded")
+        delay("flooded"),
+        delay("ratio")
     ));
     if !report.passed {
         console.say(format!("missed       {}", json["missed"]));
@@ -147,11 +137,11 @@ pub(super) fn tell(console: &Console, report: &Report) {
 mod tests {
     use super::super::ledger::Told;
     use super::super::standing::{Standings, Volunteers};
+    use super::super::waits::Waits;
     use super::*;
     use echo_learner::summary::Summary;
     use echo_protocol::identity::NodeKey;
     use echo_protocol::submission::RefuseReason;
-    use std::time::Duration;
 
     fn course(accuracy_after: f64) -> Course {
         Course {
@@ -193,16 +183,11 @@ mod tests {
             }
         };
         assert_eq!(missed(unheard), json!(["lies_accepted"]), "only what is looked at can be accepted");
-        let delay = |flooded_ms: u64, groups| {
-            move |course: &mut Course| {
-                let times =
-                    [(false, 100), (true, flooded_ms)].map(|(on, ms)| (on, Duration::from_millis(ms)));
-                course.ledger.delays = times.repeat(groups);
-            }
-        };
-        assert_eq!(missed(delay(111, MIN_DELAYS)), json!([]));
-        assert_eq!(missed(delay(112, MIN_DELAYS)), json!(["delay"]));
-        assert_eq!(missed(delay(112, MIN_DELAYS - 1)), json!([]));
+        let flood =
+            |ms: &'static [u64]| move |course: &mut Course| course.ledger.waits = Waits::of_floods(ms);
+        assert_eq!(missed(flood(&[109, 109])), json!([]));
+        assert_eq!(missed(flood(&[111, 111])), json!(["delay"]));
+        assert_eq!(missed(flood(&[300])), json!([]));
         let silence = |course: &mut Course| {
             let told = Told::Refused(RefuseReason::Suspended);
             course.ledger.lies.insert(Kind::Replay, [(told, 100)].into());

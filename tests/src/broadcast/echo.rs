@@ -126,8 +126,7 @@ impl EchoSwarm {
 
     /// What a node last wrote of itself.
     fn status(&self, host: usize) -> Value {
-        let text = fs::read(self.node_dir(host).join("status.json")).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
+        self.layout.node_status(&name(host)).unwrap_or_default()
     }
 }
 

@@ -50,6 +50,13 @@ impl Layout {
         self.dir.join("nodes").join(name)
     }
 
+    /// What a volunteer last wrote of itself to `status.json` in its data directory; `None` before the first time.
+    #[must_use]
+    pub fn node_status(&self, name: &str) -> Option<serde_json::Value> {
+        let text = fs::read(self.node_dir(name).join("status.json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
     /// The data directory of the bootstrap node.
     #[must_use]
     pub fn bootstrap_dir(&self) -> PathBuf {
