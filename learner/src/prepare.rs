@@ -15,13 +15,14 @@ use echo_protocol::charter::{Charter, CharterError, RunId, TokenizerSpec};
 use echo_protocol::identity::NodeKey;
 use echo_protocol::signed::Signed;
 use error::io_error;
-use start::{Start, alphabet};
+use start::Start;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use tasks::{Tasks, kept_files, task_paths};
 
 pub use error::PrepareError;
+pub(crate) use start::character_vocabulary;
 
 /// Files of a Hugging Face directory that make its tokenizer, and travel with snapshots.
 const TOKENIZER_FILES: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
@@ -79,11 +80,6 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     tasks.keep(&dir)?;
     write_whole(&dir.charter(), &charter.to_bytes())?;
     Ok(Founded { dir, config: config.clone(), key, charter, workload })
-}
-
-/// Tokens of the character tokenizer that the tasks of a run file give a model of `[model.tiny]`.
-pub(crate) fn character_vocabulary(config: &RunConfig) -> Result<usize, PrepareError> {
-    Ok(CharTokenizer::of_charter(&alphabet(&Tasks::read(config)?.mix))?.vocabulary())
 }
 
 /// Founds a run that only rehearses broadcasts of `policy`, a Hugging Face directory, which says what the model is. Nothing of it is

@@ -86,8 +86,8 @@ pub struct Facts {
     pub rollouts: u64,
     /// Groups that the learner accepted since the start.
     pub accepted: u64,
-    /// How long these were under way until the learner answered, together, in milliseconds.
-    pub waited_ms: u64,
+    /// The time from when each accepted group was first sent until it was accepted, over all of them, in seconds.
+    pub waited_s: f64,
     /// Groups that the learner refused since the start, by reason.
     pub refused: BTreeMap<&'static str, u64>,
     /// Groups of others that were checked since the start.

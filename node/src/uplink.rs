@@ -77,12 +77,12 @@ impl Uplink {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut changes = self.outbox.changes();
         let mut window = WINDOW;
+        let mut flight = Flight::new(window);
         loop {
             while self.outbox.is_empty() {
                 // The sender lives in the outbox, which lives in self.
                 let _ = changes.changed().await;
             }
-            let flight = Flight::new(window);
             let error = match self.host.open_stream(self.learner, names::TRAJECTORIES).await {
                 Ok(stream) => self.converse(stream, &flight).await,
                 Err(error) => error.into(),
@@ -95,6 +95,7 @@ impl Uplink {
                 UplinkError::Unnamed => window = 1,
                 _ => {}
             }
+            flight = flight.again(window);
             let pause = backoff.pause();
             tracing::info!(
                 waiting = self.outbox.len(),
@@ -164,20 +165,22 @@ impl Uplink {
         // An answer without a name can only mean a group that is alone under way.
         let named = answer.counter.or_else(|| flight.only());
         let Some(counter) = named else { return Err(UplinkError::Unnamed) };
-        let Some(waited) = flight.age(counter) else {
+        if !flight.contains(counter) {
             tracing::debug!(order = %counter, "an answer to a group that is not under way");
             return Ok(());
-        };
+        }
         match answer.outcome {
             Outcome::Accepted => {
+                let waited = flight.decided(counter);
                 self.keep(counter, answer.receipt)?;
                 self.outbox.settle(counter)?;
                 self.board.set(|facts| {
                     facts.accepted += 1;
-                    facts.waited_ms += ((waited.as_micros() + 500) / 1000) as u64;
+                    facts.waited_s += waited.as_secs_f64();
                 });
             }
             Outcome::Refused { reason, detail } => {
+                flight.decided(counter);
                 // The text comes from the network and goes into a log line.
                 let detail: String = detail.chars().filter(|c| !c.is_control()).collect();
                 tracing::warn!(order = %counter, %reason, detail, "the learner refused a group");

@@ -147,7 +147,7 @@ async fn course(
     let started = Instant::now();
     let network = Network::start(config).await?;
     let layout = network.layout().clone();
-    let names: Vec<String> = (0..volunteers).map(|index| network.node_name(index).to_owned()).collect();
+    let names = network.node_names();
     let gang = Gang::gather(&network, cast);
     let (summary, _) = demo::drive(&demo, network, console).await?;
     let ledger = gang.disband().await;

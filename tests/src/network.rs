@@ -103,6 +103,12 @@ impl Network {
         &self.config.nodes[index].name
     }
 
+    /// The names of all volunteers.
+    #[must_use]
+    pub fn node_names(&self) -> Vec<String> {
+        self.config.nodes.iter().map(|node| node.name.clone()).collect()
+    }
+
     /// Whether a volunteer was started and has not been killed or stopped by us.
     #[must_use]
     pub fn node_is_up(&self, index: usize) -> bool {

@@ -1,4 +1,4 @@
-//! Why a run cannot be founded or found.
+//! The errors of founding and finding a run.
 
 use super::tasks::{MAX_TASK_FILES, MAX_TASK_FILES_BYTES};
 use crate::config::ConfigError;
@@ -8,6 +8,7 @@ use crate::workload::WorkloadError;
 use echo_policy::error::{ConfigError as ModelError, ExportError, WeightsError};
 use echo_policy::tokenizer::TokenizerError;
 use echo_protocol::charter::CharterError;
+use echo_protocol::codec::CodecError;
 use echo_protocol::content::ContentId;
 use echo_protocol::keyfile::KeyfileError;
 use echo_sandbox::files::MAX_TASK_FILE_BYTES;
@@ -114,7 +115,7 @@ pub enum PrepareError {
     Charter(#[from] CharterError),
     /// The charter is too long, or the one on disk is damaged.
     #[error("the charter: {0}")]
-    Codec(#[from] echo_protocol::codec::CodecError),
+    Codec(#[from] CodecError),
     /// What the charter asks for does not work.
     #[error(transparent)]
     Workload(#[from] WorkloadError),

@@ -91,8 +91,13 @@ fn chats(path: &Path, wanted: Option<bool>) -> Result<bool, PrepareError> {
     }
 }
 
+/// Tokens of the character tokenizer that the tasks of a run file give a model of `[model.tiny]`.
+pub(crate) fn character_vocabulary(config: &RunConfig) -> Result<usize, PrepareError> {
+    Ok(CharTokenizer::of_charter(&alphabet(&Tasks::read(config)?.mix))?.vocabulary())
+}
+
 /// The characters of a character tokenizer for these tasks, empty for the default ones.
-pub(super) fn alphabet(mix: &TaskMix) -> String {
+fn alphabet(mix: &TaskMix) -> String {
     let more: String = mix.alphabet().into_iter().filter(|c| !DEFAULT_ALPHABET.contains(*c)).collect();
     if more.is_empty() { more } else { format!("{DEFAULT_ALPHABET}{more}") }
 }

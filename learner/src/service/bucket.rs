@@ -4,6 +4,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// A leaky bucket, which leaks all the time, as the time at which it will be empty.
+///
+/// Who must wait for what it brings fills first and then waits; who is sent away asks first how long, and has taken nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket(Instant);
 
@@ -23,8 +25,8 @@ impl Bucket {
         self.0.saturating_duration_since(now + burst)
     }
 
-    /// Whether something is in it.
-    pub(super) fn is_filled(self, now: Instant) -> bool {
-        self.0 > now
+    /// Whether all has leaked.
+    pub(super) fn is_empty(self, now: Instant) -> bool {
+        self.0 <= now
     }
 }

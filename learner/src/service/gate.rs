@@ -113,7 +113,7 @@ impl Pace {
     }
 
     fn is_busy(&self, now: Instant) -> bool {
-        self.groups.is_filled(now) || self.bytes.is_filled(now)
+        !self.groups.is_empty(now) || !self.bytes.is_empty(now)
     }
 }
 

@@ -25,7 +25,7 @@ impl Pace {
     /// How long it has to wait; it has taken nothing then.
     pub(super) fn take(&mut self, now: Instant, peer: PublicKey) -> Result<(), Duration> {
         if self.0.len() >= MAX_REMEMBERED && !self.0.contains_key(&peer) {
-            self.0.retain(|_, taken| taken.is_filled(now));
+            self.0.retain(|_, taken| !taken.is_empty(now));
             if self.0.len() >= MAX_REMEMBERED {
                 return Err(BURST);
             }

@@ -144,6 +144,11 @@ async fn a_refused_group_leaves_and_an_undecided_one_comes_again() {
     lab.until_empty().await;
     let facts = lab.board.facts(UnixMillis(0));
     assert_eq!((facts.accepted, facts.refused["stale"]), (1, 1));
+    let waited = Duration::from_secs_f64(facts.waited_s);
+    assert!(
+        (RETRY_PAUSE..Duration::from_secs(60)).contains(&waited),
+        "from its first sending on: {waited:?}"
+    );
     lab.end().await;
 }
 

@@ -57,8 +57,7 @@ impl Gang {
         let scene = Arc::new(Scene::new(layout.list(), snapshots));
         let mut tasks = JoinSet::new();
         tasks.spawn(honest::live(scene.clone()));
-        let names = (0..network.node_count()).map(|index| network.node_name(index).to_owned()).collect();
-        tasks.spawn(waits::live(scene.clone(), layout.clone(), names));
+        tasks.spawn(waits::live(scene.clone(), layout.clone(), network.node_names()));
         for number in 0..cast.liars {
             let (scene, pace, honest_first) = (scene.clone(), cast.pace, cast.honest_first);
             tasks.spawn(Impostor { scene, number, pace, honest_first }.live());

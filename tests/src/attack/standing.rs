@@ -72,7 +72,8 @@ impl Volunteers {
         for name in names {
             let dir = layout.node_dir(name);
             volunteers.keys.insert(keyfile::load_or_create(&dir.join("identity"))?.public());
-            let status = layout.node_status(name).with_context(|| format!("{name} left no status"))?;
+            let status =
+                layout.node_status(name).with_context(|| format!("{} holds no status", dir.display()))?;
             volunteers.checked += status["checked"].as_u64().unwrap_or(0);
             for (reason, groups) in status["refused"].as_object().into_iter().flatten() {
                 *volunteers.refused.entry(reason.clone()).or_default() += groups.as_u64().unwrap_or(0);

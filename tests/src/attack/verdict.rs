@@ -3,6 +3,7 @@
 use super::Course;
 use super::kind::Kind;
 use super::ledger::{Ledger, named};
+use super::waits::Delay;
 use crate::console::{Console, Report};
 use echo_protocol::submission::RefuseReason;
 use serde_json::{Map, Value, json};
@@ -11,8 +12,9 @@ use serde_json::{Map, Value, json};
 const COST: f64 = 0.03;
 /// The share of lies that may be accepted, of those that were looked at: so also of all that were told.
 const SHARE: f64 = 0.001;
-/// What a flood may make of the time that somebody else's groups take.
+/// How many times as long somebody else's groups may take during a flood.
 const DELAY: f64 = 1.1;
+
 /// Judges two courses of `updates` updates: with honest members only, and under attack.
 pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report {
     let ledger = &attacked.ledger;
@@ -52,7 +54,7 @@ pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report 
         "verified": [honest.volunteers.checked, attacked.volunteers.checked],
         "flood": {"frames": ledger.flooded, "answers": named(&ledger.flood)},
         "slow_loris": ledger.held,
-        "delay_ms": delays(&honest.ledger, ledger),
+        "delay": delays(&honest.ledger, ledger),
         "honest_refused": [&honest.volunteers.refused, &attacked.volunteers.refused],
         "honest_member": [named(&honest.ledger.honest), named(&ledger.honest)],
         "updates": updates,
@@ -72,21 +74,22 @@ fn reasons(attacked: &Course) -> Value {
     Value::Object(kinds.chain([flood, collusion]).collect::<Map<_, _>>())
 }
 
-/// Whether floods leave the volunteers' groups as fast as they are around them. Where there were too few floods, nothing is said against it.
+/// Whether floods leave the volunteers' groups as fast as they are around them. Where too few floods can be compared, nothing is said
+/// against it.
 fn is_undelayed(ledger: &Ledger) -> bool {
-    ledger.waits.delay().is_none_or(|delay| delay.ratio <= DELAY)
+    ledger.waits.delay().is_none_or(|delay| delay.starved == 0 && delay.ratio() <= DELAY)
 }
 
-/// Mean times until an honest group is decided, and what floods make of them.
+/// Mean times until a group of a volunteer is accepted, and what floods make of them.
 fn delays(honest: &Ledger, attacked: &Ledger) -> Value {
     let delay = attacked.waits.delay();
     json!({
-        "honest": honest.waits.mean_ms(false),
-        "attacked": attacked.waits.mean_ms(false),
-        "flooded": attacked.waits.mean_ms(true),
-        "ratio": delay.map(|delay| delay.ratio),
-        "ratio_log_error": delay.map(|delay| delay.error),
-        "floods": delay.map_or(0, |delay| delay.floods),
+        "honest_ms": honest.waits.mean_ms(false),
+        "between_floods_ms": attacked.waits.mean_ms(false),
+        "in_floods_ms": attacked.waits.mean_ms(true),
+        "ratio": delay.as_ref().map(Delay::ratio),
+        "ratios": delay.as_ref().map(|delay| &delay.ratios),
+        "starved": delay.as_ref().map(|delay| delay.starved),
     })
 }
 
@@ -120,13 +123,16 @@ pub(super) fn tell(console: &Console, report: &Report) {
         "verifiers    {} groups checked by volunteers; colluders vouched for {} groups of liars and denounced {} others",
         json["verified"][1], json["colluders"]["vouched"], json["colluders"]["denounced"]
     ));
-    let delay = |name: &str| number(&json["delay_ms"][name]);
+    let delay = |name: &str| number(&json["delay"][name]);
+    let floods = json["delay"]["ratios"].as_array().map_or_else(
+        || "too few floods to compare".to_owned(),
+        |ratios| format!("{:.2} times what is around them, over {} floods", delay("ratio"), ratios.len()),
+    );
     console.say(format!(
-        "delay        mean ms until an honest group is decided: {:.1} among honest members, {:.1} under attack, {:.1} in floods, {:.2} times what is around them",
-        delay("honest"),
-        delay("attacked"),
-        delay("flooded"),
-        delay("ratio")
+        "delay        mean ms of an honest group: {:.1} among honest members, {:.1} between floods, {:.1} in floods, {floods}",
+        delay("honest_ms"),
+        delay("between_floods_ms"),
+        delay("in_floods_ms")
     ));
     if !report.passed {
         console.say(format!("missed       {}", json["missed"]));
@@ -184,10 +190,10 @@ mod tests {
         };
         assert_eq!(missed(unheard), json!(["lies_accepted"]), "only what is looked at can be accepted");
         let flood =
-            |ms: &'static [u64]| move |course: &mut Course| course.ledger.waits = Waits::of_floods(ms);
-        assert_eq!(missed(flood(&[109, 109])), json!([]));
-        assert_eq!(missed(flood(&[111, 111])), json!(["delay"]));
-        assert_eq!(missed(flood(&[300])), json!([]));
+            |ms, groups| move |course: &mut Course| course.ledger.waits = Waits::of_floods(&[ms; 5], groups);
+        assert_eq!(missed(flood(109, 20)), json!([]));
+        assert_eq!(missed(flood(111, 20)), json!(["delay"]));
+        assert_eq!(missed(flood(100, 9)), json!(["delay"]), "who comes through is as fast, but few do");
         let silence = |course: &mut Course| {
             let told = Told::Refused(RefuseReason::Suspended);
             course.ledger.lies.insert(Kind::Replay, [(told, 100)].into());

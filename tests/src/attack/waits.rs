@@ -1,4 +1,4 @@
-//! How long groups of honest volunteers take to be decided, during floods and between them.
+//! How long groups of honest volunteers take to be accepted, during floods and between them.
 
 use super::scene::Scene;
 use crate::network::Layout;
@@ -9,132 +9,167 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// The pause between two looks at what volunteers say of themselves, which they renew as often.
 const EVERY: Duration = Duration::from_millis(500);
-/// Looks from the beginning of a spell on that see groups of the one before.
-const UNSETTLED: u32 = 3;
-/// Fewer groups say nothing about a spell.
+/// Looks after a flood has begun that are left out: the first falls up to one pause behind that, what is read then may be a pause old, and so may
+/// what the second is compared with.
+const UNSETTLED: u32 = 2;
+/// Looks after one has ended that are left out: so much longer may groups have waited that were sent during the flood.
+const UNSETTLED_CALM: u32 = 4;
+/// Calm that had fewer groups says nothing about the floods beside it.
 const MIN_GROUPS: u64 = 20;
+/// As many floods have to be compared before something is said: half of those of the whole attack.
+const MIN_FLOODS: usize = 5;
+/// A flood during which fewer groups are accepted than this share of what is around it starves the volunteers.
+const STARVED: f64 = 0.5;
+
+/// Accepted groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Accepted {
+    groups: u64,
+    /// From when each was first sent, together.
+    waited_s: f64,
+}
 
 /// Time in which a flood was on, or none was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Spell {
     flooded: bool,
-    /// Groups that were accepted in it.
-    groups: u64,
-    /// How long they were under way until they were, together.
-    waited_ms: u64,
+    /// Also those that are left out.
+    looks: u32,
+    /// Those that are not.
+    settled: u32,
+    accepted: Accepted,
 }
 
 /// All spells, one after the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Waits(Vec<Spell>);
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waits {
+    spells: Vec<Spell>,
+    /// What the last look saw, since the start.
+    seen: Accepted,
+}
 
 /// What floods make of the time that a group takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Delay {
-    /// The mean during a flood over that right before and right after it: a geometric mean over floods.
-    pub ratio: f64,
-    /// The standard error of its logarithm.
-    pub error: f64,
-    /// Floods that were compared.
-    pub floods: usize,
+    /// How many times as long it is in each flood as in the calm before and after it.
+    pub ratios: Vec<f64>,
+    /// Floods that starved the volunteers.
+    pub starved: usize,
 }
 
 /// Looks at the volunteers with these names for as long as it lives.
 pub(super) async fn live(scene: Arc<Scene>, layout: Layout, names: Vec<String>) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut flooded, mut looks) = (scene.is_flooded(), 0);
-    let mut before = block_in_place(|| accepted(&layout, &names));
-    scene.ledger().waits.begin(flooded);
     loop {
         ticks.tick().await;
-        let now = block_in_place(|| accepted(&layout, &names));
-        if flooded != scene.is_flooded() {
-            (flooded, looks) = (!flooded, 0);
-            scene.ledger().waits.begin(flooded);
-        }
-        looks += 1;
-        if looks > UNSETTLED {
-            scene.ledger().waits.add(now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
-        }
-        before = now;
+        let accepted = block_in_place(|| Accepted::of(&layout, &names));
+        scene.ledger().waits.look(scene.is_flooded(), accepted);
     }
 }
 
-/// Groups of all volunteers that were accepted since their start, and how long these were under way in milliseconds.
-fn accepted(layout: &Layout, names: &[String]) -> (u64, u64) {
-    let count = |status: &serde_json::Value, key: &str| status[key].as_u64().unwrap_or(0);
-    let statuses = names.iter().filter_map(|name| layout.node_status(name));
-    statuses.fold((0, 0), |(groups, ms), status| {
-        (groups + count(&status, "accepted"), ms + count(&status, "waited_ms"))
-    })
+impl Accepted {
+    /// Those of all volunteers since their start.
+    fn of(layout: &Layout, names: &[String]) -> Self {
+        let mut accepted = Self::default();
+        for status in names.iter().filter_map(|name| layout.node_status(name)) {
+            accepted.groups += status["accepted"].as_u64().unwrap_or(0);
+            accepted.waited_s += status["waited_s"].as_f64().unwrap_or(0.0);
+        }
+        accepted
+    }
+
+    fn mean_s(self) -> Option<f64> {
+        (self.groups > 0).then(|| self.waited_s / self.groups as f64)
+    }
 }
 
 impl Spell {
-    fn mean_ms(&self) -> Option<f64> {
-        (self.groups >= MIN_GROUPS).then(|| self.waited_ms as f64 / self.groups as f64)
+    fn groups_per_look(&self) -> f64 {
+        self.accepted.groups as f64 / f64::from(self.settled.max(1))
     }
 }
 
 impl Waits {
-    fn begin(&mut self, flooded: bool) {
-        self.0.push(Spell { flooded, ..Spell::default() });
-    }
-
-    fn add(&mut self, groups: u64, waited_ms: u64) {
-        if let Some(spell) = self.0.last_mut() {
-            spell.groups += groups;
-            spell.waited_ms += waited_ms;
+    /// Enters what was seen of all volunteers, and whether a flood is on.
+    fn look(&mut self, flooded: bool, seen: Accepted) {
+        let before = std::mem::replace(&mut self.seen, seen);
+        if self.spells.last().is_none_or(|spell| spell.flooded != flooded) {
+            self.spells.push(Spell { flooded, ..Spell::default() });
+        }
+        let Some(spell) = self.spells.last_mut() else { return };
+        spell.looks += 1;
+        if spell.looks > if flooded { UNSETTLED } else { UNSETTLED_CALM } {
+            spell.settled += 1;
+            spell.accepted.groups += seen.groups.saturating_sub(before.groups);
+            spell.accepted.waited_s += seen.waited_s - before.waited_s;
         }
     }
 
     /// The mean over all groups that were accepted while floods were on, or between them, in milliseconds.
     #[must_use]
     pub fn mean_ms(&self, flooded: bool) -> Option<f64> {
-        let mut all = Spell::default();
-        for spell in self.0.iter().filter(|spell| spell.flooded == flooded) {
-            all.groups += spell.groups;
-            all.waited_ms += spell.waited_ms;
+        let mut all = Accepted::default();
+        for spell in self.spells.iter().filter(|spell| spell.flooded == flooded) {
+            all.groups += spell.accepted.groups;
+            all.waited_s += spell.accepted.waited_s;
         }
-        all.mean_ms()
+        all.mean_s().map(|mean| mean * 1e3)
     }
 
-    /// Each flood beside the calm before and after it, as verifiers are asked about fewer and fewer groups while a run goes on. `None` when
-    /// there are not two floods.
+    /// Each flood beside the calm before and after it, as verifiers are asked about fewer and fewer groups while a run goes on. `None` where
+    /// fewer than [`MIN_FLOODS`] can be compared.
     #[must_use]
     pub fn delay(&self) -> Option<Delay> {
-        let logs: Vec<f64> = self
-            .0
-            .windows(3)
-            .filter(|spells| spells[1].flooded)
-            .filter_map(|spells| {
-                let [before, during, after] = [0, 1, 2].map(|at| spells[at].mean_ms().map(f64::ln));
-                Some(during? - (before? + after?) / 2.0)
-            })
-            .collect();
-        let floods = logs.len() as f64;
-        if floods < 2.0 {
-            return None;
+        let mut delay = Delay { ratios: Vec::new(), starved: 0 };
+        for spells in self.spells.windows(3).filter(|spells| spells[1].flooded) {
+            let [before, during, after] = [spells[0], spells[1], spells[2]];
+            if before.accepted.groups.min(after.accepted.groups) < MIN_GROUPS {
+                continue;
+            }
+            let calm = (before.groups_per_look() + after.groups_per_look()) / 2.0;
+            delay.starved += usize::from(during.groups_per_look() < calm * STARVED);
+            let means = [before, during, after].map(|spell| spell.accepted.mean_s());
+            if let [Some(before), Some(during), Some(after)] = means {
+                delay.ratios.push(during / (before * after).sqrt());
+            }
         }
-        let mean = logs.iter().sum::<f64>() / floods;
-        let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (floods - 1.0);
-        Some(Delay { ratio: mean.exp(), error: (variance / floods).sqrt(), floods: logs.len() })
+        (delay.ratios.len().max(delay.starved) >= MIN_FLOODS).then_some(delay)
     }
 
-    /// Floods that make groups take so long instead of 100 ms, as often as that.
+    /// One flood for each of these means, in milliseconds, with calm of 100 ms around them, and as many groups in each flood as in a calm.
     #[cfg(test)]
-    pub(super) fn of_floods(flooded_ms: &[u64]) -> Self {
+    pub(super) fn of_floods(flooded_ms: &[u64], groups: u64) -> Self {
         let mut waits = Self::default();
-        let mut spell = |flooded, ms| {
-            waits.begin(flooded);
-            waits.add(MIN_GROUPS, MIN_GROUPS * ms);
-        };
+        waits.pass(false, 100, MIN_GROUPS);
         for ms in flooded_ms {
-            spell(false, 100);
-            spell(true, *ms);
+            waits.pass(true, *ms, groups);
+            waits.pass(false, 100, MIN_GROUPS);
         }
-        spell(false, 100);
         waits
+    }
+
+    /// A spell in which so many groups are seen by a single look.
+    #[cfg(test)]
+    fn pass(&mut self, flooded: bool, ms: u64, groups: u64) {
+        let mut seen = self.seen;
+        for _ in 0..if flooded { UNSETTLED } else { UNSETTLED_CALM } {
+            // Of the spell before.
+            seen.groups += 5;
+            seen.waited_s += 1000.0;
+            self.look(flooded, seen);
+        }
+        seen.groups += groups;
+        seen.waited_s += groups as f64 * ms as f64 / 1e3;
+        self.look(flooded, seen);
+    }
+}
+
+impl Delay {
+    /// The geometric mean over floods.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        (self.ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / self.ratios.len() as f64).exp()
     }
 }
 
@@ -142,35 +177,44 @@ impl Waits {
 mod tests {
     use super::*;
 
+    fn close(one: f64, other: f64) -> bool {
+        (one - other).abs() < 1e-9
+    }
+
     #[test]
     fn floods_are_compared_with_what_is_around_them() {
-        let waits = Waits::of_floods(&[200, 50]);
+        let waits = Waits::of_floods(&[200, 50, 100, 400, 25], MIN_GROUPS);
         let delay = waits.delay().unwrap();
-        assert!((delay.ratio - 1.0).abs() < 1e-9 && delay.floods == 2, "{delay:?}");
-        assert!((delay.error - 2f64.ln()).abs() < 1e-9, "{delay:?}");
-        assert_eq!((waits.mean_ms(true), waits.mean_ms(false)), (Some(125.0), Some(100.0)));
-        assert_eq!(Waits::of_floods(&[200]).delay(), None, "one flood may be chance");
+        assert!(close(delay.ratio(), 1.0) && close(delay.ratios[3], 4.0) && delay.starved == 0, "{delay:?}");
+        assert!(close(waits.mean_ms(true).unwrap(), 155.0) && close(waits.mean_ms(false).unwrap(), 100.0));
+        assert_eq!(Waits::of_floods(&[200; MIN_FLOODS - 1], MIN_GROUPS).delay(), None, "that may be chance");
         assert_eq!(Waits::default().mean_ms(false), None);
     }
 
     #[test]
     fn groups_that_become_faster_all_the_time_are_not_taken_for_faster_in_floods() {
         let mut waits = Waits::default();
-        for (at, flooded) in [false, true, false, true, false].into_iter().enumerate() {
-            waits.begin(flooded);
-            waits.add(MIN_GROUPS, MIN_GROUPS * (800 >> at));
+        for spell in 0..=2 * MIN_FLOODS {
+            waits.pass(spell % 2 == 1, 1 << (2 * MIN_FLOODS - spell), MIN_GROUPS);
         }
         let delay = waits.delay().unwrap();
-        assert!((delay.ratio - 1.0).abs() < 1e-9 && delay.error < 1e-9, "{delay:?}");
+        assert!(close(delay.ratio(), 1.0), "{delay:?}");
     }
 
     #[test]
-    fn a_spell_of_few_groups_is_compared_with_nothing() {
-        let mut waits = Waits::of_floods(&[100, 100]);
-        waits.begin(true);
-        waits.add(MIN_GROUPS - 1, 1_000_000);
-        waits.begin(false);
-        waits.add(MIN_GROUPS, MIN_GROUPS * 100);
-        assert_eq!(waits.delay().map(|delay| delay.floods), Some(2));
+    fn a_flood_that_nobody_comes_through_is_not_overlooked() {
+        for groups in [0, MIN_GROUPS / 2 - 1] {
+            let delay = Waits::of_floods(&[100; MIN_FLOODS], groups).delay().unwrap();
+            assert_eq!(delay.starved, MIN_FLOODS, "{groups} groups");
+        }
+        assert_eq!(Waits::of_floods(&[100; MIN_FLOODS], MIN_GROUPS / 2).delay().unwrap().starved, 0);
+    }
+
+    #[test]
+    fn a_calm_of_few_groups_is_compared_with_nothing() {
+        let mut waits = Waits::of_floods(&[100; MIN_FLOODS], MIN_GROUPS);
+        waits.pass(true, 1_000, MIN_GROUPS);
+        waits.pass(false, 100, MIN_GROUPS - 1);
+        assert_eq!(waits.delay().map(|delay| delay.ratios.len()), Some(MIN_FLOODS));
     }
 }
