@@ -71,7 +71,7 @@ impl Granting {
 fn write(shared: &Shared, mut queue: mpsc::Receiver<Question>) {
     let mut waiting = Vec::new();
     while queue.blocking_recv_many(&mut waiting, WRITER_QUEUE) > 0 {
-        if let Err(error) = grant(shared, waiting.drain(..).collect()) {
+        if let Err(error) = grant(shared, std::mem::take(&mut waiting)) {
             tracing::error!(%error, "no lease could be made durable");
         }
     }
