@@ -35,8 +35,6 @@ struct Spell {
     flooded: bool,
     /// Also those that are left out.
     looks: u32,
-    /// Those that are not.
-    settled: u32,
     accepted: Accepted,
 }
 
@@ -85,8 +83,13 @@ impl Accepted {
 }
 
 impl Spell {
+    /// Looks that are not left out.
+    fn settled(&self) -> u32 {
+        self.looks.saturating_sub(if self.flooded { UNSETTLED } else { UNSETTLED_CALM })
+    }
+
     fn groups_per_look(&self) -> f64 {
-        self.accepted.groups as f64 / f64::from(self.settled.max(1))
+        self.accepted.groups as f64 / f64::from(self.settled().max(1))
     }
 }
 
@@ -99,8 +102,7 @@ impl Waits {
         }
         let Some(spell) = self.spells.last_mut() else { return };
         spell.looks += 1;
-        if spell.looks > if flooded { UNSETTLED } else { UNSETTLED_CALM } {
-            spell.settled += 1;
+        if spell.settled() > 0 {
             spell.accepted.groups += seen.groups.saturating_sub(before.groups);
             spell.accepted.waited_s += seen.waited_s - before.waited_s;
         }
