@@ -1,8 +1,9 @@
 //! The store on disk: sled 0.34, the one file that knows it.
 //!
-//! Two habits of sled are answered here. On Linux its flush ends in `sync_file_range`, which does not survive power
-//! loss, so the file is synced again. And it keeps pages above a quarter of its 512 KiB segments in side files that are
-//! never synced; a page holds up to 17 entries, so values are cut into pieces of which 17 stay below that size.
+//! Three habits of sled are answered here. On Linux its flush ends in `sync_file_range`, which does not survive power
+//! loss, so the file is synced again. It keeps pages above a quarter of its 512 KiB segments in side files that are
+//! never synced; a page holds up to 17 entries, so values are cut into pieces of which 17 stay below that size. And some
+//! kinds of damage make it panic, at once or at a later call, so every call goes through [`guarded`].
 
 use std::fs;
 use std::io;
@@ -48,11 +49,7 @@ impl SledStore {
         let io_failed = |error: &io::Error| from_io(path, error);
         fs::create_dir_all(path).map_err(|error| io_failed(&error))?;
         let config = config.path(path).cache_capacity(CACHE_BYTES);
-        // Some kinds of damage make sled's recovery panic; to the operator they are damage like any other.
-        let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
-        let db = opened
-            .map_err(|_| StoreError::Damaged { path: path.to_owned(), reason: "recovery panicked".into() })?
-            .map_err(|error| from_sled(path, error))?;
+        let db = guarded(path, || config.open())?;
         // The names of a new store's files must be as durable as their bytes.
         #[cfg(unix)]
         fs::File::open(path).and_then(|dir| dir.sync_all()).map_err(|error| io_failed(&error))?;
@@ -64,9 +61,13 @@ impl SledStore {
         })
     }
 
+    fn piece(&self, tree: Tree, key: &[u8], piece: u16) -> Result<Option<sled::IVec>, StoreError> {
+        guarded(&self.path, || self.db.get(piece_key(tree, key, piece)))
+    }
+
     /// How many pieces the value at `key` has; 0 when there is none.
     fn pieces(&self, tree: Tree, key: &[u8]) -> Result<u16, StoreError> {
-        let first = self.db.get(piece_key(tree, key, 0)).map_err(|error| self.failed(error))?;
+        let first = self.piece(tree, key, 0)?;
         first.map_or(Ok(0), |first| self.piece_count(&first))
     }
 
@@ -74,10 +75,6 @@ impl SledStore {
         let count =
             first.first_chunk::<COUNT_BYTES>().ok_or_else(|| self.damaged("a value without its length"))?;
         Ok(u16::from_be_bytes(*count))
-    }
-
-    fn failed(&self, error: sled::Error) -> StoreError {
-        from_sled(&self.path, error)
     }
 
     fn damaged(&self, reason: &str) -> StoreError {
@@ -92,13 +89,11 @@ fn piece_key(tree: Tree, key: &[u8], piece: u16) -> Vec<u8> {
 
 impl Store for SledStore {
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(first) = self.db.get(piece_key(tree, key, 0)).map_err(|error| self.failed(error))? else {
-            return Ok(None);
-        };
+        let Some(first) = self.piece(tree, key, 0)? else { return Ok(None) };
         let pieces = self.piece_count(&first)?;
         let mut value = first[COUNT_BYTES..].to_vec();
         for piece in 1..pieces {
-            let next = self.db.get(piece_key(tree, key, piece)).map_err(|error| self.failed(error))?;
+            let next = self.piece(tree, key, piece)?;
             // A short value is the reader's to judge: its checksum cannot match.
             value.extend_from_slice(next.as_deref().unwrap_or_default());
         }
@@ -107,8 +102,8 @@ impl Store for SledStore {
 
     fn visit(&self, tree: Tree, each: &mut dyn FnMut(&[u8], Vec<u8>)) -> Result<(), StoreError> {
         let mut current: Option<(Vec<u8>, Vec<u8>)> = None;
-        for entry in self.db.scan_prefix([tree as u8]) {
-            let (physical, bytes) = entry.map_err(|error| self.failed(error))?;
+        let mut entries = self.db.scan_prefix([tree as u8]);
+        while let Some((physical, bytes)) = guarded(&self.path, || entries.next().transpose())? {
             let (key, piece) = physical[1..]
                 .split_last_chunk::<COUNT_BYTES>()
                 .ok_or_else(|| self.damaged("a key without its piece number"))?;
@@ -147,14 +142,24 @@ impl Store for SledStore {
                 sled_batch.remove(piece_key(tree, key, piece));
             }
         }
-        self.db.apply_batch(sled_batch).map_err(|error| self.failed(error))
+        guarded(&self.path, || self.db.apply_batch(sled_batch))
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        self.db.flush().map_err(|error| self.failed(error))?;
+        guarded(&self.path, || self.db.flush())?;
         #[cfg(target_os = "linux")]
         self.file.sync_all().map_err(|error| from_io(&self.path, &error))?;
         Ok(())
+    }
+}
+
+/// What sled answers; where it panics over its files, they are damaged like any others.
+fn guarded<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T, StoreError> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(answer) => answer.map_err(|error| from_sled(path, error)),
+        Err(_) => {
+            Err(StoreError::Damaged { path: path.to_owned(), reason: "sled panicked over them".into() })
+        }
     }
 }
 
@@ -178,5 +183,18 @@ fn from_io(path: &Path, error: &io::Error) -> StoreError {
         io::ErrorKind::Other if reason.contains("could not acquire lock") => StoreError::InUse { path },
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => StoreError::Damaged { path, reason },
         _ => StoreError::Io { path, reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_sled_panics_the_operator_is_told_that_the_store_is_damaged() {
+        let path = Path::new("there");
+        let error = guarded(path, || -> sled::Result<()> { panic!("as sled does over a page that it lost") });
+        assert!(matches!(error, Err(StoreError::Damaged { path: at, .. }) if at == path));
+        assert_eq!(guarded(path, || Ok(7)), Ok(7));
     }
 }
