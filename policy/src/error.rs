@@ -310,6 +310,24 @@ pub enum EngineError {
         /// Version of the new policy.
         version: u64,
     },
+    /// The device has no room for what a call adds to the caches. Nothing is changed; with fewer sequences in flight it goes on.
+    #[error(
+        "the device is out of memory: {wanted} bytes are wanted, {free} are free; lower the memory or the number of sequences in the settings"
+    )]
+    Memory {
+        /// Bytes that the call needs.
+        wanted: usize,
+        /// Bytes that are left; 0 where the device does not tell.
+        free: usize,
+    },
+    /// The device does not answer any more: whatever was loaded on it is gone.
+    #[error("{device} was lost: {why}; load the policy on it again, or on another device")]
+    DeviceLost {
+        /// Its name.
+        device: String,
+        /// What its driver said.
+        why: String,
+    },
     /// The cache handed in is not of this backend and configuration.
     #[error("the key-value cache belongs to another model; start with an empty cache")]
     ForeignCache,

@@ -166,6 +166,34 @@ pub fn interval(logits: &[f32], params: &SamplingParams, token: u32) -> Result<I
     Ok(Interval { low, high, logprob: libm::log(weights[token] / total) as f32 })
 }
 
+/// How far `token` is from the border of what top-k and top-p leave, in log-probability: what its logit may lose and still be drawn, or,
+/// below zero, has to gain. +∞ where nothing is cut off. At temperature 0 all but the likeliest is cut off, and the distance is in logits.
+///
+/// # Errors
+/// As [`interval`].
+pub fn margin(logits: &[f32], params: &SamplingParams, token: u32) -> Result<f32, EngineError> {
+    let (best, top) = argmax(logits)?;
+    let own = *logits.get(token as usize).ok_or(EngineError::Token { token, vocab: logits.len() })?;
+    if params.temperature > 0.0 && params.top_k == 0 && params.top_p >= 1.0 {
+        return Ok(f32::INFINITY);
+    }
+    let (kept, scale) = if params.temperature == 0.0 {
+        ((0..logits.len()).map(|id| id == best).collect::<Vec<_>>(), 1.0)
+    } else {
+        let mut weights = exps(logits, top, f64::from(params.temperature));
+        truncate(&mut weights, params);
+        (weights.iter().map(|weight| *weight > 0.0).collect(), params.temperature)
+    };
+    let of =
+        |wanted: bool| logits.iter().zip(&kept).filter(move |(_, kept)| **kept == wanted).map(|(x, _)| *x);
+    let border = if kept[token as usize] {
+        of(false).fold(f32::NEG_INFINITY, f32::max)
+    } else {
+        of(true).fold(f32::INFINITY, f32::min)
+    };
+    Ok((own - border) / scale)
+}
+
 fn argmax(logits: &[f32]) -> Result<(usize, f64), EngineError> {
     let (mut best, mut top) = (0, f32::NEG_INFINITY);
     for (id, logit) in logits.iter().enumerate() {
@@ -314,6 +342,18 @@ mod tests {
         let cut = interval(&logits, &params(1.0, 1.0, 2), 0).unwrap();
         assert_eq!((cut.low, cut.high, cut.logprob), (0.0, 0.0, f32::NEG_INFINITY));
         assert!(matches!(interval(&logits, &greedy, 3), Err(EngineError::Token { token: 3, vocab: 3 })));
+    }
+
+    #[test]
+    fn margins_are_distances_to_the_first_token_on_the_other_side() {
+        let logits = [0.0f32, 2.0, 1.0, -3.0];
+        let of = |params: SamplingParams| [0, 1, 2, 3].map(|token| margin(&logits, &params, token).unwrap());
+        assert_eq!(of(params(2.0, 1.0, 0)), [f32::INFINITY; 4]);
+        assert_eq!(of(params(2.0, 1.0, 2)), [-0.5, 1.0, 0.5, -2.0]);
+        // Weights 1, e², e and e⁻³: the two likeliest hold 0.9 of them.
+        assert_eq!(of(params(1.0, 0.9, 0)), [-1.0, 2.0, 1.0, -4.0]);
+        assert_eq!(of(params(0.0, 1.0, 0)), [-2.0, 1.0, -1.0, -5.0]);
+        assert!(margin(&logits, &params(1.0, 1.0, 0), 4).is_err());
     }
 
     proptest! {

@@ -2,6 +2,8 @@
 
 use crate::config::ModelConfig;
 use crate::error::EngineError;
+use crate::precision::Precision;
+use crate::sampler::{self, Sampled, SamplingParams};
 
 /// Most tokens in one [`Backend::forward`] call: bounds the memory of activations and logits.
 pub const MAX_CALL_TOKENS: usize = 512;
@@ -45,6 +47,47 @@ impl Logits {
     }
 }
 
+/// How one token is drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pick<'a> {
+    /// From which distribution.
+    pub params: &'a SamplingParams,
+    /// The number in [0, 1) that decides: see [`sampler::uniform`].
+    pub u: f64,
+}
+
+/// A token that is said to follow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Claim<'a> {
+    /// From which distribution it was drawn.
+    pub params: &'a SamplingParams,
+    /// The token.
+    pub token: u32,
+}
+
+/// Where a token lies in the distribution that it was drawn from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Placed {
+    /// The smallest u that draws it.
+    pub low: f64,
+    /// Every u below draws it or one before.
+    pub high: f64,
+    /// Its log-probability; −∞ where the rule leaves it none.
+    pub logprob: f32,
+    /// Its log-probability at temperature 1 without truncation.
+    pub raw_logprob: f32,
+    /// Its distance from the border of top-k and top-p: see [`sampler::margin`].
+    pub cut: f32,
+}
+
+impl Placed {
+    /// How far u is from drawing this token: 0 where it does.
+    #[must_use]
+    pub fn distance(&self, u: f64) -> f64 {
+        (self.low - u).max(u - self.high).max(0.0)
+    }
+}
+
 /// A model loaded on a device. Immutable: a new policy version is a new backend value.
 pub trait Backend: Send + Sync {
     /// Keys and values of one sequence. Cloning gives an independent continuation of the same tokens.
@@ -52,6 +95,11 @@ pub trait Backend: Send + Sync {
 
     /// The model's shape.
     fn config(&self) -> &ModelConfig;
+
+    /// The recipe by which it computes.
+    fn precision(&self) -> Precision {
+        Precision::F32
+    }
 
     /// A cache without tokens.
     fn new_cache(&self) -> Self::Cache;
@@ -65,10 +113,53 @@ pub trait Backend: Send + Sync {
     /// Bytes that one cached token takes.
     fn cache_bytes_per_token(&self) -> usize;
 
+    /// Bytes that caches may still grow by; `usize::MAX` where nothing is known but that an allocation would have to fail.
+    fn free_cache_bytes(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Whether a cache that another version filled may go on here: it is of the same device and shape.
+    fn accepts(&self, cache: &Self::Cache) -> bool;
+
     /// Feeds tokens to sequences, at most [`MAX_CALL_TOKENS`] altogether, and returns the logits asked for.
     ///
     /// # Errors
-    /// When a token is outside of the vocabulary, a sequence outgrows the model's positions, a cache is foreign or there
-    /// are too many tokens. Nothing is changed then.
+    /// When a token is outside of the vocabulary, a sequence outgrows the model's positions, a cache is foreign, there
+    /// are too many tokens, or the device has no room for them. Nothing is changed then.
     fn forward(&self, feeds: &mut [Feed<'_, Self::Cache>], want: Want) -> Result<Logits, EngineError>;
+
+    /// Feeds tokens to sequences as [`Backend::forward`] does, and draws the one behind each feed. `picks` has one entry a feed.
+    ///
+    /// # Errors
+    /// As [`Backend::forward`]; and [`EngineError::Logits`] when there is nothing to draw from: the tokens are in the caches then.
+    fn draw(
+        &self,
+        feeds: &mut [Feed<'_, Self::Cache>],
+        picks: &[Pick<'_>],
+    ) -> Result<Vec<Sampled>, EngineError> {
+        debug_assert_eq!(feeds.len(), picks.len());
+        let logits = self.forward(feeds, Want::Last)?;
+        logits.rows().zip(picks).map(|(row, pick)| sampler::sample(row, pick.params, pick.u)).collect()
+    }
+
+    /// Feeds tokens to sequences as [`Backend::forward`] does, and tells where the claimed ones lie. `claims` has one entry a token fed,
+    /// feed after feed: what is said to follow it.
+    ///
+    /// # Errors
+    /// As [`Backend::draw`], and when a claimed token is outside of the vocabulary.
+    fn place(
+        &self,
+        feeds: &mut [Feed<'_, Self::Cache>],
+        claims: &[Claim<'_>],
+    ) -> Result<Vec<Placed>, EngineError> {
+        debug_assert_eq!(feeds.iter().map(|feed| feed.tokens.len()).sum::<usize>(), claims.len());
+        let logits = self.forward(feeds, Want::All)?;
+        let place = |(row, claim): (&[f32], &Claim<'_>)| {
+            let sampler::Interval { low, high, logprob } = sampler::interval(row, claim.params, claim.token)?;
+            let raw_logprob = sampler::raw_logprob(row, claim.token)?;
+            let cut = sampler::margin(row, claim.params, claim.token)?;
+            Ok(Placed { low, high, logprob, raw_logprob, cut })
+        };
+        logits.rows().zip(claims).map(place).collect()
+    }
 }

@@ -75,7 +75,7 @@ impl CpuBackend {
             if feed.tokens.is_empty() {
                 return Err(EngineError::EmptyPrompt { request });
             }
-            if !feed.cache.fits(config.num_hidden_layers, config.kv_dim()) {
+            if !self.accepts(feed.cache) {
                 return Err(EngineError::ForeignCache);
             }
             let (tokens, limit) = (feed.cache.len() + feed.tokens.len(), config.max_position_embeddings);
@@ -135,6 +135,10 @@ impl Backend for CpuBackend {
 
     fn cache_bytes_per_token(&self) -> usize {
         2 * self.config.num_hidden_layers * self.config.kv_dim() * size_of::<f32>()
+    }
+
+    fn accepts(&self, cache: &KvCache) -> bool {
+        cache.fits(self.config.num_hidden_layers, self.config.kv_dim())
     }
 
     fn forward(&self, feeds: &mut [Feed<'_, KvCache>], want: Want) -> Result<Logits, EngineError> {
