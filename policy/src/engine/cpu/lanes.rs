@@ -1,0 +1,131 @@
+//! Vectors of sixteen f32 on every processor, behind one trait.
+//!
+//! Sixteen lanes are one AVX-512 register, two of AVX2 or four of NEON. Every implementation rounds alike: a product and
+//! its sum are rounded once (fused), and [`Lanes::sum`] adds in one fixed tree. So a kernel written with [`Lanes`] gives
+//! the same bits on all of them.
+//!
+//! A value of an implementing type is the proof that the processor has the instructions: [`Processor::available`] alone
+//! makes them, after having asked the processor. All `unsafe` of the kernels lies below this module.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod portable;
+
+#[cfg(test)]
+mod tests;
+
+/// Lanes of a vector.
+pub(crate) const LANES: usize = 16;
+
+/// One vector in memory, aligned such that it never spans two cache lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C, align(64))]
+pub(crate) struct Line(pub(crate) [f32; LANES]);
+
+/// Operations on vectors of sixteen f32.
+///
+/// Two vectors that come from 32 neighbouring numbers hold those with even indices and those with odd ones: so a bf16 pair
+/// is widened by a shift and a mask.
+pub(crate) trait Lanes: Copy {
+    /// Sixteen f32 in registers.
+    type Vector: Copy;
+    /// Whether there are registers for 24 vectors and more; else there are for 6.
+    const MANY_REGISTERS: bool;
+
+    /// Zeros.
+    fn zero(self) -> Self::Vector;
+    /// Reads a vector.
+    fn load(self, line: &Line) -> Self::Vector;
+    /// Writes a vector.
+    fn store(self, line: &mut Line, vector: Self::Vector);
+    /// a · b + c, rounded once.
+    fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// The even and the odd ones of 32 bf16 in little-endian order.
+    fn widen_bf16(self, block: &[u8; 64]) -> [Self::Vector; 2];
+    /// The even and the odd ones of 32 f16 in little-endian order.
+    fn widen_f16(self, block: &[u8; 64]) -> [Self::Vector; 2];
+    /// The even and the odd ones of 32 f32 in little-endian order.
+    fn split_f32(self, block: &[u8; 128]) -> [Self::Vector; 2];
+    /// The sum of each vector's lanes: lane i takes in lane i + 8, then i + 4, i + 2 and i + 1.
+    fn sums(self, vectors: [Self::Vector; 4]) -> [f32; 4];
+    /// Asks for a cache line that is `ahead` bytes behind the start of `bytes`; it may lie anywhere.
+    fn prefetch(self, bytes: &[u8], ahead: usize);
+    /// Runs `task` compiled for these instructions.
+    fn run<T: Task>(self, task: T) -> T::Output;
+}
+
+/// A computation that is compiled once for each kind of vectors.
+pub(crate) trait Task {
+    /// What it results in.
+    type Output;
+    /// Computes. Must be `#[inline(always)]`, as all it calls with vectors, so that it is compiled with their instructions.
+    fn run<L: Lanes>(self, lanes: L) -> Self::Output;
+}
+
+/// The vector instructions that kernels run with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Processor(Kind);
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Avx2),
+    #[cfg(target_arch = "aarch64")]
+    Neon(neon::Neon),
+    Portable(portable::Portable),
+}
+
+impl Processor {
+    /// The best one that this processor has.
+    pub(crate) fn best() -> Self {
+        let portable = Self(Kind::Portable(portable::Portable));
+        Self::available().into_iter().next().unwrap_or(portable)
+    }
+
+    /// Every one that this processor has, the best first; the last is portable.
+    pub(crate) fn available() -> Vec<Self> {
+        let mut found = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            found.extend(avx512::Avx512::detect().map(Kind::Avx512));
+            found.extend(avx2::Avx2::detect().map(Kind::Avx2));
+        }
+        #[cfg(target_arch = "aarch64")]
+        found.extend(neon::Neon::detect().map(Kind::Neon));
+        found.push(Kind::Portable(portable::Portable));
+        found.into_iter().map(Self).collect()
+    }
+
+    /// Runs `task` with these instructions.
+    #[inline]
+    pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(lanes) => lanes.run(task),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(lanes) => lanes.run(task),
+            #[cfg(target_arch = "aarch64")]
+            Kind::Neon(lanes) => lanes.run(task),
+            Kind::Portable(lanes) => lanes.run(task),
+        }
+    }
+
+    /// The name of the instructions, for people.
+    pub(crate) fn name(self) -> &'static str {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(_) => "AVX-512",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(_) => "AVX2",
+            #[cfg(target_arch = "aarch64")]
+            Kind::Neon(_) => "NEON",
+            Kind::Portable(_) => "portable",
+        }
+    }
+}

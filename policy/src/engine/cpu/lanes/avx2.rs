@@ -1,0 +1,137 @@
+//! Sixteen lanes in two AVX2 registers.
+
+use std::arch::x86_64::*;
+
+use super::{Lanes, Line, Task};
+
+/// The processor has AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    pub(super) fn detect() -> Option<Self> {
+        let found = std::is_x86_feature_detected!("avx2")
+            && std::is_x86_feature_detected!("fma")
+            && std::is_x86_feature_detected!("f16c");
+        found.then_some(Self(()))
+    }
+}
+
+// Each operation below is safe to use: a value of `Avx2` exists only where its instructions were found.
+impl Lanes for Avx2 {
+    type Vector = [__m256; 2];
+    const MANY_REGISTERS: bool = false;
+
+    #[inline(always)]
+    fn zero(self) -> Self::Vector {
+        // SAFETY: the processor has AVX2.
+        unsafe { [_mm256_setzero_ps(); 2] }
+    }
+
+    #[inline(always)]
+    fn load(self, line: &Line) -> Self::Vector {
+        let half = line.0.as_ptr();
+        // SAFETY: the processor has AVX2; a line is 64 bytes at a multiple of 64.
+        unsafe { [_mm256_load_ps(half), _mm256_load_ps(half.add(8))] }
+    }
+
+    #[inline(always)]
+    fn store(self, line: &mut Line, [low, high]: Self::Vector) {
+        let half = line.0.as_mut_ptr();
+        // SAFETY: the processor has AVX2; a line is 64 bytes at a multiple of 64.
+        unsafe {
+            _mm256_store_ps(half, low);
+            _mm256_store_ps(half.add(8), high);
+        }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
+        // SAFETY: the processor has FMA.
+        unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
+    }
+
+    #[inline(always)]
+    fn widen_bf16(self, block: &[u8; 64]) -> [Self::Vector; 2] {
+        // SAFETY: the processor has AVX2; the block is 64 bytes, and the loads ask for no alignment.
+        unsafe {
+            let mask = _mm256_set1_epi32(0xffff_0000_u32.cast_signed());
+            let first = _mm256_loadu_si256(block.as_ptr().cast());
+            let second = _mm256_loadu_si256(block.as_ptr().add(32).cast());
+            let even = |pairs| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs));
+            let odd = |pairs| _mm256_castsi256_ps(_mm256_and_si256(pairs, mask));
+            [[even(first), even(second)], [odd(first), odd(second)]]
+        }
+    }
+
+    #[inline(always)]
+    fn widen_f16(self, block: &[u8; 64]) -> [Self::Vector; 2] {
+        // SAFETY: the processor has F16C; the block is 64 bytes, and the loads ask for no alignment.
+        unsafe {
+            let eight = |at| _mm256_cvtph_ps(_mm_loadu_si128(block.as_ptr().add(at).cast()));
+            split([eight(0), eight(16), eight(32), eight(48)])
+        }
+    }
+
+    #[inline(always)]
+    fn split_f32(self, block: &[u8; 128]) -> [Self::Vector; 2] {
+        // SAFETY: the processor has AVX2; the block is 128 bytes, and the loads ask for no alignment.
+        unsafe {
+            let eight = |at| _mm256_loadu_ps(block.as_ptr().add(at).cast());
+            split([eight(0), eight(32), eight(64), eight(96)])
+        }
+    }
+
+    #[inline(always)]
+    fn sums(self, vectors: [Self::Vector; 4]) -> [f32; 4] {
+        // SAFETY: the processor has AVX2.
+        unsafe {
+            let [a, b, c, d] = vectors.map(|[low, high]| {
+                let folded = _mm256_add_ps(low, high);
+                _mm_add_ps(_mm256_castps256_ps128(folded), _mm256_extractf128_ps::<1>(folded))
+            });
+            // Lanes i and i + 2 of two vectors at once, then the two that are left of each of the four.
+            let ab = _mm_add_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
+            let cd = _mm_add_ps(_mm_movelh_ps(c, d), _mm_movehl_ps(d, c));
+            let folded = _mm_add_ps(_mm_shuffle_ps::<0x88>(ab, cd), _mm_shuffle_ps::<0xdd>(ab, cd));
+            let mut sums = [0.0; 4];
+            _mm_storeu_ps(sums.as_mut_ptr(), folded);
+            sums
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8], ahead: usize) {
+        // SAFETY: a prefetch reads nothing: an address without memory behind it is passed over.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(ahead).cast()) }
+    }
+
+    #[inline(always)]
+    fn run<T: Task>(self, task: T) -> T::Output {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn compiled<T: Task>(task: T, lanes: Avx2) -> T::Output {
+            task.run(lanes)
+        }
+        // SAFETY: the processor has AVX2, FMA and F16C.
+        unsafe { compiled(task, self) }
+    }
+}
+
+/// The even and the odd ones of 32 numbers.
+///
+/// # Safety
+/// The processor must have AVX2.
+#[inline(always)]
+unsafe fn split([a, b, c, d]: [__m256; 4]) -> [[__m256; 2]; 2] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // A shuffle works within halves: [a0 a2 b0 b2 | a4 a6 b4 b6], whose middle quarters are then exchanged.
+        let order = |mixed| {
+            let doubles = _mm256_castps_pd(mixed);
+            _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(doubles))
+        };
+        let even = |a, b| order(_mm256_shuffle_ps::<0x88>(a, b));
+        let odd = |a, b| order(_mm256_shuffle_ps::<0xdd>(a, b));
+        [[even(a, b), even(c, d)], [odd(a, b), odd(c, d)]]
+    }
+}

@@ -1,0 +1,126 @@
+//! Sixteen lanes in one AVX-512 register.
+
+use std::arch::x86_64::*;
+
+use super::{Lanes, Line, Task};
+
+/// The processor has AVX-512 F.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    pub(super) fn detect() -> Option<Self> {
+        std::is_x86_feature_detected!("avx512f").then_some(Self(()))
+    }
+}
+
+// Each operation below is safe to use: a value of `Avx512` exists only where AVX-512 F, and with it AVX2 and FMA, was found.
+impl Lanes for Avx512 {
+    type Vector = __m512;
+    const MANY_REGISTERS: bool = true;
+
+    #[inline(always)]
+    fn zero(self) -> __m512 {
+        // SAFETY: the processor has AVX-512 F.
+        unsafe { _mm512_setzero_ps() }
+    }
+
+    #[inline(always)]
+    fn load(self, line: &Line) -> __m512 {
+        // SAFETY: the processor has AVX-512 F; a line is 64 bytes at a multiple of 64.
+        unsafe { _mm512_load_ps(line.0.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, line: &mut Line, vector: __m512) {
+        // SAFETY: the processor has AVX-512 F; a line is 64 bytes at a multiple of 64.
+        unsafe { _mm512_store_ps(line.0.as_mut_ptr(), vector) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: the processor has AVX-512 F.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn widen_bf16(self, block: &[u8; 64]) -> [__m512; 2] {
+        // SAFETY: the processor has AVX-512 F; the block is 64 bytes, and the load asks for no alignment.
+        unsafe {
+            let pairs = _mm512_loadu_si512(block.as_ptr().cast());
+            let even = _mm512_slli_epi32::<16>(pairs);
+            let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32.cast_signed()));
+            [_mm512_castsi512_ps(even), _mm512_castsi512_ps(odd)]
+        }
+    }
+
+    #[inline(always)]
+    fn widen_f16(self, block: &[u8; 64]) -> [__m512; 2] {
+        // SAFETY: the processor has AVX-512 F; the block is 64 bytes, and the loads ask for no alignment.
+        unsafe {
+            let first = _mm512_cvtph_ps(_mm256_loadu_si256(block.as_ptr().cast()));
+            let second = _mm512_cvtph_ps(_mm256_loadu_si256(block.as_ptr().add(32).cast()));
+            split(first, second)
+        }
+    }
+
+    #[inline(always)]
+    fn split_f32(self, block: &[u8; 128]) -> [__m512; 2] {
+        // SAFETY: the processor has AVX-512 F; the block is 128 bytes, and the loads ask for no alignment.
+        unsafe {
+            let first = _mm512_loadu_ps(block.as_ptr().cast());
+            let second = _mm512_loadu_ps(block.as_ptr().add(64).cast());
+            split(first, second)
+        }
+    }
+
+    #[inline(always)]
+    fn sums(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+        // SAFETY: the processor has AVX-512 F, and with it all that came before.
+        unsafe {
+            // Halves of two vectors side by side, so that one addition folds both.
+            let ab = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
+            let cd = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(c, d), _mm512_shuffle_f32x4::<0xee>(c, d));
+            // Now the quarters: 128 bits of a, b, c and d.
+            let folded =
+                _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xdd>(ab, cd));
+            let folded = _mm512_add_ps(folded, _mm512_permute_ps::<0b11_10_11_10>(folded));
+            let folded = _mm512_add_ps(folded, _mm512_permute_ps::<0b01_01_01_01>(folded));
+            // The first lane of each quarter.
+            let picked = _mm512_maskz_compress_ps(0b0001_0001_0001_0001, folded);
+            let mut sums = [0.0; 4];
+            _mm_storeu_ps(sums.as_mut_ptr(), _mm512_castps512_ps128(picked));
+            sums
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8], ahead: usize) {
+        // SAFETY: a prefetch reads nothing: an address without memory behind it is passed over.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(ahead).cast()) }
+    }
+
+    #[inline(always)]
+    fn run<T: Task>(self, task: T) -> T::Output {
+        #[target_feature(enable = "avx512f")]
+        fn compiled<T: Task>(task: T, lanes: Avx512) -> T::Output {
+            task.run(lanes)
+        }
+        // SAFETY: the processor has AVX-512 F.
+        unsafe { compiled(task, self) }
+    }
+}
+
+/// The even and the odd ones of 32 numbers.
+///
+/// # Safety
+/// The processor must have AVX-512 F.
+#[inline(always)]
+unsafe fn split(first: __m512, second: __m512) -> [__m512; 2] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+        let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+        [_mm512_permutex2var_ps(first, even, second), _mm512_permutex2var_ps(first, odd, second)]
+    }
+}

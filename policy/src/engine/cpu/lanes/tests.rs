@@ -1,0 +1,101 @@
+//! Every operation on every kind of vectors that this processor has, against plain arithmetic.
+
+use half::{bf16, f16};
+
+use super::{LANES, Lanes, Line, Processor, Task};
+
+/// Runs each operation once and writes down the results.
+struct All {
+    a: Line,
+    b: Line,
+    c: Line,
+    halves: [u8; 64],
+    singles: [u8; 128],
+}
+
+#[derive(Debug, PartialEq)]
+struct Results {
+    zero: Line,
+    fused: Line,
+    widened: [[Line; 2]; 3],
+    sums: [f32; 4],
+}
+
+impl Task for &All {
+    type Output = Results;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> Results {
+        let line = |vector| {
+            let mut line = Line([f32::NAN; LANES]);
+            lanes.store(&mut line, vector);
+            line
+        };
+        let [a, b, c] = [&self.a, &self.b, &self.c].map(|line| lanes.load(line));
+        lanes.prefetch(&self.halves, usize::MAX);
+        Results {
+            zero: line(lanes.zero()),
+            fused: line(lanes.mul_add(a, b, c)),
+            widened: [
+                lanes.widen_bf16(&self.halves).map(line),
+                lanes.widen_f16(&self.halves).map(line),
+                lanes.split_f32(&self.singles).map(line),
+            ],
+            sums: lanes.sums([a, b, c, lanes.mul_add(a, b, c)]),
+        }
+    }
+}
+
+fn tree(line: &Line) -> f32 {
+    let v = line.0;
+    let eight: [f32; 8] = std::array::from_fn(|i| v[i] + v[i + 8]);
+    let four: [f32; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
+    (four[0] + four[2]) + (four[1] + four[3])
+}
+
+#[test]
+fn every_kind_of_vectors_does_the_same_arithmetic() {
+    // Numbers whose products and sums are rounded, of mixed sizes and signs.
+    let line = |seed: i32| {
+        Line(std::array::from_fn(|i| {
+            (seed as f32 + i as f32 * 0.731).sin() * 10f32.powi((i as i32 * seed) % 5)
+        }))
+    };
+    let (a, b, c) = (line(1), line(2), line(3));
+    let singles: [f32; 32] = std::array::from_fn(|i| (i as f32 + 0.3).cos());
+    // As bf16 and as f16 alike: small, large, negative, subnormal and infinite ones.
+    let halves: [u16; 32] = std::array::from_fn(|i| match i {
+        29 => 0x0001,
+        30 => 0x8000,
+        31 => 0x7c00,
+        _ => (i as u16).wrapping_mul(2221) & 0xbbff,
+    });
+    let mut all = All { a, b, c, halves: [0; 64], singles: [0; 128] };
+    all.halves.as_chunks_mut().0.iter_mut().zip(halves).for_each(|(to, half)| *to = half.to_le_bytes());
+    all.singles.as_chunks_mut().0.iter_mut().zip(singles).for_each(|(to, single)| *to = single.to_le_bytes());
+
+    let fused = Line(std::array::from_fn(|i| a.0[i].mul_add(b.0[i], c.0[i])));
+    let split = |number: &dyn Fn(usize) -> f32| {
+        [Line(std::array::from_fn(|i| number(2 * i))), Line(std::array::from_fn(|i| number(2 * i + 1)))]
+    };
+    let expected = Results {
+        zero: Line::default(),
+        fused,
+        widened: [
+            split(&|i| bf16::from_bits(halves[i]).to_f32()),
+            split(&|i| f16::from_bits(halves[i]).to_f32()),
+            split(&|i| singles[i]),
+        ],
+        sums: [&a, &b, &c, &fused].map(tree),
+    };
+    for processor in Processor::available() {
+        assert_eq!(processor.run(&all), expected, "{}", processor.name());
+    }
+}
+
+#[test]
+fn the_best_is_the_first_and_a_portable_one_is_always_there() {
+    let available = Processor::available();
+    assert_eq!(available[0].name(), Processor::best().name());
+    assert_eq!(available.last().map(|last| last.name()), Some("portable"));
+}

@@ -1,0 +1,67 @@
+//! Where products go: a matrix whose columns several threads fill at once.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What happens to the numbers that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Update {
+    /// y = x · Wᵀ.
+    Set,
+    /// y = y + x · Wᵀ.
+    Add,
+}
+
+/// A matrix of f32, one row a token, that threads may share.
+///
+/// Its numbers are written as atomics without order, which costs nothing and makes an overlap a wrong number instead of
+/// undefined behaviour. Who reads them needs a barrier or a join first, as with any memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Output<'a> {
+    cells: &'a [AtomicU32],
+    stride: usize,
+}
+
+impl<'a> Output<'a> {
+    /// Row t begins at `t * stride`.
+    pub(crate) fn new(y: &'a mut [f32], stride: usize) -> Self {
+        let (start, len) = (y.as_mut_ptr().cast::<AtomicU32>(), y.len());
+        // SAFETY: both types are four bytes of any value with the same alignment, and the exclusive borrow is given up for
+        // the shared one.
+        Self::shared(unsafe { std::slice::from_raw_parts(start, len) }, stride)
+    }
+
+    /// The same over the bits of numbers that are shared already.
+    pub(crate) fn shared(cells: &'a [AtomicU32], stride: usize) -> Self {
+        Self { cells, stride }
+    }
+
+    /// The matrix without its first `columns`.
+    pub(crate) fn skip(self, columns: usize) -> Self {
+        Self { cells: &self.cells[columns.min(self.cells.len())..], stride: self.stride }
+    }
+
+    /// Whether it has so many rows and columns.
+    pub(super) fn holds(self, tokens: usize, columns: usize) -> bool {
+        tokens == 0 || (columns <= self.stride && (tokens - 1) * self.stride + columns <= self.cells.len())
+    }
+
+    /// Updates neighbours in a row; what is beyond `count` is left out.
+    #[inline(always)]
+    pub(super) fn put<const N: usize>(
+        self,
+        token: usize,
+        column: usize,
+        values: [f32; N],
+        count: usize,
+        update: Update,
+    ) {
+        let cells = &self.cells[token * self.stride + column..][..count.min(N)];
+        for (cell, value) in cells.iter().zip(values) {
+            let value = match update {
+                Update::Set => value,
+                Update::Add => f32::from_bits(cell.load(Ordering::Relaxed)) + value,
+            };
+            cell.store(value.to_bits(), Ordering::Relaxed);
+        }
+    }
+}
