@@ -13,7 +13,7 @@
 
 mod samples;
 
-use crate::engine::backend::{Backend, Feed, MAX_CALL_TOKENS, Want};
+use crate::engine::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS, Want};
 use crate::engine::cpu::CpuBackend;
 use crate::engine::policy::Policy;
 use crate::error::EngineError;
@@ -148,13 +148,15 @@ impl<'a, B: Backend> Audit<'a, B> {
         let (backend, mut cache) = (self.policy.backend(), self.prompt.clone());
         let mut draws = draws.iter().peekable();
         for (chunk, inputs) in inputs.chunks(ROWS_PER_CALL).enumerate() {
-            let logits = backend.forward(&mut [Feed { tokens: inputs, cache: &mut cache }], Want::All)?;
-            for (row, logits) in (chunk * ROWS_PER_CALL..).zip(logits.rows()) {
+            let first = chunk * ROWS_PER_CALL;
+            let claim = |token: &u32| Claim { params: self.params, token: *token };
+            let claims: Vec<_> = tokens[first..first + inputs.len()].iter().map(claim).collect();
+            let placed = backend.place(&mut [Feed { tokens: inputs, cache: &mut cache }], &claims)?;
+            for (row, placed) in (first..).zip(placed) {
                 if let Some(draw) = draws.next_if(|draw| draw.at == row) {
                     let u = sampler::uniform(self.seed, sample, draw.position);
-                    let interval = sampler::interval(logits, self.params, tokens[row])?;
-                    evidence.distances.push(interval.distance(u));
-                    evidence.differences.push((interval.logprob - draw.logprob).abs());
+                    evidence.distances.push(placed.distance(u));
+                    evidence.differences.push((placed.logprob - draw.logprob).abs());
                 }
             }
         }

@@ -65,6 +65,19 @@ pub struct Claim<'a> {
     pub token: u32,
 }
 
+impl Claim<'_> {
+    /// Where the token lies in the distribution of a row of logits.
+    ///
+    /// # Errors
+    /// When the token is outside of the vocabulary, or the row is no distribution.
+    pub fn place(&self, logits: &[f32]) -> Result<Placed, EngineError> {
+        let sampler::Interval { low, high, logprob } = sampler::interval(logits, self.params, self.token)?;
+        let raw_logprob = sampler::raw_logprob(logits, self.token)?;
+        let cut = sampler::margin(logits, self.params, self.token)?;
+        Ok(Placed { low, high, logprob, raw_logprob, cut })
+    }
+}
+
 /// Where a token lies in the distribution that it was drawn from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Placed {
@@ -154,12 +167,6 @@ pub trait Backend: Send + Sync {
     ) -> Result<Vec<Placed>, EngineError> {
         debug_assert_eq!(feeds.iter().map(|feed| feed.tokens.len()).sum::<usize>(), claims.len());
         let logits = self.forward(feeds, Want::All)?;
-        let place = |(row, claim): (&[f32], &Claim<'_>)| {
-            let sampler::Interval { low, high, logprob } = sampler::interval(row, claim.params, claim.token)?;
-            let raw_logprob = sampler::raw_logprob(row, claim.token)?;
-            let cut = sampler::margin(row, claim.params, claim.token)?;
-            Ok(Placed { low, high, logprob, raw_logprob, cut })
-        };
-        logits.rows().zip(claims).map(place).collect()
+        logits.rows().zip(claims).map(|(row, claim)| claim.place(row)).collect()
     }
 }

@@ -1,89 +1,117 @@
-//! Keys and values of one sequence, with a part that may be shared between the samples of a group.
+//! Keys and values of one sequence on the CPU: pages that copies of a sequence share until one of them writes.
 
 use std::sync::Arc;
 
-#[derive(Debug, Clone, Default)]
-struct Segment {
-    tokens: usize,
-    /// Per layer, `[tokens, kv_dim]`.
-    keys: Vec<Vec<f32>>,
-    values: Vec<Vec<f32>>,
+use super::cpu::lanes::{LANES, Line};
+use crate::config::ModelConfig;
+
+/// Tokens of one page.
+pub(super) const PAGE_TOKENS: usize = 32;
+
+/// Lines of one row of a block of keys: one number for each token of a page.
+pub(super) const PAGE_LINES: usize = PAGE_TOKENS / LANES;
+
+/// Where a cache keeps what: the shape of a page, in lines.
+///
+/// A page is `[layer][keys, values][kv_head]` of blocks for [`PAGE_TOKENS`] tokens. A block of keys is `[head_dim][token]`, so that the
+/// scores of a query grow along its dimensions, all tokens side by side; one of values is `[token][head_dim]`, so that its attention grows
+/// along the tokens. Dimensions are padded to whole lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageShape {
+    layers: usize,
+    kv_heads: usize,
+    /// Lines of one token's values.
+    head_lines: usize,
 }
 
-impl Segment {
-    fn new(layers: usize) -> Self {
-        Self { tokens: 0, keys: vec![Vec::new(); layers], values: vec![Vec::new(); layers] }
+impl PageShape {
+    pub(super) fn of(config: &ModelConfig) -> Self {
+        let (layers, kv_heads) = (config.num_hidden_layers, config.num_key_value_heads);
+        Self { layers, kv_heads, head_lines: config.head_dim.div_ceil(LANES) }
+    }
+
+    /// Lines of one token's values in one head.
+    pub(super) fn head_lines(self) -> usize {
+        self.head_lines
+    }
+
+    /// Lines of one block: a head's keys or values of one layer.
+    pub(super) fn block(self) -> usize {
+        self.head_lines * PAGE_TOKENS
+    }
+
+    /// Where the keys of a head begin in a page.
+    pub(super) fn keys(self, layer: usize, kv_head: usize) -> usize {
+        (2 * layer * self.kv_heads + kv_head) * self.block()
+    }
+
+    /// Where the values of a head begin in a page.
+    pub(super) fn values(self, layer: usize, kv_head: usize) -> usize {
+        ((2 * layer + 1) * self.kv_heads + kv_head) * self.block()
+    }
+
+    /// Bytes that one cached token takes.
+    pub(super) fn token_bytes(self) -> usize {
+        self.page() * size_of::<Line>() / PAGE_TOKENS
+    }
+
+    /// Lines of a page.
+    pub(super) fn page(self) -> usize {
+        2 * self.layers * self.kv_heads * self.block()
     }
 }
 
-/// The key-value cache of one sequence on the CPU, in f32.
+/// The key-value cache of one sequence on the CPU, in f32. Clones share its pages.
 #[derive(Debug, Clone)]
 pub struct KvCache {
-    kv_dim: usize,
-    shared: Option<Arc<Segment>>,
-    own: Segment,
+    shape: PageShape,
+    tokens: usize,
+    pages: Vec<Arc<[Line]>>,
 }
 
 impl KvCache {
-    pub(super) fn new(layers: usize, kv_dim: usize) -> Self {
-        Self { kv_dim, shared: None, own: Segment::new(layers) }
+    pub(super) fn new(shape: PageShape) -> Self {
+        Self { shape, tokens: 0, pages: Vec::new() }
     }
 
     /// Tokens cached.
     pub fn len(&self) -> usize {
-        self.shared.as_ref().map_or(0, |s| s.tokens) + self.own.tokens
+        self.tokens
     }
 
     /// Whether no token is cached.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.tokens == 0
     }
 
-    pub(super) fn fits(&self, layers: usize, kv_dim: usize) -> bool {
-        self.kv_dim == kv_dim && self.own.keys.len() == layers
+    pub(super) fn shape(&self) -> PageShape {
+        self.shape
     }
 
-    /// Moves all tokens into the part that clones share.
-    pub(super) fn freeze(&mut self) {
-        if self.own.tokens == 0 {
-            return;
+    /// Makes room for `tokens` more tokens, in pages that no other cache sees.
+    pub(super) fn reserve(&mut self, tokens: usize) {
+        let end = self.tokens + tokens;
+        if !self.tokens.is_multiple_of(PAGE_TOKENS)
+            && let Some(last) = self.pages.last_mut()
+        {
+            // Copies the page where another cache goes on from it.
+            Arc::make_mut(last);
         }
-        let layers = self.own.keys.len();
-        let own = std::mem::replace(&mut self.own, Segment::new(layers));
-        let merged = match self.shared.take() {
-            None => own,
-            Some(shared) => {
-                let mut merged = Arc::unwrap_or_clone(shared);
-                merged.tokens += own.tokens;
-                for (to, from) in merged.keys.iter_mut().zip(&own.keys) {
-                    to.extend_from_slice(from);
-                }
-                for (to, from) in merged.values.iter_mut().zip(&own.values) {
-                    to.extend_from_slice(from);
-                }
-                merged
-            }
-        };
-        self.shared = Some(Arc::new(merged));
+        self.pages.resize_with(end.div_ceil(PAGE_TOKENS), || {
+            std::iter::repeat_n(Line::default(), self.shape.page()).collect()
+        });
     }
 
-    pub(super) fn push(&mut self, layer: usize, key: &[f32], value: &[f32]) {
-        self.own.keys[layer].extend_from_slice(key);
-        self.own.values[layer].extend_from_slice(value);
+    /// Where the pages lie; those of reserved positions may be written by whoever has the cache.
+    pub(super) fn pages(&self) -> impl ExactSizeIterator<Item = *mut Line> {
+        self.pages.iter().map(|page| Arc::as_ptr(page).cast::<Line>().cast_mut())
     }
 
-    /// Counts tokens whose keys and values were pushed to every layer.
+    /// Counts tokens whose keys and values were written for every layer.
     pub(super) fn advance(&mut self, tokens: usize) {
-        self.own.tokens += tokens;
-    }
-
-    /// Keys of one layer: the shared part, then the rest, each `[tokens, kv_dim]`.
-    pub(super) fn keys(&self, layer: usize) -> [&[f32]; 2] {
-        [self.shared.as_ref().map_or(&[], |s| s.keys[layer].as_slice()), &self.own.keys[layer]]
-    }
-
-    /// Values of one layer, as [`KvCache::keys`].
-    pub(super) fn values(&self, layer: usize) -> [&[f32]; 2] {
-        [self.shared.as_ref().map_or(&[], |s| s.values[layer].as_slice()), &self.own.values[layer]]
+        self.tokens += tokens;
     }
 }
+
+#[cfg(test)]
+mod tests;

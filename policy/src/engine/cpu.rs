@@ -1,44 +1,67 @@
 //! The f32 CPU backend.
 //!
+//! Weights stay as they were published, bf16, f16 or f32, in the memory or the file that they came in, and are widened on their way into
+//! products; everything else is f32.
+//!
 //! **What holds about numbers.** The logits after a token are the same, bit for bit, whether the token was fed alone or in
 //! a batch, in one call with its prompt or in a later one, with a shared or an own cache, and with any number of threads.
-//! Every reduction runs in an order that depends on the model's shape and on the processor alone. Processors with
-//! different vector units or caches may differ in the last bits of matrix products.
+//! Every reduction runs in an order that depends on the model's shape alone, so processors with different vector units agree as well.
 
 mod attention;
+mod barrier;
+mod crew;
+pub(super) mod lanes;
 mod layer;
-mod matrix;
+mod linear;
+mod pass;
+mod product;
+mod room;
+mod shared;
 
-use super::backend::{Backend, Feed, Logits, MAX_CALL_TOKENS, Want};
-use super::cache::KvCache;
+use std::sync::OnceLock;
+
+use super::backend::{Backend, Claim, Feed, Logits, MAX_CALL_TOKENS, Pick, Placed, Want};
+use super::cache::{KvCache, PageShape};
 use crate::config::ModelConfig;
 use crate::error::{EngineError, WeightsError};
 use crate::math;
-use crate::weights::Weights;
+use crate::sampler::{self, Sampled};
+use crate::weights::{WeightTensor, Weights};
+use attention::{Sight, Sights};
+use crew::Worker;
+use lanes::Processor;
 use layer::Layer;
-use matrix::{Matrix, padded_rows};
+use linear::Linear;
+use pass::{Buffers, Pass};
+use product::Update;
+use room::Room;
+use shared::Shared;
 
-/// A model in f32 on the CPU; bf16 and f16 weights are widened when loaded.
+/// Rows of logits that exist at a time.
+const LOGIT_ROWS: usize = 64;
+
+/// A model on the CPU. It shares the bytes of its weights.
 pub struct CpuBackend {
     config: ModelConfig,
+    processor: Processor,
     inv_freq: Vec<f32>,
-    /// `[vocab, hidden]`; absent when tied: rows are then read from the columns of `head`.
-    embedding: Option<Vec<f32>>,
+    /// `[vocab, hidden]`.
+    embedding: WeightTensor,
     layers: Vec<Layer>,
     norm: Vec<f32>,
-    head: Matrix,
+    head: Linear,
 }
 
 impl CpuBackend {
-    /// Loads weights.
+    /// Takes over weights; matrices are shared, not copied.
     ///
     /// # Errors
     /// When the weights are not those of `config`.
     pub fn load(config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
-        let get = |name: &str| {
-            let tensor = weights.get(name);
-            tensor.map(|t| t.to_f32()).ok_or_else(|| WeightsError::Missing { name: name.to_owned() })
-        };
+        Self::load_on(Processor::best(), config, weights)
+    }
+
+    fn load_on(processor: Processor, config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
         for spec in crate::weights::expected_tensors(config) {
             let found = weights.get(&spec.name).map(|tensor| tensor.shape().to_vec());
             if found.as_ref().is_some_and(|found| *found != spec.shape) {
@@ -46,19 +69,18 @@ impl CpuBackend {
                 return Err(WeightsError::Shape { name, found: found.unwrap_or_default(), expected }.into());
             }
         }
-        let table = get("model.embed_tokens.weight")?;
-        let (vocab, hidden) = (config.vocab_size, config.hidden_size);
-        let (embedding, head) = if config.tie_word_embeddings {
-            (None, Matrix::new(hidden, &[(vocab, &table)]))
-        } else {
-            (Some(table), Matrix::new(hidden, &[(vocab, &get("lm_head.weight")?)]))
-        };
-        let layers = (0..config.num_hidden_layers)
-            .map(|index| Layer::load(config, &format!("model.layers.{index}"), &get))
-            .collect::<Result<_, WeightsError>>()?;
-        let norm = get("model.norm.weight")?;
-        let inv_freq = config.inv_freq();
-        Ok(Self { config: config.clone(), inv_freq, embedding, layers, norm, head })
+        let table = "model.embed_tokens";
+        let head = if config.tie_word_embeddings { table } else { "lm_head" };
+        let layers = (0..config.num_hidden_layers).map(|index| Layer::load(config, index, weights));
+        Ok(Self {
+            config: config.clone(),
+            processor,
+            inv_freq: config.inv_freq(),
+            embedding: linear::tensor(weights, &format!("{table}.weight"))?.clone(),
+            layers: layers.collect::<Result<_, WeightsError>>()?,
+            norm: linear::vector(weights, "model.norm.weight")?,
+            head: Linear::load(weights, &[head.to_owned()], false)?,
+        })
     }
 
     fn check(&self, feeds: &[Feed<'_, KvCache>]) -> Result<usize, EngineError> {
@@ -89,28 +111,120 @@ impl CpuBackend {
         Ok(total)
     }
 
-    fn embed(&self, token: u32, row: &mut [f32]) {
-        let token = token as usize;
-        match &self.embedding {
-            Some(table) => row.copy_from_slice(&table[token * row.len()..(token + 1) * row.len()]),
-            None => self.head.weight_row(token, row),
+    /// Feeds tokens and hands each row of the wanted logits to `each`, with its number, on any thread.
+    fn pass(
+        &self,
+        feeds: &mut [Feed<'_, KvCache>],
+        want: Want,
+        each: impl Fn(usize, &[f32]) + Sync,
+    ) -> Result<(), EngineError> {
+        let total = self.check(feeds)?;
+        if total == 0 {
+            return Ok(());
+        }
+        let shape = PageShape::of(&self.config);
+        let (mut ids, mut tokens, mut pages) = (Vec::new(), Vec::new(), Vec::new());
+        for (sequence, feed) in feeds.iter_mut().enumerate() {
+            feed.cache.reserve(feed.tokens.len());
+            let before = feed.cache.len();
+            ids.extend_from_slice(feed.tokens);
+            tokens.extend((1..=feed.tokens.len()).map(|new| Sight { sequence, visible: before + new }));
+            // SAFETY: the caches are borrowed until the pass is over. It writes to the reserved places alone, which no other cache has.
+            let shared = feed.cache.pages().map(|page| unsafe { Shared::from_raw(page, shape.page()) });
+            pages.push(shared.collect());
+        }
+        let rows = wanted_rows(feeds, want);
+        let (head_dim, group) =
+            (self.config.head_dim, self.config.num_attention_heads / self.config.num_key_value_heads);
+        let sights = Sights { tokens, pages, shape, head_dim, group };
+        Room::enter(self.operations(total, rows.len()), self.processor, |room| {
+            let (workspace, runner) = room.split();
+            let (buffers, logits) = workspace.buffers(&self.config, total, rows.len().min(LOGIT_ROWS));
+            let pass = Pass { config: &self.config, tokens: total, buffers, sights };
+            runner.run(self.phases(rows.len()), |worker, tools| {
+                self.embed(&ids, &pass, worker);
+                worker.wait();
+                for (index, layer) in self.layers.iter().enumerate() {
+                    layer.forward(index, &pass, worker, tools);
+                }
+                for (block, rows) in rows.chunks(LOGIT_ROWS).enumerate() {
+                    pass.normalise(worker, tools, &self.norm, rows.len(), |row| rows[row]);
+                    worker.wait();
+                    let (normed, _) = pass.buffers.normed.split_at(rows.len() * pass.packed_hidden());
+                    let (logits, _) = logits.split_at(rows.len() * self.config.vocab_size);
+                    self.head.multiply(worker, &mut tools.multiplier, normed, logits, Update::Set);
+                    worker.wait();
+                    for row in worker.take(rows.len(), 1).flatten() {
+                        let vocab = self.config.vocab_size;
+                        // SAFETY: logits are not written in this phase.
+                        each(block * LOGIT_ROWS + row, unsafe {
+                            logits.read(row * vocab..(row + 1) * vocab)
+                        });
+                    }
+                    worker.wait();
+                }
+            });
+        });
+        for feed in feeds.iter_mut() {
+            feed.cache.advance(feed.tokens.len());
+        }
+        Ok(())
+    }
+
+    /// Feeds tokens and makes something of each row of the wanted logits, on all threads.
+    fn rows<T: Send + Sync>(
+        &self,
+        feeds: &mut [Feed<'_, KvCache>],
+        want: Want,
+        make: impl Fn(usize, &[f32]) -> Result<T, EngineError> + Sync,
+    ) -> Result<Vec<T>, EngineError> {
+        let made: Vec<_> = wanted_rows(feeds, want).iter().map(|_| OnceLock::new()).collect();
+        self.pass(feeds, want, |row, logits| {
+            // Each row comes once.
+            let _ = made[row].set(make(row, logits));
+        })?;
+        made.into_iter().filter_map(OnceLock::into_inner).collect()
+    }
+
+    /// Looks up embeddings and angles of all tokens: a phase.
+    fn embed(&self, ids: &[u32], pass: &Pass<'_>, worker: &Worker<'_>) {
+        let (hidden, half) = (self.config.hidden_size, self.inv_freq.len());
+        for token in worker.take(pass.tokens, 1).flatten() {
+            let (row, angles) = (token * hidden..(token + 1) * hidden, token * half..(token + 1) * half);
+            // SAFETY: these rows of this token are this thread's alone.
+            let (x, cos, sin) = unsafe {
+                let Buffers { x, cos, sin, .. } = pass.buffers;
+                (x.write(row), cos.write(angles.clone()), sin.write(angles))
+            };
+            self.embedding.row_to_f32(ids[token] as usize, x);
+            math::rope_row(pass.sights.tokens[token].visible - 1, &self.inv_freq, cos, sin);
         }
     }
 
-    /// Rows of the final hidden states that logits are wanted for, `[rows, hidden]` and padded.
-    fn select(&self, x: &[f32], feeds: &[Feed<'_, KvCache>], want: Want) -> (usize, Vec<f32>) {
-        let hidden = self.config.hidden_size;
-        let mut rows = Vec::new();
-        let mut start = 0;
-        for feed in feeds {
-            let end = start + feed.tokens.len();
-            let from = if want == Want::All { start } else { end - 1 };
-            rows.extend_from_slice(&x[from * hidden..end * hidden]);
-            start = end;
-        }
-        let count = rows.len() / hidden;
-        rows.resize(padded_rows(count) * hidden, 0.0);
-        (count, rows)
+    /// Most phases of a pass that wants so many rows of logits.
+    fn phases(&self, rows: usize) -> usize {
+        1 + self.layers.len() * layer::PHASES + rows.div_ceil(LOGIT_ROWS) * 3 + 1
+    }
+
+    /// Operations of a pass, but for its attention.
+    fn operations(&self, tokens: usize, rows: usize) -> usize {
+        let embedding = self.config.vocab_size * self.config.hidden_size;
+        let parameters = usize::try_from(self.config.parameter_count()).unwrap_or(usize::MAX);
+        let layers = parameters.saturating_sub(embedding);
+        layers.saturating_mul(2 * tokens).saturating_add(embedding.saturating_mul(2 * rows))
+    }
+}
+
+/// Which tokens of a pass logits are wanted after.
+fn wanted_rows(feeds: &[Feed<'_, KvCache>], want: Want) -> Vec<usize> {
+    let ends = feeds.iter().scan(0, |end, feed| {
+        *end += feed.tokens.len();
+        Some(*end)
+    });
+    match want {
+        Want::Nothing => Vec::new(),
+        Want::Last => ends.map(|end| end.saturating_sub(1)).collect(),
+        Want::All => (0..ends.last().unwrap_or_default()).collect(),
     }
 }
 
@@ -122,60 +236,49 @@ impl Backend for CpuBackend {
     }
 
     fn new_cache(&self) -> KvCache {
-        KvCache::new(self.config.num_hidden_layers, self.config.kv_dim())
+        KvCache::new(PageShape::of(&self.config))
     }
 
-    fn freeze(&self, cache: &mut KvCache) {
-        cache.freeze();
-    }
+    fn freeze(&self, _: &mut KvCache) {}
 
     fn cached_tokens(&self, cache: &KvCache) -> usize {
         cache.len()
     }
 
     fn cache_bytes_per_token(&self) -> usize {
-        2 * self.config.num_hidden_layers * self.config.kv_dim() * size_of::<f32>()
+        PageShape::of(&self.config).token_bytes()
     }
 
     fn accepts(&self, cache: &KvCache) -> bool {
-        cache.fits(self.config.num_hidden_layers, self.config.kv_dim())
+        cache.shape() == PageShape::of(&self.config)
     }
 
     fn forward(&self, feeds: &mut [Feed<'_, KvCache>], want: Want) -> Result<Logits, EngineError> {
-        let total = self.check(feeds)?;
-        let (vocab, hidden) = (self.config.vocab_size, self.config.hidden_size);
-        if total == 0 {
-            return Ok(Logits::new(vocab, Vec::new()));
-        }
-        let half = self.inv_freq.len();
-        let mut x = vec![0.0; padded_rows(total) * hidden];
-        let (mut cos, mut sin) = (vec![0.0; total * half], vec![0.0; total * half]);
-        let mut row = 0;
-        for feed in feeds.iter() {
-            for (offset, token) in feed.tokens.iter().enumerate() {
-                self.embed(*token, &mut x[row * hidden..(row + 1) * hidden]);
-                let angles = row * half..(row + 1) * half;
-                let position = feed.cache.len() + offset;
-                math::rope_row(position, &self.inv_freq, &mut cos[angles.clone()], &mut sin[angles]);
-                row += 1;
-            }
-        }
-        let mut scratch = layer::Scratch::new(&self.config, total);
-        for (index, layer) in self.layers.iter().enumerate() {
-            layer.forward(&self.config, index, &mut x, feeds, (&cos, &sin), &mut scratch);
-        }
-        for feed in feeds.iter_mut() {
-            feed.cache.advance(feed.tokens.len());
-        }
-        if want == Want::Nothing {
-            return Ok(Logits::new(vocab, Vec::new()));
-        }
-        let (count, rows) = self.select(&x, feeds, want);
-        let mut normed = vec![0.0; rows.len()];
-        layer::rms_norm(&rows, &self.norm, self.config.rms_norm_eps as f32, &mut normed);
-        let mut logits = vec![0.0; padded_rows(count) * vocab];
-        self.head.multiply(&normed, hidden, padded_rows(count), &mut logits, false);
-        logits.truncate(count * vocab);
-        Ok(Logits::new(vocab, logits))
+        let rows = wanted_rows(feeds, want).len();
+        let vocab = self.config.vocab_size;
+        let mut values = vec![0.0; rows.min(MAX_CALL_TOKENS) * vocab];
+        let logits = Shared::new(&mut values);
+        self.pass(feeds, want, |row, values| {
+            // SAFETY: each row is handed out once.
+            unsafe { logits.write(row * vocab..(row + 1) * vocab) }.copy_from_slice(values);
+        })?;
+        Ok(Logits::new(vocab, values))
+    }
+
+    fn draw(&self, feeds: &mut [Feed<'_, KvCache>], picks: &[Pick<'_>]) -> Result<Vec<Sampled>, EngineError> {
+        debug_assert_eq!(feeds.len(), picks.len());
+        self.rows(feeds, Want::Last, |row, logits| sampler::sample(logits, picks[row].params, picks[row].u))
+    }
+
+    fn place(
+        &self,
+        feeds: &mut [Feed<'_, KvCache>],
+        claims: &[Claim<'_>],
+    ) -> Result<Vec<Placed>, EngineError> {
+        debug_assert_eq!(feeds.iter().map(|feed| feed.tokens.len()).sum::<usize>(), claims.len());
+        self.rows(feeds, Want::All, |row, logits| claims[row].place(logits))
     }
 }
+
+#[cfg(test)]
+mod tests;

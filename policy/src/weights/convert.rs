@@ -11,21 +11,20 @@ use crate::error::WeightsError;
 impl WeightTensor {
     /// The elements as f32, row-major. bf16 and f16 are exactly representable.
     pub fn to_f32(&self) -> Vec<f32> {
-        let bytes = self.bytes();
-        match self.dtype {
-            DType::F32 => {
-                let (chunks, _) = bytes.as_chunks::<4>();
-                chunks.iter().map(|c| f32::from_le_bytes(*c)).collect()
-            }
-            DType::BF16 => {
-                let (chunks, _) = bytes.as_chunks::<2>();
-                chunks.iter().map(|c| bf16::from_le_bytes(*c).to_f32()).collect()
-            }
-            DType::F16 => {
-                let (chunks, _) = bytes.as_chunks::<2>();
-                chunks.iter().map(|c| f16::from_le_bytes(*c).to_f32()).collect()
-            }
-        }
+        let mut values = vec![0.0; self.elements()];
+        decode(self.bytes(), self.dtype, &mut values);
+        values
+    }
+
+    /// Row `index` of a matrix as f32.
+    ///
+    /// # Panics
+    /// When there is no such row, or `to` is not as long as one.
+    pub(crate) fn row_to_f32(&self, index: usize, to: &mut [f32]) {
+        let row = to.len() * self.dtype.size();
+        let bytes = &self.bytes()[index * row..(index + 1) * row];
+        assert_eq!(self.shape().last(), Some(&to.len()), "a row of {}", self.name());
+        decode(bytes, self.dtype, to);
     }
 
     /// An f32 candle tensor on `device`.
@@ -34,6 +33,20 @@ impl WeightTensor {
     /// When the device cannot hold it.
     pub fn to_tensor(&self, device: &Device) -> Result<Tensor, WeightsError> {
         Ok(Tensor::from_vec(self.to_f32(), self.shape(), device)?)
+    }
+}
+
+/// Reads little-endian numbers; there are as many as `values`.
+fn decode(bytes: &[u8], dtype: DType, values: &mut [f32]) {
+    fn each<const N: usize>(bytes: &[u8], values: &mut [f32], decode: impl Fn([u8; N]) -> f32) {
+        for (value, chunk) in values.iter_mut().zip(bytes.as_chunks::<N>().0) {
+            *value = decode(*chunk);
+        }
+    }
+    match dtype {
+        DType::F32 => each(bytes, values, f32::from_le_bytes),
+        DType::BF16 => each(bytes, values, |chunk| bf16::from_le_bytes(chunk).to_f32()),
+        DType::F16 => each(bytes, values, |chunk| f16::from_le_bytes(chunk).to_f32()),
     }
 }
 

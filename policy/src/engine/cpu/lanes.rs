@@ -26,6 +26,20 @@ pub(crate) const LANES: usize = 16;
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [f32; LANES]);
 
+/// The numbers of lines, one after the other.
+#[inline(always)]
+pub(crate) fn flat(lines: &[Line]) -> &[f32] {
+    // SAFETY: a line is its numbers and nothing else.
+    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * LANES) }
+}
+
+/// The numbers of lines, one after the other.
+#[inline(always)]
+pub(crate) fn flat_mut(lines: &mut [Line]) -> &mut [f32] {
+    // SAFETY: a line is its numbers and nothing else, and any of them may be there.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * LANES) }
+}
+
 /// Operations on vectors of sixteen f32.
 ///
 /// Two vectors that come from 32 neighbouring numbers hold those with even indices and those with odd ones: so a bf16 pair
@@ -38,6 +52,8 @@ pub(crate) trait Lanes: Copy {
 
     /// Zeros.
     fn zero(self) -> Self::Vector;
+    /// One number in every lane.
+    fn splat(self, value: f32) -> Self::Vector;
     /// Reads a vector.
     fn load(self, line: &Line) -> Self::Vector;
     /// Writes a vector.

@@ -16,7 +16,7 @@ mod tests;
 
 use std::ops::Range;
 
-pub(crate) use activations::{Activations, pack, packed_lines};
+pub(crate) use activations::{Activations, pack, packed_index, packed_lines};
 pub(crate) use output::{Output, Update};
 pub(crate) use weight::WeightRows;
 

@@ -29,6 +29,12 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn splat(self, value: f32) -> Self::Vector {
+        // SAFETY: the processor has AVX2.
+        unsafe { [_mm256_set1_ps(value); 2] }
+    }
+
+    #[inline(always)]
     fn load(self, line: &Line) -> Self::Vector {
         let half = line.0.as_ptr();
         // SAFETY: the processor has AVX2; a line is 64 bytes at a multiple of 64.

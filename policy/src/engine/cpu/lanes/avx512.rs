@@ -26,6 +26,12 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn splat(self, value: f32) -> __m512 {
+        // SAFETY: the processor has AVX-512 F.
+        unsafe { _mm512_set1_ps(value) }
+    }
+
+    #[inline(always)]
     fn load(self, line: &Line) -> __m512 {
         // SAFETY: the processor has AVX-512 F; a line is 64 bytes at a multiple of 64.
         unsafe { _mm512_load_ps(line.0.as_ptr()) }

@@ -28,6 +28,12 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
+    fn splat(self, value: f32) -> Self::Vector {
+        // SAFETY: the processor has NEON.
+        unsafe { [vdupq_n_f32(value); 4] }
+    }
+
+    #[inline(always)]
     fn load(self, line: &Line) -> Self::Vector {
         let start = line.0.as_ptr();
         // SAFETY: the processor has NEON; a line is sixteen f32.

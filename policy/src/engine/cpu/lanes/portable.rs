@@ -25,6 +25,11 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    fn splat(self, value: f32) -> Self::Vector {
+        [value; LANES]
+    }
+
+    #[inline(always)]
     fn load(self, line: &Line) -> Self::Vector {
         line.0
     }

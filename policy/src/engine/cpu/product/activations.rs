@@ -8,6 +8,13 @@ pub(crate) const fn packed_lines(inputs: usize) -> usize {
     inputs.div_ceil(BLOCK) * (BLOCK / LANES)
 }
 
+/// Where number `index` of a row lies in the packed row.
+#[inline(always)]
+pub(crate) const fn packed_index(index: usize) -> usize {
+    let within = index % BLOCK;
+    index - within + within % 2 * LANES + within / 2
+}
+
 /// Packs one row of activations: of each 32 the even ones, then the odd ones; the last block is filled up with zeros.
 ///
 /// # Panics

@@ -1,0 +1,77 @@
+//! Linear weights side by side that have the same input.
+
+use super::crew::Worker;
+use super::lanes::Line;
+use super::product::{Activations, Multiplier, Output, Update, WeightRows};
+use super::shared::Shared;
+use crate::error::WeightsError;
+use crate::weights::{WeightTensor, Weights};
+
+/// Rows that a thread takes at a time: a few microseconds even with one token, and whole tiles with many.
+const GRAIN: usize = 64;
+
+/// One or more weights `[out, input]` as they were published, and their biases.
+pub(super) struct Linear {
+    parts: Vec<WeightTensor>,
+    bias: Option<Vec<f32>>,
+    outputs: usize,
+}
+
+impl Linear {
+    /// The weights `{name}.weight` side by side, with `{name}.bias` where `biased`.
+    pub(super) fn load(weights: &Weights, names: &[String], biased: bool) -> Result<Self, WeightsError> {
+        let parts = names.iter().map(|name| tensor(weights, &format!("{name}.weight")).cloned());
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let outputs = parts.iter().map(|part| part.shape()[0]).sum();
+        let biases = names.iter().map(|name| vector(weights, &format!("{name}.bias")));
+        let bias = biased.then(|| biases.collect::<Result<Vec<_>, _>>()).transpose()?;
+        Ok(Self { parts, bias: bias.map(|bias| bias.concat()), outputs })
+    }
+
+    /// Adds to, or sets, `y` `[tokens, outputs]` by the products of `x` `[tokens, packed input]`: a phase.
+    pub(super) fn multiply(
+        &self,
+        worker: &Worker<'_>,
+        multiplier: &mut Multiplier,
+        x: Shared<'_, Line>,
+        y: Shared<'_>,
+        update: Update,
+    ) {
+        let inputs = self.parts[0].shape()[1];
+        // SAFETY: x was written in a phase before.
+        let x = Activations::new(unsafe { x.read(0..x.len()) }, inputs);
+        debug_assert_eq!(x.tokens() * self.outputs, y.len());
+        let cells = y.cells();
+        for chunk in worker.take(self.outputs, GRAIN) {
+            let mut start = 0;
+            for part in &self.parts {
+                let end = start + part.shape()[0];
+                let rows = chunk.start.max(start)..chunk.end.min(end);
+                if rows.start < rows.end {
+                    let weight = WeightRows::new(part.bytes(), part.dtype(), inputs);
+                    let y = Output::shared(cells, self.outputs).skip(rows.start);
+                    multiplier.product(weight, rows.start - start..rows.end - start, x, y, update);
+                }
+                start = end;
+            }
+            if let Some(bias) = &self.bias {
+                for row in 0..x.tokens() {
+                    let row = row * self.outputs;
+                    // SAFETY: these columns are this thread's alone.
+                    let y = unsafe { y.write(row + chunk.start..row + chunk.end) };
+                    crate::math::axpy(y, 1.0, &bias[chunk.clone()]);
+                }
+            }
+        }
+    }
+}
+
+/// The tensor of that name.
+pub(super) fn tensor<'a>(weights: &'a Weights, name: &str) -> Result<&'a WeightTensor, WeightsError> {
+    weights.get(name).ok_or_else(|| WeightsError::Missing { name: name.to_owned() })
+}
+
+/// The numbers of a norm or a bias, in f32.
+pub(super) fn vector(weights: &Weights, name: &str) -> Result<Vec<f32>, WeightsError> {
+    Ok(tensor(weights, name)?.to_f32())
+}

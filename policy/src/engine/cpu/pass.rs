@@ -1,0 +1,176 @@
+//! What the threads of a crew share while they compute one forward pass, and what each has for itself.
+
+use super::attention::{Scratch, Sights};
+use super::crew::Worker;
+use super::lanes::{LANES, Line, Processor};
+use super::product::{Multiplier, pack, packed_lines};
+use super::shared::Shared;
+use crate::config::ModelConfig;
+use crate::engine::cache::PAGE_TOKENS;
+use crate::math;
+
+/// The buffers of one pass over `tokens` packed tokens. Rows follow each other, one a token; packed rows are what products read.
+#[derive(Clone, Copy)]
+pub(super) struct Buffers<'a> {
+    /// The residual stream, `[tokens, hidden]`.
+    pub(super) x: Shared<'a>,
+    /// `[tokens, packed hidden]`.
+    pub(super) normed: Shared<'a, Line>,
+    /// Queries, keys and values, `[tokens, q_dim + 2 · kv_dim]`.
+    pub(super) qkv: Shared<'a>,
+    /// `[tokens, packed q_dim]`.
+    pub(super) attended: Shared<'a, Line>,
+    /// Gates, then ups, `[tokens, 2 · intermediate]`.
+    pub(super) gate_up: Shared<'a>,
+    /// silu(gate) · up, `[tokens, packed intermediate]`.
+    pub(super) inner: Shared<'a, Line>,
+    /// Of each token's position, `[tokens, head_dim / 2]`.
+    pub(super) cos: Shared<'a>,
+    /// As `cos`.
+    pub(super) sin: Shared<'a>,
+}
+
+/// One pass.
+pub(super) struct Pass<'a> {
+    pub(super) config: &'a ModelConfig,
+    pub(super) tokens: usize,
+    pub(super) buffers: Buffers<'a>,
+    pub(super) sights: Sights<'a>,
+}
+
+/// What one thread computes with.
+pub(super) struct Tools {
+    pub(super) processor: Processor,
+    pub(super) multiplier: Multiplier,
+    pub(super) attention: Scratch,
+    row: Vec<f32>,
+}
+
+/// Memory that passes use one after the other; it grows to what the largest one needed.
+#[derive(Default)]
+pub(super) struct Workspace {
+    lines: Vec<Line>,
+}
+
+impl Tools {
+    pub(super) fn new(processor: Processor) -> Self {
+        let multiplier = Multiplier::new(processor);
+        Self { processor, multiplier, attention: Scratch::default(), row: Vec::new() }
+    }
+}
+
+impl Workspace {
+    /// The buffers of a pass over `tokens` tokens, and `rows` rows of logits.
+    pub(super) fn buffers(
+        &mut self,
+        config: &ModelConfig,
+        tokens: usize,
+        rows: usize,
+    ) -> (Buffers<'_>, Shared<'_>) {
+        let lines = |numbers: usize| (tokens * numbers).div_ceil(LANES);
+        let packed = |inputs: usize| tokens * packed_lines(inputs);
+        let (hidden, inner, half) = (config.hidden_size, config.intermediate_size, config.head_dim / 2);
+        let qkv = config.q_dim() + 2 * config.kv_dim();
+        let sizes = [
+            lines(hidden),
+            packed(hidden),
+            lines(qkv),
+            packed(config.q_dim()),
+            lines(2 * inner),
+            packed(inner),
+            lines(half),
+            lines(half),
+            (rows * config.vocab_size).div_ceil(LANES),
+        ];
+        let total = sizes.iter().sum();
+        if self.lines.len() < total {
+            self.lines.resize(total, Line::default());
+        }
+        let mut rest = Shared::new(&mut self.lines[..total]);
+        let [x, normed, qkv_rows, attended, gate_up, inner_rows, cos, sin, logits] = sizes.map(|size| {
+            let (part, behind) = rest.split_at(size);
+            rest = behind;
+            part
+        });
+        // The attention leaves out the zeros behind a row.
+        // SAFETY: no thread has it yet.
+        unsafe { attended.write(0..attended.len()) }.fill(Line::default());
+        let buffers = Buffers {
+            x: numbers(x, tokens * hidden),
+            normed,
+            qkv: numbers(qkv_rows, tokens * qkv),
+            attended,
+            gate_up: numbers(gate_up, tokens * 2 * inner),
+            inner: inner_rows,
+            cos: numbers(cos, tokens * half),
+            sin: numbers(sin, tokens * half),
+        };
+        (buffers, numbers(logits, rows * config.vocab_size))
+    }
+}
+
+/// The first `count` numbers of a part.
+fn numbers(part: Shared<'_, Line>, count: usize) -> Shared<'_> {
+    part.numbers().split_at(count).0
+}
+
+impl Pass<'_> {
+    /// Lines of a packed row of the residual stream.
+    pub(super) fn packed_hidden(&self) -> usize {
+        packed_lines(self.config.hidden_size)
+    }
+
+    /// Numbers of one token's queries, keys and values.
+    pub(super) fn qkv_width(&self) -> usize {
+        self.config.q_dim() + 2 * self.config.kv_dim()
+    }
+
+    /// The page of a token, number by number, and its place there.
+    pub(super) fn slot(&self, token: usize) -> (Shared<'_>, usize) {
+        let sight = self.sights.tokens[token];
+        let position = sight.visible - 1;
+        (self.sights.pages[sight.sequence][position / PAGE_TOKENS].numbers(), position % PAGE_TOKENS)
+    }
+
+    /// Normalises and packs the rows `from(0)`, `from(1)`, … of the residual stream as the first `rows` of the products' input: a phase.
+    pub(super) fn normalise(
+        &self,
+        worker: &Worker<'_>,
+        tools: &mut Tools,
+        weight: &[f32],
+        rows: usize,
+        from: impl Fn(usize) -> usize,
+    ) {
+        let (hidden, eps) = (self.config.hidden_size, self.config.rms_norm_eps as f32);
+        tools.row.resize(hidden, 0.0);
+        for row in worker.take(rows, 1).flatten() {
+            let at = from(row) * hidden;
+            // SAFETY: the residual stream is not written in this phase, and the packed row is this thread's alone.
+            let (x, packed) = unsafe {
+                (self.buffers.x.read(at..at + hidden), self.packed(self.buffers.normed, row, hidden))
+            };
+            math::wide(|| {
+                let scale = math::inverse_rms(x, eps);
+                for ((y, x), w) in tools.row.iter_mut().zip(x).zip(weight) {
+                    *y = x * scale * w;
+                }
+                pack(&tools.row, packed);
+            });
+        }
+    }
+
+    /// The packed row of a token.
+    ///
+    /// # Safety
+    /// As [`Shared::write`].
+    pub(super) unsafe fn packed<'b>(
+        &self,
+        rows: Shared<'b, Line>,
+        token: usize,
+        inputs: usize,
+    ) -> &'b mut [Line] {
+        let lines = packed_lines(inputs);
+        // SAFETY: the caller's promise.
+        unsafe { rows.write(token * lines..(token + 1) * lines) }
+    }
+}
