@@ -74,7 +74,6 @@ impl<'a, T> Shared<'a, T> {
     ///
     /// # Safety
     /// Nobody else touches it in this phase, and the caller has no other reference into it.
-    #[expect(clippy::mut_from_ref, reason = "the parts that are borrowed do not overlap")]
     pub(super) unsafe fn write(self, range: Range<usize>) -> &'a mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
         // SAFETY: within the slice; nobody else touches it, says the caller.
