@@ -77,7 +77,7 @@ pub async fn recall(
     let in_use = |version: &PolicyVersion| {
         *version <= at && staleness.publishes(*version) && staleness.admits(*version, at)
     };
-    let bytes = workload.model.parameter_count() as usize * size_of::<f32>();
+    let bytes = workload.model.parameter_count() as usize * dtype(workload.charter.snapshot_type).size();
     let most = MAX_POLICIES.min(MAX_RECALLED_BYTES / bytes.max(1));
     let mut policies = Vec::new();
     for version in versions(checkpoints).await.into_iter().rev().filter(in_use).take(most) {

@@ -42,7 +42,7 @@ pub struct Installed {
     pub tokenizer: Tokenizer,
 }
 
-/// Reads a snapshot, every chunk verified again, and makes a policy of it. Blocks; memory holds the policy twice for a moment.
+/// Reads a snapshot, every chunk verified again, and makes a policy of it, which takes no memory beyond its weights. Blocks.
 ///
 /// # Errors
 /// [`InstallError`]
