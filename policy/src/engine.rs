@@ -11,7 +11,7 @@ pub mod policy;
 pub mod score;
 pub mod threads;
 
-pub use backend::{Backend, Claim, Feed, Logits, Pick, Placed, Want};
+pub use backend::{Backend, Claim, Feed, Logits, Pick, Want};
 pub use cpu::CpuBackend;
 pub use generation::{Completion, Generation, SampleRequest, Turn};
 pub use policy::Policy;

@@ -11,11 +11,11 @@ use crate::math;
 #[must_use]
 pub fn of_token(logits: &[f32], target: u32) -> Option<(f32, f32)> {
     let logit = *logits.get(target as usize)?;
-    let distribution = math::wide(|| {
-        let mut distribution = Distribution::default();
-        distribution.absorb(logits);
-        distribution
-    });
+    let mut distribution = Distribution::default();
+    math::wide(
+        #[inline(always)]
+        || distribution.absorb(logits),
+    );
     Some((distribution.logprob(logit), distribution.entropy()))
 }
 
@@ -48,21 +48,17 @@ impl Distribution {
             self.total *= factor;
         }
         self.top = top;
-        // Blocks keep the sums accurate for large vocabularies, and vectorized.
-        for block in logits.chunks(256) {
-            let (mut totals, mut moments) = ([0.0f32; math::LANES], [0.0f32; math::LANES]);
-            for part in block.chunks(math::LANES) {
-                for ((total, moment), x) in totals.iter_mut().zip(&mut moments).zip(part) {
-                    // A token ruled out with −∞ adds nothing to the moment, rather than NaN.
-                    let shifted = (x - top).max(-87.0);
-                    let weight = math::exp(x - top);
-                    *total += weight;
-                    *moment += weight * shifted;
-                }
-            }
-            self.total += f64::from(math::sum(&totals));
-            self.moment += f64::from(math::sum(&moments));
-        }
+        let [total, moment] = math::sums(
+            logits,
+            #[inline(always)]
+            |x| {
+                let weight = math::exp(x - top);
+                // A token ruled out with −∞ adds nothing to the moment, rather than NaN.
+                [weight, weight * (x - top).max(-87.0)]
+            },
+        );
+        self.total += total;
+        self.moment += moment;
     }
 
     /// log Σ exp(x): what to subtract from a logit for its log-probability.

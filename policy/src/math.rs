@@ -55,6 +55,39 @@ fn fold(mut sums: [f32; LANES]) -> f32 {
     sums[0]
 }
 
+/// Σ f(x) of several f at once, for vocabularies: f32 for a few elements of a lane, f64 from there on, so that a large element does
+/// not swallow the many small ones beside it.
+#[inline(always)]
+pub(crate) fn sums<const N: usize>(values: &[f32], f: impl Fn(f32) -> [f32; N]) -> [f64; N] {
+    /// Elements of a lane that are added in f32.
+    const RUN: usize = 4;
+    let mut totals = [[0.0f64; LANES]; N];
+    for strip in values.chunks(RUN * LANES) {
+        let mut runs = [[0.0f32; LANES]; N];
+        let (chunks, rest) = strip.as_chunks::<LANES>();
+        for chunk in chunks {
+            for lane in 0..LANES {
+                let terms = f(chunk[lane]);
+                for which in 0..N {
+                    runs[which][lane] += terms[which];
+                }
+            }
+        }
+        for (lane, value) in rest.iter().enumerate() {
+            let terms = f(*value);
+            for which in 0..N {
+                runs[which][lane] += terms[which];
+            }
+        }
+        for (totals, runs) in totals.iter_mut().zip(&runs) {
+            for (total, run) in totals.iter_mut().zip(runs) {
+                *total += f64::from(*run);
+            }
+        }
+    }
+    totals.map(|lanes| lanes.iter().sum())
+}
+
 /// y += scale · x.
 #[inline(always)]
 pub(crate) fn axpy(y: &mut [f32], scale: f32, x: &[f32]) {
@@ -176,9 +209,35 @@ mod tests {
     }
 
     #[test]
+    fn small_terms_count_beside_a_large_one() {
+        for len in [1, 15, 16, 17, 63, 64, 65, 1024, 1030] {
+            let values: Vec<f32> = (0..len).map(|i| if i == len / 2 { 1.0 } else { 3e-8 }).collect();
+            let exact: f64 = values.iter().map(|x| f64::from(*x)).sum();
+            let [once, twice] = wide(|| {
+                sums(
+                    &values,
+                    #[inline(always)]
+                    |x| [x, 2.0 * x],
+                )
+            });
+            assert!((once - exact).abs() < 1.2e-7, "{len}: {once} {exact}");
+            assert_eq!(twice, 2.0 * once);
+        }
+        assert_eq!(sums(&[], |x| [x]), [0.0]);
+    }
+
+    #[test]
     fn wide_kernels_give_the_same_bits() {
         let a: Vec<f32> = (0..1000).map(|i| (i as f32 * 0.37).sin()).collect();
         assert_eq!(wide(|| dot(&a, &a)).to_bits(), dot(&a, &a).to_bits());
         assert_eq!(wide(|| exp(a[7])).to_bits(), exp(a[7]).to_bits());
+        assert_eq!(
+            wide(|| sums(
+                &a,
+                #[inline(always)]
+                |x| [exp(x)]
+            )),
+            sums(&a, |x| [exp(x)])
+        );
     }
 }

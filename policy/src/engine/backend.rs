@@ -3,7 +3,7 @@
 use crate::config::ModelConfig;
 use crate::error::EngineError;
 use crate::precision::Precision;
-use crate::sampler::{self, Sampled, SamplingParams};
+use crate::sampler::{self, Interval, Sampled, SamplingParams};
 
 /// Most tokens in one [`Backend::forward`] call: bounds the memory of activations and logits.
 pub const MAX_CALL_TOKENS: usize = 512;
@@ -63,42 +63,6 @@ pub struct Claim<'a> {
     pub params: &'a SamplingParams,
     /// The token.
     pub token: u32,
-}
-
-impl Claim<'_> {
-    /// Where the token lies in the distribution of a row of logits.
-    ///
-    /// # Errors
-    /// When the token is outside of the vocabulary, or the row is no distribution.
-    pub fn place(&self, logits: &[f32]) -> Result<Placed, EngineError> {
-        let sampler::Interval { low, high, logprob } = sampler::interval(logits, self.params, self.token)?;
-        let raw_logprob = sampler::raw_logprob(logits, self.token)?;
-        let cut = sampler::margin(logits, self.params, self.token)?;
-        Ok(Placed { low, high, logprob, raw_logprob, cut })
-    }
-}
-
-/// Where a token lies in the distribution that it was drawn from.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Placed {
-    /// The smallest u that draws it.
-    pub low: f64,
-    /// Every u below draws it or one before.
-    pub high: f64,
-    /// Its log-probability; −∞ where the rule leaves it none.
-    pub logprob: f32,
-    /// Its log-probability at temperature 1 without truncation.
-    pub raw_logprob: f32,
-    /// Its distance from the border of top-k and top-p: see [`sampler::margin`].
-    pub cut: f32,
-}
-
-impl Placed {
-    /// How far u is from drawing this token: 0 where it does.
-    #[must_use]
-    pub fn distance(&self, u: f64) -> f64 {
-        (self.low - u).max(u - self.high).max(0.0)
-    }
 }
 
 /// A model loaded on a device. Immutable: a new policy version is a new backend value.
@@ -164,9 +128,13 @@ pub trait Backend: Send + Sync {
         &self,
         feeds: &mut [Feed<'_, Self::Cache>],
         claims: &[Claim<'_>],
-    ) -> Result<Vec<Placed>, EngineError> {
+    ) -> Result<Vec<Interval>, EngineError> {
         debug_assert_eq!(feeds.iter().map(|feed| feed.tokens.len()).sum::<usize>(), claims.len());
         let logits = self.forward(feeds, Want::All)?;
-        logits.rows().zip(claims).map(|(row, claim)| claim.place(row)).collect()
+        logits
+            .rows()
+            .zip(claims)
+            .map(|(row, claim)| sampler::interval(row, claim.params, claim.token))
+            .collect()
     }
 }

@@ -20,12 +20,12 @@ mod shared;
 
 use std::sync::OnceLock;
 
-use super::backend::{Backend, Claim, Feed, Logits, MAX_CALL_TOKENS, Pick, Placed, Want};
+use super::backend::{Backend, Claim, Feed, Logits, MAX_CALL_TOKENS, Pick, Want};
 use super::cache::{KvCache, PageShape};
 use crate::config::ModelConfig;
 use crate::error::{EngineError, WeightsError};
 use crate::math;
-use crate::sampler::{self, Sampled};
+use crate::sampler::{self, Interval, Sampled};
 use crate::weights::{WeightTensor, Weights};
 use attention::{Sight, Sights};
 use crew::Worker;
@@ -274,9 +274,12 @@ impl Backend for CpuBackend {
         &self,
         feeds: &mut [Feed<'_, KvCache>],
         claims: &[Claim<'_>],
-    ) -> Result<Vec<Placed>, EngineError> {
+    ) -> Result<Vec<Interval>, EngineError> {
         debug_assert_eq!(feeds.iter().map(|feed| feed.tokens.len()).sum::<usize>(), claims.len());
-        self.rows(feeds, Want::All, |row, logits| claims[row].place(logits))
+        self.rows(feeds, Want::All, |row, logits| {
+            let Claim { params, token } = claims[row];
+            sampler::interval(logits, params, token)
+        })
     }
 }
 
