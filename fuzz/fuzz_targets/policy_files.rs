@@ -84,6 +84,8 @@ fn generate(policy: &Arc<Policy>) {
         seed: SEED,
         samples: SAMPLES,
         stop_ids: policy.config().eos_token_ids.clone(),
+        stop_strings: None,
+        limits: vec![],
         max_heard: 0,
         params: SamplingParams::unbiased(NEW_TOKENS),
     };

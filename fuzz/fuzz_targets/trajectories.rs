@@ -334,6 +334,8 @@ fn samples() -> &'static (Arc<Policy>, Vec<Completion>) {
             seed: SEED,
             samples: SAMPLES,
             stop_ids: vec![],
+            stop_strings: None,
+            limits: vec![],
             max_heard: 0,
             params: SamplingParams::unbiased(TOKENS),
         };

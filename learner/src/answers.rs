@@ -85,7 +85,7 @@ pub fn answers(
     let mut generation = Generation::start(policy, requests)?;
     while !generation.is_finished() {
         generation.step()?;
-        generation.converse(|turn| episodes[turn.request][turn.sample].hear(turn))?;
+        generation.converse(|turn| episodes[turn.ticket.0 as usize][turn.sample].hear(turn))?;
     }
     let completions = generation.into_completions();
     let of_order = |(episodes, completions): (Vec<Episode<'_>>, Vec<Completion>)| {

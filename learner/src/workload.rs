@@ -135,7 +135,8 @@ impl Workload {
         // No tokenizer has more tokens than characters for what environments say.
         let max_heard = self.assignment(order).longest_heard(self.tokenizer.around());
         let max_heard = u32::try_from(max_heard).unwrap_or(u32::MAX);
-        Ok(SampleRequest { prompt, seed, samples, stop_ids, max_heard, params })
+        let (stop_strings, limits) = (None, Vec::new());
+        Ok(SampleRequest { prompt, seed, samples, stop_ids, stop_strings, limits, max_heard, params })
     }
 
     /// The text of a turn; empty where it is none.

@@ -145,7 +145,7 @@ impl Worker {
                 None
             };
             if let Some(newer) = newer {
-                generation.swap(newer.policy.clone())?;
+                generation.install(newer.policy.clone())?;
                 installed = newer;
             }
         }

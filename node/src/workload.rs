@@ -252,6 +252,8 @@ impl Workload {
             seed: order.sampler_seed(),
             samples: self.group_size,
             stop_ids: vec![tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?],
+            stop_strings: None,
+            limits: Vec::new(),
             // No tokenizer has more tokens than characters for what environments say.
             max_heard: u32::try_from(assignment.longest_heard(tokenizer.around())).unwrap_or(u32::MAX),
             params: self.sampling,

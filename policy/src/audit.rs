@@ -130,7 +130,6 @@ impl<'a, B: Backend> Audit<'a, B> {
         for tokens in before.chunks(MAX_CALL_TOKENS) {
             backend.forward(&mut [Feed { tokens, cache: &mut cache }], Want::Nothing)?;
         }
-        backend.freeze(&mut cache);
         Ok(Self { policy, last, prompt: cache, seed, params })
     }
 

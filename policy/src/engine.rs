@@ -13,7 +13,9 @@ pub mod threads;
 
 pub use backend::{Backend, Claim, Feed, Logits, Pick, Want};
 pub use cpu::CpuBackend;
-pub use generation::{Completion, Generation, SampleRequest, Turn};
+pub use generation::{
+    Completion, Generation, Limits, SampleRequest, StopStrings, Takeover, Tally, Ticket, Turn,
+};
 pub use policy::Policy;
 pub use score::score;
 pub use threads::set_threads;

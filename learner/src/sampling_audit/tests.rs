@@ -27,7 +27,7 @@ fn group(audit: &SamplingAudit, counter: u64, policies: &[Arc<Policy>; 2]) -> Tr
     let request = workload.request(&order, workload.charter.group_size).unwrap();
     let mut generation = Generation::start(policies[0].clone(), vec![request]).unwrap();
     generation.step().unwrap();
-    generation.swap(policies[1].clone()).unwrap();
+    generation.install(policies[1].clone()).unwrap();
     while !generation.step().unwrap() {}
     let trajectory = |completion: Completion| Trajectory {
         response: completion.tokens,

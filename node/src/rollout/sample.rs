@@ -70,6 +70,7 @@ impl<'w> Sample<'w> {
 mod tests {
     use super::*;
     use crate::testing;
+    use echo_policy::engine::Ticket;
     use echo_policy::tokenizer::{CharTokenizer, HfTokenizer};
     use echo_protocol::charter::TaskSpec;
     use echo_protocol::order::OrderCounter;
@@ -77,7 +78,7 @@ mod tests {
     const COUNTER: OrderCounter = OrderCounter(3);
 
     fn turn(tokens: &[u32], stopped: bool, left: usize) -> Turn<'_> {
-        Turn { request: 0, sample: 0, tokens, stopped, left }
+        Turn { ticket: Ticket(0), sample: 0, tokens, stopped, left }
     }
 
     #[test]

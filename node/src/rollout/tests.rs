@@ -194,7 +194,7 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
     let mut generation = Generation::start(first.policy.clone(), batch.requests()).unwrap();
     for step in 0.. {
         if step == 2 {
-            generation.swap(second.policy.clone()).unwrap();
+            generation.install(second.policy.clone()).unwrap();
         }
         generation.step().unwrap();
         batch.listen(&mut generation, &second.tokenizer).unwrap();
@@ -239,7 +239,7 @@ fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
     let mut generation = Generation::start(first.policy.clone(), batch.requests()).unwrap();
     for step in 0.. {
         if step == 3 {
-            generation.swap(second.policy.clone()).unwrap();
+            generation.install(second.policy.clone()).unwrap();
         }
         generation.step().unwrap();
         batch.listen(&mut generation, tokenizer).unwrap();

@@ -20,7 +20,16 @@ fn load(config: &ModelConfig, weights: &Weights) -> Arc<Policy> {
 
 fn generate(policy: &Arc<Policy>, params: SamplingParams) -> Vec<Completion> {
     let (prompt, stop_ids) = (PROMPT.to_vec(), vec![]);
-    let request = SampleRequest { prompt, seed: SEED, samples: 4, stop_ids, max_heard: 0, params };
+    let request = SampleRequest {
+        prompt,
+        seed: SEED,
+        samples: 4,
+        stop_ids,
+        stop_strings: None,
+        limits: vec![],
+        max_heard: 0,
+        params,
+    };
     Generation::start(policy.clone(), vec![request]).unwrap().run().unwrap().remove(0)
 }
 

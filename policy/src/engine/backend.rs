@@ -67,7 +67,7 @@ pub struct Claim<'a> {
 
 /// A model loaded on a device. Immutable: a new policy version is a new backend value.
 pub trait Backend: Send + Sync {
-    /// Keys and values of one sequence. Cloning gives an independent continuation of the same tokens.
+    /// Keys and values of one sequence. Cloning gives an independent continuation of the same tokens, and copies few of them.
     type Cache: Clone + Send;
 
     /// The model's shape.
@@ -80,9 +80,6 @@ pub trait Backend: Send + Sync {
 
     /// A cache without tokens.
     fn new_cache(&self) -> Self::Cache;
-
-    /// Makes the tokens cached so far cheap to share: clones made afterwards do not copy them.
-    fn freeze(&self, cache: &mut Self::Cache);
 
     /// Tokens that a cache holds.
     fn cached_tokens(&self, cache: &Self::Cache) -> usize;

@@ -61,6 +61,11 @@ impl CpuBackend {
         Self::load_on(Processor::best(), config, weights)
     }
 
+    /// The vector instructions that it computes with, for people.
+    pub fn instructions(&self) -> &'static str {
+        self.processor.name()
+    }
+
     fn load_on(processor: Processor, config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
         for spec in crate::weights::expected_tensors(config) {
             let found = weights.get(&spec.name).map(|tensor| tensor.shape().to_vec());
@@ -238,8 +243,6 @@ impl Backend for CpuBackend {
     fn new_cache(&self) -> KvCache {
         KvCache::new(PageShape::of(&self.config))
     }
-
-    fn freeze(&self, _: &mut KvCache) {}
 
     fn cached_tokens(&self, cache: &KvCache) -> usize {
         cache.len()

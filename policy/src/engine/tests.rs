@@ -22,6 +22,8 @@ fn request(prompt: &[u32], samples: u32, max_new_tokens: u32) -> SampleRequest {
         seed: [prompt.len() as u8; 32],
         samples,
         stop_ids: vec![3],
+        stop_strings: None,
+        limits: vec![],
         max_heard: 0,
         params: SamplingParams::unbiased(max_new_tokens),
     }
@@ -107,7 +109,7 @@ fn a_swap_in_mid_flight_continues_under_the_new_version() {
         for _ in 0..3 {
             assert!(!generation.step().unwrap());
         }
-        generation.swap(Arc::clone(&new)).unwrap();
+        generation.install(Arc::clone(&new)).unwrap();
         let results = generation.run().unwrap();
         let mut continued = 0;
         for (request, completions) in requests().iter().zip(&results) {
@@ -138,7 +140,7 @@ fn a_swap_to_the_same_weights_changes_nothing_but_the_version() {
     let mut swapped = Generation::start(policy(1), requests()).unwrap();
     let mut version = 2;
     while !swapped.step().unwrap() {
-        swapped.swap(policy(version)).unwrap();
+        swapped.install(policy(version)).unwrap();
         version += 1;
     }
     for (a, b) in plain.iter().flatten().zip(swapped.into_completions().iter().flatten()) {
@@ -168,7 +170,7 @@ fn conversed(
         let answer = |turn: Turn<'_>| {
             assert_eq!(turn.stopped, turn.tokens.last().is_some_and(|last| STOPS.contains(last)));
             assert!(turn.stopped || turn.left == 0);
-            let turns = answered.entry((turn.request, turn.sample)).or_insert(0);
+            let turns = answered.entry((turn.ticket, turn.sample)).or_insert(0);
             *turns += 1;
             let goes_on = turn.stopped && turn.left > 0 && *turns <= 5;
             Ok::<_, EngineError>(goes_on.then(|| heard.to_vec()))
@@ -234,7 +236,7 @@ fn a_swap_between_turns_changes_nothing_but_the_version() {
     let plain = conversed(&policy(1), &[7, 8], |_| ());
     let mut version = 2;
     let swapped = conversed(&policy(1), &[7, 8], |generation| {
-        generation.swap(policy(version)).unwrap();
+        generation.install(policy(version)).unwrap();
         version += 1;
     });
     for (a, b) in plain.iter().flatten().zip(swapped.iter().flatten()) {
@@ -302,13 +304,13 @@ fn bad_requests_and_broken_weights_are_errors() {
     broken.initializer_range = 1e38;
     let broken = Policy::load(2, &config, &Weights::random(&broken, 1)).unwrap();
     let mut generation = Generation::start(Arc::clone(&policy), requests()).unwrap();
-    generation.swap(Arc::new(broken)).unwrap();
+    generation.install(Arc::new(broken)).unwrap();
     assert!(matches!(generation.step(), Err(EngineError::Logits { .. })));
 
     let (other, weights) = families().remove(2);
     let other = Arc::new(Policy::load(3, &other, &weights).unwrap());
-    assert!(matches!(generation.swap(other), Err(EngineError::OtherConfig { version: 3 })));
-    generation.swap(policy).unwrap();
+    assert!(matches!(generation.install(other), Err(EngineError::OtherConfig { version: 3 })));
+    generation.install(policy).unwrap();
     generation.run().unwrap();
 }
 

@@ -33,7 +33,7 @@ fn honest(workload: &Workload, installed: &[Arc<Installed>], counter: u64) -> Tr
     let request = workload.request(counter, tokenizer).unwrap();
     let mut generation = Generation::start(installed[0].policy.clone(), vec![request]).unwrap();
     generation.step().unwrap();
-    generation.swap(installed[1].policy.clone()).unwrap();
+    generation.install(installed[1].policy.clone()).unwrap();
     while !generation.step().unwrap() {}
     let trajectories = generation.into_completions().remove(0).into_iter().map(|completion| {
         let said = &completion.tokens[..completion.tokens.len() - usize::from(completion.stopped)];

@@ -5,8 +5,9 @@
 //! the same bits on all of them.
 //!
 //! A value of an implementing type is the proof that the processor has the instructions: [`Processor::available`] alone
-//! makes them, after having asked the processor. All `unsafe` of the kernels lies below this module.
+//! makes them, after having asked the processor. All `unsafe` of the kernels lies here and below; what threads share has its own ([`super::shared`], [`super::product::Output`]).
 
+mod abreast;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -17,6 +18,8 @@ mod portable;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use abreast::Abreast;
 
 /// Lanes of a vector.
 pub(crate) const LANES: usize = 16;
@@ -68,9 +71,9 @@ pub(crate) trait Lanes: Copy {
     fn split_f32(self, block: &[u8; 128]) -> [Self::Vector; 2];
     /// The sum of each vector's lanes: lane i takes in lane i + 8, then i + 4, i + 2 and i + 1.
     fn sums(self, vectors: [Self::Vector; 4]) -> [f32; 4];
-    /// Asks for a cache line that is `ahead` bytes behind the start of `bytes`; it may lie anywhere.
+    /// Asks for the cache line `ahead` bytes behind the start of `bytes`; it may lie anywhere.
     fn prefetch(self, bytes: &[u8], ahead: usize);
-    /// Runs `task` compiled for these instructions.
+    /// Runs `task` compiled for these instructions, as a function of its own.
     fn run<T: Task>(self, task: T) -> T::Output;
 }
 
@@ -78,7 +81,8 @@ pub(crate) trait Lanes: Copy {
 pub(crate) trait Task {
     /// What it results in.
     type Output;
-    /// Computes. Must be `#[inline(always)]`, as all it calls with vectors, so that it is compiled with their instructions.
+    /// Computes. It and all that it calls with vectors must be `#[inline(always)]`, to be compiled with their
+    /// instructions; closures are not, so vectors pass through loops, not through `map`.
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 

@@ -7,8 +7,10 @@ use super::shared::Shared;
 use crate::error::WeightsError;
 use crate::weights::{WeightTensor, Weights};
 
-/// Rows that a thread takes at a time: a few microseconds even with one token, and whole tiles with many.
+/// Rows that a thread takes at a time, at least: a few microseconds even with one token.
 const GRAIN: usize = 64;
+/// Into how many chunks the rows are cut for many tokens, which are multiplied with large blocks of rows.
+const CHUNKS: usize = 16;
 
 /// One or more weights `[out, input]` as they were published, and their biases.
 pub(super) struct Linear {
@@ -42,7 +44,8 @@ impl Linear {
         let x = Activations::new(unsafe { x.read(0..x.len()) }, inputs);
         debug_assert_eq!(x.tokens() * self.outputs, y.len());
         let cells = y.cells();
-        for chunk in worker.take(self.outputs, GRAIN) {
+        let grain = if x.tokens() == 1 { GRAIN } else { self.outputs.div_ceil(CHUNKS).next_multiple_of(GRAIN) };
+        for chunk in worker.take(self.outputs, grain) {
             let mut start = 0;
             for part in &self.parts {
                 let end = start + part.shape()[0];

@@ -26,6 +26,8 @@ use weight::{Bf16, Element, F16, F32};
 
 /// Inputs in a block: two vectors' worth, the even ones and the odd ones.
 const BLOCK: usize = 32;
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;
 
 /// Computes products on one thread. Each thread has its own.
 pub(crate) struct Multiplier {

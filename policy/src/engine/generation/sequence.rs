@@ -1,6 +1,7 @@
-//! The state of one response, and of the group of responses to one prompt.
+//! The state of one response.
 
-use super::{Completion, SampleRequest, Turn, within};
+use super::request::within;
+use super::{Completion, SampleRequest, Ticket, Turn};
 use crate::engine::backend::Backend;
 use crate::error::EngineError;
 use crate::sampler::Sampled;
@@ -13,10 +14,12 @@ pub(super) struct Sequence<C> {
     pub(super) said: Vec<u32>,
     /// How many of `said` were heard.
     heard: usize,
-    /// How many of `said` are in the cache.
-    pub(super) fed: usize,
+    /// How many of `said` were ever in a cache.
+    known: usize,
     /// Present while the response is in flight and its prompt computed.
     pub(super) cache: Option<C>,
+    /// Its next token, until those of the group's other responses are drawn.
+    pub(super) drawn: Option<Sampled>,
     pub(super) completion: Completion,
     /// Whether its turn has ended.
     pub(super) finished: bool,
@@ -25,40 +28,75 @@ pub(super) struct Sequence<C> {
 }
 
 impl<C> Sequence<C> {
+    /// A response without tokens, behind a prompt that ends with `last`.
+    pub(super) fn new(sample: u32, last: u32) -> Self {
+        Self {
+            sample,
+            said: vec![last],
+            heard: 0,
+            known: 0,
+            cache: None,
+            drawn: None,
+            completion: Completion { turns: vec![0], ..Completion::default() },
+            finished: false,
+            told: false,
+        }
+    }
+
+    /// How many of `said` are in the cache, behind `inputs` tokens of the prompt; 0 without one.
+    pub(super) fn fed<B: Backend<Cache = C>>(&self, backend: &B, inputs: usize) -> usize {
+        self.cache.as_ref().map_or(0, |cache| backend.cached_tokens(cache) - inputs)
+    }
+
+    /// Notes what is in the cache; how many tokens of it never were before.
+    pub(super) fn learn<B: Backend<Cache = C>>(&mut self, backend: &B, inputs: usize) -> usize {
+        let known = self.known;
+        self.known = known.max(self.fed(backend, inputs));
+        self.known - known
+    }
+
+    /// Takes its next token over.
     pub(super) fn push(&mut self, request: &SampleRequest, drawn: Sampled, version: u64) {
+        // What was fed for the draw.
+        self.known = self.said.len();
         self.said.push(drawn.token);
-        self.completion.tokens.push(drawn.token);
-        if let Some(turn) = self.completion.turns.last_mut() {
+        let completion = &mut self.completion;
+        completion.tokens.push(drawn.token);
+        completion.logprobs.push(drawn.logprob);
+        completion.raw_logprobs.push(drawn.raw_logprob);
+        completion.versions.push(version);
+        if let Some(turn) = completion.turns.last_mut() {
             *turn += 1;
         }
-        self.completion.logprobs.push(drawn.logprob);
-        self.completion.raw_logprobs.push(drawn.raw_logprob);
-        self.completion.versions.push(version);
-        self.completion.stopped = request.stop_ids.contains(&drawn.token);
+        let by_string = request.stop_strings.as_ref().is_some_and(|stops| stops.end(self.spoken()));
+        self.completion.stopped = request.stop_ids.contains(&drawn.token) || by_string;
         self.finished = self.completion.stopped || self.left(request) == 0;
     }
 
     fn left(&self, request: &SampleRequest) -> usize {
-        (request.params.max_new_tokens as usize).saturating_sub(self.completion.tokens.len())
+        request.limit(self.sample).saturating_sub(self.completion.tokens.len())
     }
 
-    /// The turn that has ended, of the request with this index.
-    pub(super) fn turn(&self, index: usize, request: &SampleRequest) -> Turn<'_> {
-        let Completion { tokens, turns, stopped, .. } = &self.completion;
-        let length = turns.last().map_or(0, |&length| length as usize);
+    /// Tokens of the last turn.
+    fn spoken(&self) -> &[u32] {
+        let Completion { tokens, turns, .. } = &self.completion;
+        &tokens[tokens.len() - turns.last().map_or(0, |&length| length as usize)..]
+    }
+
+    /// The turn that has ended.
+    pub(super) fn turn(&self, ticket: Ticket, request: &SampleRequest) -> Turn<'_> {
         Turn {
-            request: index,
+            ticket,
             sample: self.sample as usize,
-            tokens: &tokens[tokens.len() - length..],
-            stopped: *stopped,
+            tokens: self.spoken(),
+            stopped: self.completion.stopped,
             left: self.left(request),
         }
     }
 
     /// Begins another turn, behind what was heard.
     pub(super) fn hear(&mut self, request: &SampleRequest, heard: &[u32]) -> Result<(), EngineError> {
-        let limit = request.params.max_new_tokens as usize;
-        within("response tokens", self.completion.tokens.len() + 1, limit)?;
+        within("response tokens", self.completion.tokens.len() + 1, request.limit(self.sample))?;
         within("tokens heard", self.heard.saturating_add(heard.len()), request.max_heard as usize)?;
         self.said.extend(heard);
         self.heard += heard.len();
@@ -66,71 +104,5 @@ impl<C> Sequence<C> {
         self.completion.stopped = false;
         (self.finished, self.told) = (false, false);
         Ok(())
-    }
-}
-
-/// A request and its responses.
-pub(super) struct Group<B: Backend> {
-    pub(super) request: SampleRequest,
-    pub(super) sequences: Vec<Sequence<B::Cache>>,
-    /// Cache of the prompt without its last token, between prefill and hand-out.
-    pub(super) prefix: Option<B::Cache>,
-}
-
-impl<B: Backend> Group<B> {
-    pub(super) fn new(request: SampleRequest) -> Self {
-        let last = *request.prompt.last().expect("an empty prompt was refused");
-        let sequences = (0..request.samples).map(|sample| Sequence {
-            sample,
-            said: vec![last],
-            heard: 0,
-            fed: 0,
-            cache: None,
-            completion: Completion { turns: vec![0], ..Completion::default() },
-            finished: false,
-            told: false,
-        });
-        Self { sequences: sequences.collect(), prefix: None, request }
-    }
-
-    pub(super) fn is_finished(&self) -> bool {
-        self.sequences.iter().all(|sequence| sequence.finished)
-    }
-
-    /// Tokens in the caches when every response is as long as it may be.
-    pub(super) fn most_cached_tokens(&self) -> usize {
-        let each = self.request.most_behind_prompt();
-        self.request.prompt.len().saturating_add(self.sequences.len().saturating_mul(each))
-    }
-
-    pub(super) fn needs_prefill(&self) -> bool {
-        self.sequences.iter().any(|sequence| !sequence.finished && sequence.cache.is_none())
-    }
-
-    /// Gives every sequence in flight that has no cache a continuation of the prefix.
-    pub(super) fn share_prefix(&mut self, backend: &B) {
-        let Some(mut prefix) = self.prefix.take() else { return };
-        backend.freeze(&mut prefix);
-        let waiting = |sequence: &&mut Sequence<B::Cache>| !sequence.finished && sequence.cache.is_none();
-        for sequence in self.sequences.iter_mut().filter(waiting) {
-            sequence.cache = Some(prefix.clone());
-            sequence.fed = 0;
-        }
-    }
-
-    /// Drops every cache: they belong to a policy that is no longer in use.
-    pub(super) fn forget(&mut self) {
-        self.sequences.iter_mut().for_each(|sequence| sequence.cache = None);
-    }
-
-    /// Frees the caches of finished responses.
-    pub(super) fn release_finished(&mut self) {
-        for sequence in self.sequences.iter_mut().filter(|sequence| sequence.finished) {
-            sequence.cache = None;
-        }
-    }
-
-    pub(super) fn into_completions(self) -> Vec<Completion> {
-        self.sequences.into_iter().map(|sequence| sequence.completion).collect()
     }
 }

@@ -61,12 +61,17 @@ impl Lanes for Avx2 {
     fn widen_bf16(self, block: &[u8; 64]) -> [Self::Vector; 2] {
         // SAFETY: the processor has AVX2; the block is 64 bytes, and the loads ask for no alignment.
         unsafe {
-            let mask = _mm256_set1_epi32(0xffff_0000_u32.cast_signed());
+            let mask = _mm256_castsi256_ps(_mm256_set1_epi32(0xffff_0000_u32.cast_signed()));
             let first = _mm256_loadu_si256(block.as_ptr().cast());
             let second = _mm256_loadu_si256(block.as_ptr().add(32).cast());
-            let even = |pairs| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs));
-            let odd = |pairs| _mm256_castsi256_ps(_mm256_and_si256(pairs, mask));
-            [[even(first), even(second)], [odd(first), odd(second)]]
+            let even = [_mm256_slli_epi32::<16>(first), _mm256_slli_epi32::<16>(second)];
+            [
+                [_mm256_castsi256_ps(even[0]), _mm256_castsi256_ps(even[1])],
+                [
+                    _mm256_and_ps(_mm256_castsi256_ps(first), mask),
+                    _mm256_and_ps(_mm256_castsi256_ps(second), mask),
+                ],
+            ]
         }
     }
 
@@ -74,8 +79,13 @@ impl Lanes for Avx2 {
     fn widen_f16(self, block: &[u8; 64]) -> [Self::Vector; 2] {
         // SAFETY: the processor has F16C; the block is 64 bytes, and the loads ask for no alignment.
         unsafe {
-            let eight = |at| _mm256_cvtph_ps(_mm_loadu_si128(block.as_ptr().add(at).cast()));
-            split([eight(0), eight(16), eight(32), eight(48)])
+            let eights = block.as_ptr().cast::<__m128i>();
+            split([
+                _mm256_cvtph_ps(_mm_loadu_si128(eights)),
+                _mm256_cvtph_ps(_mm_loadu_si128(eights.add(1))),
+                _mm256_cvtph_ps(_mm_loadu_si128(eights.add(2))),
+                _mm256_cvtph_ps(_mm_loadu_si128(eights.add(3))),
+            ])
         }
     }
 
@@ -83,19 +93,21 @@ impl Lanes for Avx2 {
     fn split_f32(self, block: &[u8; 128]) -> [Self::Vector; 2] {
         // SAFETY: the processor has AVX2; the block is 128 bytes, and the loads ask for no alignment.
         unsafe {
-            let eight = |at| _mm256_loadu_ps(block.as_ptr().add(at).cast());
-            split([eight(0), eight(32), eight(64), eight(96)])
+            let start = block.as_ptr().cast::<f32>();
+            split([
+                _mm256_loadu_ps(start),
+                _mm256_loadu_ps(start.add(8)),
+                _mm256_loadu_ps(start.add(16)),
+                _mm256_loadu_ps(start.add(24)),
+            ])
         }
     }
 
     #[inline(always)]
-    fn sums(self, vectors: [Self::Vector; 4]) -> [f32; 4] {
+    fn sums(self, [a, b, c, d]: [Self::Vector; 4]) -> [f32; 4] {
         // SAFETY: the processor has AVX2.
         unsafe {
-            let [a, b, c, d] = vectors.map(|[low, high]| {
-                let folded = _mm256_add_ps(low, high);
-                _mm_add_ps(_mm256_castps256_ps128(folded), _mm256_extractf128_ps::<1>(folded))
-            });
+            let (a, b, c, d) = (quarter(a), quarter(b), quarter(c), quarter(d));
             // Lanes i and i + 2 of two vectors at once, then the two that are left of each of the four.
             let ab = _mm_add_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
             let cd = _mm_add_ps(_mm_movelh_ps(c, d), _mm_movehl_ps(d, c));
@@ -114,6 +126,7 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn run<T: Task>(self, task: T) -> T::Output {
+        #[inline(never)]
         #[target_feature(enable = "avx2,fma,f16c")]
         fn compiled<T: Task>(task: T, lanes: Avx2) -> T::Output {
             task.run(lanes)
@@ -131,13 +144,31 @@ impl Lanes for Avx2 {
 unsafe fn split([a, b, c, d]: [__m256; 4]) -> [[__m256; 2]; 2] {
     // SAFETY: the caller's promise.
     unsafe {
-        // A shuffle works within halves: [a0 a2 b0 b2 | a4 a6 b4 b6], whose middle quarters are then exchanged.
-        let order = |mixed| {
-            let doubles = _mm256_castps_pd(mixed);
-            _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(doubles))
-        };
-        let even = |a, b| order(_mm256_shuffle_ps::<0x88>(a, b));
-        let odd = |a, b| order(_mm256_shuffle_ps::<0xdd>(a, b));
-        [[even(a, b), even(c, d)], [odd(a, b), odd(c, d)]]
+        let even = [_mm256_shuffle_ps::<0x88>(a, b), _mm256_shuffle_ps::<0x88>(c, d)];
+        let odd = [_mm256_shuffle_ps::<0xdd>(a, b), _mm256_shuffle_ps::<0xdd>(c, d)];
+        [[ordered(even[0]), ordered(even[1])], [ordered(odd[0]), ordered(odd[1])]]
+    }
+}
+
+/// A shuffle works within halves, [a0 a2 b0 b2 | a4 a6 b4 b6]: exchanges the two quarters in the middle.
+///
+/// # Safety
+/// The processor must have AVX2.
+#[inline(always)]
+unsafe fn ordered(mixed: __m256) -> __m256 {
+    // SAFETY: the caller's promise.
+    unsafe { _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(mixed))) }
+}
+
+/// Lanes i, i + 4, i + 8 and i + 12 added up.
+///
+/// # Safety
+/// The processor must have AVX2.
+#[inline(always)]
+unsafe fn quarter([low, high]: [__m256; 2]) -> __m128 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let folded = _mm256_add_ps(low, high);
+        _mm_add_ps(_mm256_castps256_ps128(folded), _mm256_extractf128_ps::<1>(folded))
     }
 }

@@ -84,9 +84,7 @@ impl Lanes for Avx512 {
     fn sums(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
         // SAFETY: the processor has AVX-512 F, and with it all that came before.
         unsafe {
-            // Halves of two vectors side by side, so that one addition folds both.
-            let ab = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
-            let cd = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(c, d), _mm512_shuffle_f32x4::<0xee>(c, d));
+            let (ab, cd) = (fold(a, b), fold(c, d));
             // Now the quarters: 128 bits of a, b, c and d.
             let folded =
                 _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xdd>(ab, cd));
@@ -108,6 +106,7 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn run<T: Task>(self, task: T) -> T::Output {
+        #[inline(never)]
         #[target_feature(enable = "avx512f")]
         fn compiled<T: Task>(task: T, lanes: Avx512) -> T::Output {
             task.run(lanes)
@@ -129,4 +128,14 @@ unsafe fn split(first: __m512, second: __m512) -> [__m512; 2] {
         let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
         [_mm512_permutex2var_ps(first, even, second), _mm512_permutex2var_ps(first, odd, second)]
     }
+}
+
+/// The halves of two vectors added up, side by side. A blend can run where a shuffle cannot.
+///
+/// # Safety
+/// The processor must have AVX-512 F.
+#[inline(always)]
+unsafe fn fold(a: __m512, b: __m512) -> __m512 {
+    // SAFETY: the caller's promise.
+    unsafe { _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4::<0x4e>(a, b)) }
 }

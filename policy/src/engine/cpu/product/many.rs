@@ -1,45 +1,62 @@
-//! The product with several tokens: weights are widened once for all of them.
+//! The product with several tokens: weights are widened once for many of them.
 //!
-//! A block of rows is widened to where the second cache holds it; then panels of a few tokens, of which the first cache
-//! holds a stretch of the inputs, are multiplied with tiles of a few rows, all of a tile's sums being in registers.
+//! The second cache holds a block of widened rows and a block of tokens. Of those, panels of a few tokens are multiplied
+//! with tiles of a few rows, all of a tile's sums being in registers, over stretches of the inputs of which the first cache
+//! holds a panel's. Meanwhile the next block of rows is asked for, line by line, so that memory works while the sums do.
 
-use super::super::lanes::{Lanes, Line};
+use super::super::lanes::{Abreast, Lanes, Line, Task};
 use super::weight::{Element, Typed};
-use super::{Activations, Output, Product, Scratch, Update, packed_lines};
+use super::{Activations, CACHE_LINE, Output, Product, Scratch, Update, packed_lines};
 
 /// Lines of a block of widened weights: 256 KiB.
 const WEIGHT_LINES: usize = 4096;
+/// Lines of a block of tokens: 384 KiB.
+const TOKEN_LINES: usize = 6144;
 /// Lines of each row that are multiplied in one pass.
 const PASS_LINES: usize = 64;
+/// Tiles of the first block. Nobody asked for it ahead, so it is small, and each block is twice the last.
+const FIRST_TILES: usize = 2;
+/// Bytes that are asked for ahead at each step, at most.
+const MAX_PACE: usize = 2 * CACHE_LINE;
 
 /// Tiles have R rows and at most C tokens.
 #[inline(always)]
 pub(super) fn product<L: Lanes, E: Element, const R: usize, const C: usize>(lanes: L, call: Product<'_, E>) {
     let Product { weight, x, y, update, scratch } = call;
     let steps = packed_lines(x.inputs());
-    let tokens = x.tokens();
-    let block_tiles = if tokens <= C { 1 } else { (WEIGHT_LINES / (R * steps)).max(1) };
-    let tiles = weight.len().div_ceil(R);
-    scratch.weights.resize(block_tiles.min(tiles) * R * steps, Line::default());
-    scratch.sums.resize(block_tiles.min(tiles) * R * C, Line::default());
+    let rows = weight.len();
+    let most_tiles = (WEIGHT_LINES / (R * steps)).clamp(1, rows.div_ceil(R));
+    let most_tokens = (TOKEN_LINES / (C * steps)).max(1) * C;
     let Scratch { weights, sums } = scratch;
-    for first in (0..tiles).step_by(block_tiles) {
-        let count = block_tiles.min(tiles - first);
-        let weights = &mut weights.as_chunks_mut::<R>().0[..count * steps];
-        for (tile, widened) in weights.chunks_exact_mut(steps).enumerate() {
-            widen(lanes, weight, (first + tile) * R, widened);
-        }
-        let block = Block { lanes, weights, steps, first: first * R, rows: weight.len(), x, y, update };
-        for token in (0..tokens).step_by(C) {
-            match C.min(tokens - token) {
-                1 => block.panel::<1>(token, sums),
-                2 => block.panel::<2>(token, sums),
-                3 => block.panel::<3>(token, sums),
-                4 if C > 3 => block.panel::<4>(token, sums),
-                5 if C > 3 => block.panel::<5>(token, sums),
-                _ if C > 3 => block.panel::<6>(token, sums),
-                _ => unreachable!("panels have at most C tokens"),
+    // Only ever longer: products of other shapes come in between.
+    weights.resize(weights.len().max(most_tiles * R * steps), Line::default());
+    sums.resize(sums.len().max(most_tiles * R * C), Line::default());
+    for token in (0..x.tokens()).step_by(most_tokens) {
+        let tokens = token..x.tokens().min(token + most_tokens);
+        let (mut first, mut count) = (0, FIRST_TILES);
+        while first < rows {
+            count = count.min(most_tiles).min((rows - first).div_ceil(R));
+            let weights = &mut weights.as_chunks_mut::<R>().0[..count * steps];
+            for (tile, widened) in weights.chunks_exact_mut(steps).enumerate() {
+                widen(lanes, weight, first + tile * R, widened);
             }
+            let next = first + count * R;
+            let ahead = weight.between(next, next + (2 * count).min(most_tiles) * R);
+            let work = tokens.len().div_ceil(C) * count * steps;
+            let ahead = Ahead { bytes: ahead, pace: ahead.len().div_ceil(work).min(MAX_PACE) };
+            let mut block = Block { lanes, weights, steps, first, rows, x, y, update, ahead };
+            for token in tokens.clone().step_by(C) {
+                match C.min(tokens.end - token) {
+                    1 => block.panel::<1>(token, sums),
+                    2 => block.panel::<2>(token, sums),
+                    3 => block.panel::<3>(token, sums),
+                    4 if C > 3 => block.panel::<4>(token, sums),
+                    5 if C > 3 => block.panel::<5>(token, sums),
+                    _ if C > 3 => block.panel::<6>(token, sums),
+                    _ => unreachable!("panels have at most C tokens"),
+                }
+            }
+            (first, count) = (next, 2 * count);
         }
     }
 }
@@ -59,7 +76,13 @@ fn widen<L: Lanes, E: Element, const R: usize>(
             continue;
         }
         let (blocks, rest) = weight.row(first + r);
-        for (step, block) in steps.iter_mut().zip(blocks.iter().chain(&rest)) {
+        let (whole, last) = steps.split_at_mut(blocks.len());
+        for (step, block) in whole.iter_mut().zip(blocks) {
+            let [even, odd] = E::widen(lanes, block);
+            lanes.store(&mut step[0][r], even);
+            lanes.store(&mut step[1][r], odd);
+        }
+        if let (Some(step), Some(block)) = (last.first_mut(), &rest) {
             let [even, odd] = E::widen(lanes, block);
             lanes.store(&mut step[0][r], even);
             lanes.store(&mut step[1][r], odd);
@@ -80,62 +103,120 @@ struct Block<'a, L, const R: usize> {
     x: Activations<'a>,
     y: Output<'a>,
     update: Update,
+    ahead: Ahead<'a>,
+}
+
+/// Bytes that will be read next.
+#[derive(Clone, Copy)]
+struct Ahead<'a> {
+    bytes: &'a [u8],
+    /// How many of them to ask for at each step. Evenly, as memory that is asked for too much at a time makes all else wait.
+    pace: usize,
+}
+
+impl Ahead<'_> {
+    /// What so many steps ask for.
+    fn take(&mut self, steps: usize) -> Self {
+        let (now, later) = self.bytes.split_at((steps * self.pace).min(self.bytes.len()));
+        self.bytes = later;
+        Self { bytes: now, pace: if now.is_empty() { 0 } else { self.pace } }
+    }
 }
 
 impl<L: Lanes, const R: usize> Block<'_, L, R> {
     /// Multiplies tokens `token..token + C` with the block.
     #[inline(always)]
-    fn panel<const C: usize>(&self, token: usize, sums: &mut [Line]) {
+    fn panel<const C: usize>(&mut self, token: usize, sums: &mut [Line]) {
         let x: [&[Line]; C] = std::array::from_fn(|c| self.x.row(token + c));
         let sums = sums.as_chunks_mut::<R>().0.as_chunks_mut::<C>().0;
         for start in (0..self.steps).step_by(PASS_LINES) {
             let end = self.steps.min(start + PASS_LINES);
-            let x = x.map(|row| &row[start..end]);
-            for (tile, (weights, kept)) in self.weights.chunks_exact(self.steps).zip(&mut *sums).enumerate() {
-                let mut sums = [[self.lanes.zero(); R]; C];
-                if start > 0 {
-                    sums = kept.each_ref().map(|row| row.each_ref().map(|line| self.lanes.load(line)));
-                }
-                let sums = multiply(self.lanes, &weights[start..end], x, sums);
+            for (tile, (weights, sums)) in self.weights.chunks_exact(self.steps).zip(&mut *sums).enumerate() {
+                let weights = &weights[start..end];
+                let x = Abreast::new(x.map(|row| &row[start..end]), weights.len());
+                let ahead = self.ahead.take(weights.len());
+                self.lanes.run(Tile { weights, x, sums, first: start == 0, ahead });
                 if end == self.steps {
                     self.finish(token, self.first + tile * R, sums);
-                } else {
-                    for (lines, vectors) in kept.iter_mut().zip(sums) {
-                        for (line, vector) in lines.iter_mut().zip(vectors) {
-                            self.lanes.store(line, vector);
-                        }
-                    }
                 }
             }
         }
     }
 
     #[inline(always)]
-    fn finish<const C: usize>(&self, token: usize, row: usize, sums: [[L::Vector; R]; C]) {
-        for (c, sums) in sums.into_iter().enumerate() {
-            let vectors = std::array::from_fn(|r| if r < R { sums[r.min(R - 1)] } else { self.lanes.zero() });
-            self.y.put(token + c, row, self.lanes.sums(vectors), R.min(self.rows - row), self.update);
+    fn finish<const C: usize>(&self, token: usize, row: usize, sums: &[[Line; R]; C]) {
+        for (c, sums) in sums.iter().enumerate() {
+            let mut vectors = [self.lanes.zero(); 4];
+            for (vector, line) in vectors.iter_mut().zip(sums) {
+                *vector = self.lanes.load(line);
+            }
+            let outputs = self.lanes.sums(vectors);
+            self.y.put(token + c, row, outputs, R.min(self.rows - row), self.update);
         }
     }
 }
 
-/// Adds a tile's products, step by step.
-#[inline(always)]
-fn multiply<L: Lanes, const R: usize, const C: usize>(
-    lanes: L,
-    weights: &[[Line; R]],
-    x: [&[Line]; C],
-    mut sums: [[L::Vector; R]; C],
-) -> [[L::Vector; R]; C] {
-    let x = x.map(|row| &row[..weights.len()]);
-    for (step, weights) in weights.iter().enumerate() {
-        let weights = weights.each_ref().map(|line| lanes.load(line));
-        for c in 0..C {
-            let x = lanes.load(&x[c][step]);
-            for r in 0..R {
-                sums[c][r] = lanes.mul_add(weights[r], x, sums[c][r]);
+/// Adds to a tile's sums the products of a stretch of the inputs.
+///
+/// A task of its own, as within the loops around it the compiler would not keep all of the sums in registers.
+struct Tile<'a, const R: usize, const C: usize> {
+    weights: &'a [[Line; R]],
+    x: Abreast<'a, Line, C>,
+    sums: &'a mut [[Line; R]; C],
+    /// Whether this is the first stretch: sums begin at zero.
+    first: bool,
+    ahead: Ahead<'a>,
+}
+
+impl<const R: usize, const C: usize> Task for Tile<'_, R, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let mut sums = [[lanes.zero(); R]; C];
+        if !self.first {
+            for (sums, lines) in sums.iter_mut().zip(&*self.sums) {
+                for (sum, line) in sums.iter_mut().zip(lines) {
+                    *sum = lanes.load(line);
+                }
+            }
+        }
+        let sums = match self.ahead.pace {
+            0 => self.multiply::<L, 0>(lanes, sums),
+            1..=CACHE_LINE => self.multiply::<L, 1>(lanes, sums),
+            _ => self.multiply::<L, 2>(lanes, sums),
+        };
+        for (lines, sums) in self.sums.iter_mut().zip(sums) {
+            for (line, sum) in lines.iter_mut().zip(sums) {
+                lanes.store(line, sum);
             }
         }
     }
-    sums
+}
+
+impl<const R: usize, const C: usize> Tile<'_, R, C> {
+    /// Goes through all steps and asks for A cache lines ahead at each: enough for the pace.
+    #[inline(always)]
+    fn multiply<L: Lanes, const A: usize>(
+        &self,
+        lanes: L,
+        mut sums: [[L::Vector; R]; C],
+    ) -> [[L::Vector; R]; C] {
+        for (step, weights) in self.weights.iter().enumerate() {
+            for line in 0..A {
+                lanes.prefetch(self.ahead.bytes, step * self.ahead.pace + line * CACHE_LINE);
+            }
+            let mut tile = [lanes.zero(); R];
+            for (weight, line) in tile.iter_mut().zip(weights) {
+                *weight = lanes.load(line);
+            }
+            for (sums, x) in sums.iter_mut().zip(self.x.at(step)) {
+                let x = lanes.load(x);
+                for (sum, weight) in sums.iter_mut().zip(tile) {
+                    *sum = lanes.mul_add(weight, x, *sum);
+                }
+            }
+        }
+        sums
+    }
 }

@@ -23,6 +23,7 @@ pub(crate) struct Output<'a> {
 
 impl<'a> Output<'a> {
     /// Row t begins at `t * stride`.
+    #[cfg(test)]
     pub(crate) fn new(y: &'a mut [f32], stride: usize) -> Self {
         let (start, len) = (y.as_mut_ptr().cast::<AtomicU32>(), y.len());
         // SAFETY: both types are four bytes of any value with the same alignment, and the exclusive borrow is given up for
@@ -30,7 +31,7 @@ impl<'a> Output<'a> {
         Self::shared(unsafe { std::slice::from_raw_parts(start, len) }, stride)
     }
 
-    /// The same over the bits of numbers that are shared already.
+    /// The same over the bits of numbers that are shared already: row t begins at `t * stride`.
     pub(crate) fn shared(cells: &'a [AtomicU32], stride: usize) -> Self {
         Self { cells, stride }
     }
@@ -55,13 +56,17 @@ impl<'a> Output<'a> {
         count: usize,
         update: Update,
     ) {
-        let cells = &self.cells[token * self.stride + column..][..count.min(N)];
-        for (cell, value) in cells.iter().zip(values) {
+        let cells = &self.cells[token * self.stride + column..];
+        let write = |(cell, value): (&AtomicU32, f32)| {
             let value = match update {
                 Update::Set => value,
                 Update::Add => f32::from_bits(cell.load(Ordering::Relaxed)) + value,
             };
             cell.store(value.to_bits(), Ordering::Relaxed);
+        };
+        match cells.first_chunk::<N>() {
+            Some(cells) if count >= N => cells.iter().zip(values).for_each(write),
+            _ => cells[..count.min(N)].iter().zip(values).for_each(write),
         }
     }
 }

@@ -77,6 +77,11 @@ impl<'a, E: Element> Typed<'a, E> {
         self.bytes.len() / self.row_bytes
     }
 
+    #[inline(always)]
+    pub(super) fn row_bytes(self) -> usize {
+        self.row_bytes
+    }
+
     /// The whole blocks of a row, and what is left filled up with zeros, if anything is.
     #[inline(always)]
     pub(super) fn row(self, index: usize) -> (&'a [E::Block], Option<E::Block>) {
@@ -84,10 +89,11 @@ impl<'a, E: Element> Typed<'a, E> {
         (blocks, (!rest.is_empty()).then(|| E::filled(rest)))
     }
 
-    /// The bytes from the start of a row on; none beyond the last.
+    /// The bytes of rows `first..end`, as far as there are so many.
     #[inline(always)]
-    pub(super) fn from(self, index: usize) -> &'a [u8] {
-        self.bytes.get(index * self.row_bytes..).unwrap_or_default()
+    pub(super) fn between(self, first: usize, end: usize) -> &'a [u8] {
+        let end = end.min(self.len());
+        &self.bytes[first.min(end) * self.row_bytes..end * self.row_bytes]
     }
 }
 

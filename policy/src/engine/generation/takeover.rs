@@ -1,0 +1,104 @@
+//! How another policy takes over.
+
+use std::sync::Arc;
+
+use super::Generation;
+use super::group::Group;
+use crate::engine::backend::Backend;
+use crate::engine::policy::Policy;
+use crate::error::EngineError;
+
+/// What a policy that is installed does to the responses in flight.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Takeover {
+    /// They go on under it: caches are dropped, and computed anew from prompt and tokens.
+    #[default]
+    Recompute,
+    /// They go on under it from the caches that they have, where the backend accepts them. A group that is being caught up is
+    /// computed anew, so that tokens and their versions tell what is in a cache: all that follows a token was fed by
+    /// the version of the next.
+    Keep,
+    /// They end under the policy that they began with. No request is taken up until then.
+    Wait,
+}
+
+/// Whose computing the caches of a group hold.
+#[derive(Debug)]
+pub(super) struct Lineage {
+    /// The version that computed everything in the caches, if it is a single one.
+    pure: Option<u64>,
+    /// Whether the caches were given up since the last draw.
+    anew: bool,
+    /// Whether something was computed since the last draw.
+    pub(super) midway: bool,
+    /// See [`super::Completion::recomputed`].
+    pub(super) recomputed: Vec<u32>,
+}
+
+impl Lineage {
+    pub(super) fn new() -> Self {
+        Self { pure: None, anew: true, midway: false, recomputed: Vec::new() }
+    }
+
+    pub(super) fn forget(&mut self) {
+        (self.anew, self.midway) = (true, false);
+    }
+
+    /// Notes that token `position` of every response was drawn by this version.
+    pub(super) fn drawn(&mut self, position: usize, version: u64) {
+        if self.anew && position > 0 && self.pure != Some(version) {
+            self.recomputed.push(position as u32);
+        }
+        let pure = self.anew || self.pure == Some(version);
+        (self.pure, self.anew, self.midway) = (pure.then_some(version), false, false);
+    }
+}
+
+impl<B: Backend> Generation<B> {
+    /// Goes on under another policy, as [`Takeover`] says. One of the version in use takes over at once, whatever it says: it is
+    /// the same policy, on another device perhaps.
+    ///
+    /// # Errors
+    /// When the new policy has another configuration; the old one then stays in use.
+    pub fn install(&mut self, policy: Arc<Policy<B>>) -> Result<(), EngineError> {
+        if policy.config() != self.policy.config() {
+            return Err(EngineError::OtherConfig { version: policy.version() });
+        }
+        if policy.version() == self.policy.version() {
+            self.take_over(policy, false);
+            return Ok(());
+        }
+        match self.takeover {
+            Takeover::Recompute => self.take_over(policy, false),
+            Takeover::Keep => self.take_over(policy, true),
+            Takeover::Wait => {
+                self.next = Some(policy);
+                self.take_over_when_idle();
+            }
+        }
+        Ok(())
+    }
+
+    fn take_over(&mut self, policy: Arc<Policy<B>>, keep: bool) {
+        for group in &mut self.active {
+            if !(keep && group.goes_on_under(policy.backend())) {
+                group.forget();
+            }
+        }
+        self.tally.interrupts += u64::from(!self.active.is_empty());
+        self.policy = policy;
+    }
+
+    /// Whether requests that were not begun have to wait for the next policy.
+    pub(super) fn waits(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Lets the policy that waits take over if nothing is in flight.
+    pub(super) fn take_over_when_idle(&mut self) {
+        let idle = self.active.is_empty() && !self.waiting.front().is_some_and(Group::is_begun);
+        if let Some(next) = self.next.take_if(|_| idle) {
+            self.policy = next;
+        }
+    }
+}

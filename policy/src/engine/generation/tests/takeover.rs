@@ -1,0 +1,101 @@
+//! What becomes of responses in flight when a policy is installed.
+
+use super::*;
+
+#[test]
+fn a_lost_device_costs_no_token() {
+    for takeover in [Takeover::Recompute, Takeover::Keep, Takeover::Wait] {
+        let requests = || vec![endless(1, 9, 3, 12), endless(2, 30, 2, 5)];
+        let calm = Generation::start(Device::new(AMPLE).policy(1), requests()).unwrap().run().unwrap();
+        let lost = || EngineError::DeviceLost { device: "fake".to_owned(), why: "a test".to_owned() };
+        let device = Device::troubled(AMPLE, move |call| (call >= 6).then(lost));
+        let mut generation = generation(&device, Limits::default(), takeover);
+        for (ticket, request) in (0..).zip(requests()) {
+            generation.submit(Ticket(ticket), request).unwrap();
+        }
+        let error = loop {
+            if let Err(error) = generation.step() {
+                break error;
+            }
+        };
+        assert!(matches!(error, EngineError::DeviceLost { .. }));
+        // The same version elsewhere: at once, whatever the takeover.
+        generation.install(Device::new(AMPLE).policy(1)).unwrap();
+        assert_eq!(device.held(), 0);
+        assert_eq!(generation.run().unwrap(), calm);
+    }
+}
+
+#[test]
+fn another_policy_takes_over_as_it_is_told() {
+    let run = |takeover, device: &Arc<Device>, newer: &Arc<Device>| {
+        let mut generation = generation(device, Limits::default(), takeover);
+        generation.submit(Ticket(0), endless(1, 9, 3, 12)).unwrap();
+        for _ in 0..5 {
+            generation.step().unwrap();
+        }
+        generation.install(newer.policy(2)).unwrap();
+        generation.submit(Ticket(1), endless(2, 9, 3, 4)).unwrap();
+        while !generation.step().unwrap() {}
+        let tally = generation.tally();
+        let mut results = generation.into_completions();
+        for (request, completions) in [endless(1, 9, 3, 12), endless(2, 9, 3, 4)].iter().zip(&results) {
+            check_lockstep(completions);
+            completions.iter().enumerate().for_each(|(sample, c)| check_alone(request, sample, c));
+        }
+        assert!(results.remove(1).iter().all(|c| c.versions == [2; 4] && c.recomputed.is_empty()));
+        (results.remove(0).remove(0), tally)
+    };
+    let (device, other) = (Device::new(AMPLE), Device::new(AMPLE));
+    let (dropped, tally) = run(Takeover::Recompute, &device, &device);
+    assert_eq!((changes(&dropped), dropped.recomputed), (vec![5], vec![5]));
+    // 8 of the prompt once, and the 5 that each of the three has said and heard before its last.
+    assert_eq!((tally.recomputed, tally.interrupts), (8 + 3 * 5, 1));
+
+    let (kept, tally) = run(Takeover::Keep, &device, &device);
+    assert_eq!((changes(&kept), kept.recomputed), (vec![5], vec![]));
+    assert_eq!((tally.recomputed, tally.interrupts), (0, 1));
+    assert_ne!(kept.tokens, dropped.tokens);
+
+    let (foreign, _) = run(Takeover::Keep, &device, &other);
+    assert_eq!((foreign.tokens, foreign.recomputed), (dropped.tokens, vec![5]));
+
+    let (waited, tally) = run(Takeover::Wait, &device, &device);
+    assert_eq!((changes(&waited), tally.recomputed, tally.interrupts), (vec![], 0, 0));
+    assert_eq!((device.held(), other.held()), (0, 0));
+}
+
+#[test]
+fn caches_are_not_kept_in_the_midst_of_catching_up() {
+    let device = Device::new(AMPLE);
+    let limits = Limits { prefill_tokens: 1, ..Limits::default() };
+    let mut generation = generation(&device, limits, Takeover::Keep);
+    let asked = SampleRequest { max_heard: 6, ..request(9, 4, 3, 30) };
+    generation.submit(Ticket(0), asked.clone()).unwrap();
+    let (mut version, mut heard) = (1, 0);
+    loop {
+        let before = generation.tally();
+        if generation.step().unwrap() {
+            break;
+        }
+        let now = generation.tally();
+        // What is computed for the first time, and not all of it yet.
+        if now.prefilled > before.prefilled && now.drawn == before.drawn {
+            version += 1;
+            generation.install(device.policy(version)).unwrap();
+        }
+        let answer = |turn: Turn<'_>| {
+            let goes_on = turn.stopped && turn.left > 0 && heard < 3;
+            heard += u32::from(goes_on);
+            Ok::<_, EngineError>(goes_on.then(|| HEARD.to_vec()))
+        };
+        generation.converse(answer).unwrap();
+    }
+    let results = generation.into_completions().remove(0);
+    check_lockstep(&results);
+    for (sample, completion) in results.iter().enumerate() {
+        check_alone(&asked, sample, completion);
+        assert_eq!(completion.recomputed, changes(completion));
+    }
+    assert!(heard > 0 && results.iter().any(|c| !c.recomputed.is_empty()), "{heard} {version}");
+}
