@@ -18,7 +18,7 @@ use echo_policy::error::{DecoderError, EngineError};
 use echo_protocol::version::PolicyVersion;
 use std::path::Path;
 
-/// Most bytes of policies that are read at a start, the resumed one included, at four a parameter. What is left out passes unaudited.
+/// Most bytes of policies that are read at a start, the resumed one included, as they were published. What is left out passes unaudited.
 pub const MAX_RECALLED_BYTES: usize = 8 << 30;
 
 /// Why a policy is not known again.

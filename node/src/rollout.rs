@@ -130,6 +130,9 @@ impl Worker {
         let workload = self.workload.clone();
         let Some(mut batch) = self.prepare(&workload, &installed, orders, given_up)? else { return Ok(()) };
         let mut generation = Generation::start(installed.policy.clone(), batch.requests())?;
+        // Tokens there were when a policy took over last: each draws one at least, else policies that come faster than what was said can
+        // be computed anew would leave none.
+        let mut drawn_before = None;
         loop {
             generation.step()?;
             batch.listen(&mut generation, &installed.tokenizer)?;
@@ -139,7 +142,10 @@ impl Worker {
             if self.stop.is_cancelled() {
                 return Ok(());
             }
-            let newer = if self.policy.has_changed().unwrap_or(false) {
+            let drawn = generation.tally().drawn;
+            let newer = if drawn_before.is_none_or(|before| drawn > before)
+                && self.policy.has_changed().unwrap_or(false)
+            {
                 self.policy.borrow_and_update().clone()
             } else {
                 None
@@ -147,6 +153,7 @@ impl Worker {
             if let Some(newer) = newer {
                 generation.install(newer.policy.clone())?;
                 installed = newer;
+                drawn_before = Some(drawn);
             }
         }
         let groups = batch.groups(&workload, &self.key, generation.into_completions(), given_up);

@@ -56,7 +56,8 @@ impl<'w> Batch<'w> {
         generation: &mut Generation,
         tokenizer: &Tokenizer,
     ) -> Result<(), EngineError> {
-        generation.converse(|turn| Ok(self.samples[turn.ticket.0 as usize][turn.sample].hear(turn, tokenizer)))
+        generation
+            .converse(|turn| Ok(self.samples[turn.ticket.0 as usize][turn.sample].hear(turn, tokenizer)))
     }
 
     /// Signs what the episodes came to. An order that could not be judged makes no group at all: a failure of ours must never become

@@ -2,6 +2,7 @@ use super::*;
 use crate::install;
 use crate::orders::{OrderStock, order_queue};
 use crate::testing;
+use echo_policy::engine::{Limits, Takeover, Ticket};
 use echo_protocol::charter::{TaskSpec, task_file_name};
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
@@ -191,7 +192,12 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
             LeasedOrder { lease: LeaseId(1), counter: OrderCounter(counter), deadline: UnixMillis(u64::MAX) };
         batch.add(order, &workload, &first).unwrap();
     }
-    let mut generation = Generation::start(first.policy.clone(), batch.requests()).unwrap();
+    // All at once, so that they are in step.
+    let limits = Limits { sequences: usize::MAX, prefill_tokens: usize::MAX, ..Limits::default() };
+    let mut generation = Generation::new(first.policy.clone(), limits, Takeover::default());
+    for (ticket, request) in (0..).map(Ticket).zip(batch.requests()) {
+        generation.submit(ticket, request).unwrap();
+    }
     for step in 0.. {
         if step == 2 {
             generation.install(second.policy.clone()).unwrap();

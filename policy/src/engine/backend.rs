@@ -87,6 +87,11 @@ pub trait Backend: Send + Sync {
     /// Bytes that one cached token takes.
     fn cache_bytes_per_token(&self) -> usize;
 
+    /// Caches take room for whole multiples of so many tokens, and share whole ones with their clones.
+    fn cache_granule(&self) -> usize {
+        1
+    }
+
     /// Bytes that caches may still grow by; `usize::MAX` where nothing is known but that an allocation would have to fail.
     fn free_cache_bytes(&self) -> usize {
         usize::MAX

@@ -91,6 +91,8 @@ impl KvCache {
     /// Makes room for `tokens` more tokens, in pages that no other cache sees.
     pub(super) fn reserve(&mut self, tokens: usize) {
         let end = self.tokens + tokens;
+        // What was reserved before and came to nothing may be shared with clones by now.
+        self.pages.truncate(self.tokens.div_ceil(PAGE_TOKENS));
         if !self.tokens.is_multiple_of(PAGE_TOKENS)
             && let Some(last) = self.pages.last_mut()
         {

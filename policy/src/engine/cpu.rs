@@ -17,11 +17,12 @@ mod pass;
 mod product;
 mod room;
 mod shared;
+mod turns;
 
 use std::sync::OnceLock;
 
 use super::backend::{Backend, Claim, Feed, Logits, MAX_CALL_TOKENS, Pick, Want};
-use super::cache::{KvCache, PageShape};
+use super::cache::{KvCache, PAGE_TOKENS, PageShape};
 use crate::config::ModelConfig;
 use crate::error::{EngineError, WeightsError};
 use crate::math;
@@ -252,6 +253,10 @@ impl Backend for CpuBackend {
         PageShape::of(&self.config).token_bytes()
     }
 
+    fn cache_granule(&self) -> usize {
+        PAGE_TOKENS
+    }
+
     fn accepts(&self, cache: &KvCache) -> bool {
         cache.shape() == PageShape::of(&self.config)
     }
@@ -269,7 +274,7 @@ impl Backend for CpuBackend {
     }
 
     fn draw(&self, feeds: &mut [Feed<'_, KvCache>], picks: &[Pick<'_>]) -> Result<Vec<Sampled>, EngineError> {
-        debug_assert_eq!(feeds.len(), picks.len());
+        assert_eq!(feeds.len(), picks.len(), "a pick for each feed");
         self.rows(feeds, Want::Last, |row, logits| sampler::sample(logits, picks[row].params, picks[row].u))
     }
 
@@ -278,7 +283,8 @@ impl Backend for CpuBackend {
         feeds: &mut [Feed<'_, KvCache>],
         claims: &[Claim<'_>],
     ) -> Result<Vec<Interval>, EngineError> {
-        debug_assert_eq!(feeds.iter().map(|feed| feed.tokens.len()).sum::<usize>(), claims.len());
+        let tokens: usize = feeds.iter().map(|feed| feed.tokens.len()).sum();
+        assert_eq!(tokens, claims.len(), "a claim for each token");
         self.rows(feeds, Want::All, |row, logits| {
             let Claim { params, token } = claims[row];
             sampler::interval(logits, params, token)

@@ -47,6 +47,7 @@ fn a_reservation_that_comes_to_nothing_is_made_again() {
     let copy = cache.clone();
     cache.reserve(1);
     assert_eq!(cache.pages().len(), 1);
+    assert_ne!(cache.pages().next(), copy.pages().next(), "what may be written is not shared");
     push(&mut cache, 7.0);
     assert_eq!((tokens(&copy).len(), tokens(&cache)[30]), (30, 7.0));
 }

@@ -12,8 +12,10 @@ use super::shared::Shared;
 use crate::engine::cache::{PAGE_LINES, PAGE_TOKENS, PageShape};
 use crate::math;
 
-/// Tokens of a task.
-pub(super) const SPAN: usize = 16;
+/// Tokens of a task, at most.
+const SPAN: usize = 16;
+/// Scores of a task, at most, unless a single token sees more: 4 MiB.
+const SCORES: usize = 1 << 20;
 /// Vectors of an output that grow together.
 const VECTORS: usize = 2;
 
@@ -49,7 +51,7 @@ pub(super) struct Attend<'a> {
     pub(super) sights: &'a Sights<'a>,
     pub(super) layer: usize,
     pub(super) kv_head: usize,
-    /// At most [`SPAN`] of the pass's tokens.
+    /// At most [`Sights::span`] of the pass's tokens.
     pub(super) span: Range<usize>,
     /// Rows of `query_stride` numbers, one a token, which begin with its query heads.
     pub(super) queries: Shared<'a>,
@@ -57,6 +59,14 @@ pub(super) struct Attend<'a> {
     /// Packed rows of all heads' outputs, one a token.
     pub(super) outputs: Shared<'a, Line>,
     pub(super) scratch: &'a mut Scratch,
+}
+
+impl Sights<'_> {
+    /// Tokens of a task.
+    pub(super) fn span(&self) -> usize {
+        let longest = self.tokens.iter().map(|token| token.visible).max().unwrap_or(1);
+        (SCORES / (self.group * longest)).clamp(1, SPAN)
+    }
 }
 
 impl Task for Attend<'_> {

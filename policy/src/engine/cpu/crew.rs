@@ -179,7 +179,10 @@ impl Worker<'_> {
         self.phase.set(self.phase.get() + 1);
         let Some(common) = self.common else { return };
         common.phase.wait(&common.broken);
-        assert!(!common.broken.load(Ordering::SeqCst), "another thread of the crew panicked");
+        if common.broken.load(Ordering::SeqCst) {
+            // Without a message of its own: that of the thread that broke it tells what happened.
+            resume_unwind(Box::new("another thread of the crew panicked"));
+        }
     }
 
     /// Chunks of `grain` items of the `items` of this phase that no other thread has taken. Once in a phase.

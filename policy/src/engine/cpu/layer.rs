@@ -1,6 +1,6 @@
 //! One layer of the generation forward on packed rows `[tokens, hidden]`, in phases.
 
-use super::attention::{Attend, SPAN};
+use super::attention::Attend;
 use super::crew::Worker;
 use super::lanes::LANES;
 use super::linear::{Linear, vector};
@@ -117,7 +117,8 @@ impl Layer {
 fn attend(layer: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools) {
     let config = pass.config;
     let kv_heads = config.num_key_value_heads;
-    let spans = pass.tokens.div_ceil(SPAN);
+    let length = pass.sights.span();
+    let spans = pass.tokens.div_ceil(length);
     // Later tokens of a prompt see more: they go first.
     for task in worker.take(spans * kv_heads, 1).flatten() {
         let span = spans - 1 - task / kv_heads;
@@ -125,7 +126,7 @@ fn attend(layer: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools)
             sights: &pass.sights,
             layer,
             kv_head: task % kv_heads,
-            span: span * SPAN..pass.tokens.min((span + 1) * SPAN),
+            span: span * length..pass.tokens.min((span + 1) * length),
             queries: pass.buffers.qkv,
             query_stride: pass.qkv_width(),
             outputs: pass.buffers.attended,

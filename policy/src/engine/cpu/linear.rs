@@ -1,5 +1,7 @@
 //! Linear weights side by side that have the same input.
 
+use std::sync::atomic::Ordering;
+
 use super::crew::Worker;
 use super::lanes::Line;
 use super::product::{Activations, Multiplier, Output, Update, WeightRows};
@@ -44,8 +46,22 @@ impl Linear {
         let x = Activations::new(unsafe { x.read(0..x.len()) }, inputs);
         debug_assert_eq!(x.tokens() * self.outputs, y.len());
         let cells = y.cells();
-        let grain = if x.tokens() == 1 { GRAIN } else { self.outputs.div_ceil(CHUNKS).next_multiple_of(GRAIN) };
+        let grain =
+            if x.tokens() == 1 { GRAIN } else { self.outputs.div_ceil(CHUNKS).next_multiple_of(GRAIN) };
         for chunk in worker.take(self.outputs, grain) {
+            let mut update = update;
+            if let Some(bias) = &self.bias {
+                for row in cells.chunks_exact(self.outputs) {
+                    for (cell, bias) in row[chunk.clone()].iter().zip(&bias[chunk.clone()]) {
+                        let before = match update {
+                            Update::Set => 0.0,
+                            Update::Add => f32::from_bits(cell.load(Ordering::Relaxed)),
+                        };
+                        cell.store((before + bias).to_bits(), Ordering::Relaxed);
+                    }
+                }
+                update = Update::Add;
+            }
             let mut start = 0;
             for part in &self.parts {
                 let end = start + part.shape()[0];
@@ -56,14 +72,6 @@ impl Linear {
                     multiplier.product(weight, rows.start - start..rows.end - start, x, y, update);
                 }
                 start = end;
-            }
-            if let Some(bias) = &self.bias {
-                for row in 0..x.tokens() {
-                    let row = row * self.outputs;
-                    // SAFETY: these columns are this thread's alone.
-                    let y = unsafe { y.write(row + chunk.start..row + chunk.end) };
-                    crate::math::axpy(y, 1.0, &bias[chunk.clone()]);
-                }
             }
         }
     }

@@ -5,17 +5,22 @@ use std::sync::{Mutex, PoisonError};
 use super::crew::{Crew, Worker};
 use super::lanes::Processor;
 use super::pass::{Tools, Workspace};
+use super::turns::Turns;
 
 /// Operations of a pass below which it is not worth waking other threads: some fifty microseconds of one.
 const SMALL: usize = 2_000_000;
 
 /// Shared by all models of the process: two passes at a time would only take the cores from each other.
 static ROOM: Mutex<Option<Room>> = Mutex::new(None);
+/// Who enters it next.
+static TURNS: Turns = Turns::new();
 
 /// A crew, its memory, and the tools of each of its threads.
 pub(super) struct Room {
     /// As many as were asked for; the system may have started fewer.
     threads: usize,
+    /// The name of the instructions that its tools compute with.
+    instructions: &'static str,
     crew: Crew,
     pub(super) workspace: Workspace,
     tools: Vec<Mutex<Tools>>,
@@ -25,7 +30,7 @@ impl Room {
     fn new(threads: usize, processor: Processor) -> Self {
         let crew = Crew::new(threads);
         let tools = (0..crew.size()).map(|_| Mutex::new(Tools::new(processor))).collect();
-        Self { threads, crew, workspace: Workspace::default(), tools }
+        Self { threads, instructions: processor.name(), crew, workspace: Workspace::default(), tools }
     }
 
     /// Calls `enter` with the room for a pass of so many operations: that of the process, with as many threads as rayon's pool, or for a
@@ -35,8 +40,10 @@ impl Room {
         if operations < SMALL {
             return enter(&mut Self::new(1, processor));
         }
+        let _turn = TURNS.take();
         let mut room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
-        if room.as_ref().is_some_and(|room| room.threads != threads) {
+        let fits = |room: &mut Self| room.threads == threads && room.instructions == processor.name();
+        if !room.as_mut().is_some_and(fits) {
             *room = None;
         }
         enter(room.get_or_insert_with(|| Self::new(threads, processor)))

@@ -44,10 +44,11 @@ impl<B: Backend> Generation<B> {
     pub(super) fn admit(&mut self) {
         let (mut used, mut live) = (self.used_bytes(), self.live());
         let budget = self.cache_budget();
+        // Who was put back goes on under the policy that others wait to be replaced, and whoever stands before it does too.
+        let may_begin = !self.waits() || self.waiting.iter().any(Group::is_begun);
         while let Some(group) = self.waiting.front() {
             let after = (used.saturating_add(self.bytes(group)), live + group.live().count());
             let fits = after.0 <= budget && after.1 <= self.allowed;
-            let may_begin = group.is_begun() || !self.waits();
             if !(may_begin && (fits || live == 0)) {
                 break;
             }
@@ -58,7 +59,8 @@ impl<B: Backend> Generation<B> {
 
     /// Most bytes that the caches of a group come to need.
     fn bytes(&self, group: &Group<B>) -> usize {
-        group.most_cached_tokens().saturating_mul(self.policy.backend().cache_bytes_per_token())
+        let backend = self.policy.backend();
+        group.most_cached_tokens(backend.cache_granule()).saturating_mul(backend.cache_bytes_per_token())
     }
 
     fn used_bytes(&self) -> usize {

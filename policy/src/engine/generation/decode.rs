@@ -35,7 +35,7 @@ impl<B: Backend> Generation<B> {
             match backend.draw(&mut feeds, &picks) {
                 Ok(drawn) => {
                     for ((_, sequence), drawn) in batch.iter_mut().zip(drawn) {
-                        sequence.drawn = Some(drawn);
+                        sequence.draw(drawn);
                     }
                 }
                 // Nothing is changed.

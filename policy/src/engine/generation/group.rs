@@ -48,10 +48,16 @@ impl<B: Backend> Group<B> {
         self.sequences.iter().any(|sequence| !sequence.completion.tokens.is_empty())
     }
 
-    /// Tokens in the caches when every response that is not over becomes as long as it may be.
-    pub(super) fn most_cached_tokens(&self) -> usize {
-        let each = self.live().map(|sequence| self.request.most_behind_prompt(sequence.sample));
-        if self.is_finished() { 0 } else { each.fold(self.request.prompt.len(), usize::saturating_add) }
+    /// Tokens that the caches have room for when every response that is not over becomes as long as it may be, where they take it in
+    /// multiples of `granule` and share whole ones.
+    pub(super) fn most_cached_tokens(&self, granule: usize) -> usize {
+        let own = self.inputs() % granule;
+        let each = self.live().map(|sequence| {
+            let tokens = self.request.most_behind_prompt(sequence.sample).saturating_add(own);
+            tokens.div_ceil(granule).saturating_mul(granule)
+        });
+        let prompt = self.request.prompt.len().next_multiple_of(granule);
+        if self.is_finished() { 0 } else { each.fold(prompt, usize::saturating_add) }
     }
 
     /// Tokens in the caches now, shared ones counted once.
@@ -144,7 +150,10 @@ impl<B: Backend> Group<B> {
     /// Whether its caches are between two draws, and this backend accepts them.
     pub(super) fn goes_on_under(&self, backend: &B) -> bool {
         let between = !self.lineage.midway && self.live().all(|sequence| sequence.drawn.is_none());
-        between && self.live().all(|sequence| sequence.cache.as_ref().is_some_and(|c| backend.accepts(c)))
+        // Also those of turns that have ended and may yet be answered.
+        let accepted =
+            self.sequences.iter().filter_map(|sequence| sequence.cache.as_ref()).all(|c| backend.accepts(c));
+        between && accepted && self.live().all(|sequence| sequence.cache.is_some())
     }
 
     /// Gives every cache up, and draws that were not taken over: what was said is computed anew.

@@ -55,10 +55,15 @@ impl<C> Sequence<C> {
         self.known - known
     }
 
-    /// Takes its next token over.
-    pub(super) fn push(&mut self, request: &SampleRequest, drawn: Sampled, version: u64) {
+    /// Its next token is drawn.
+    pub(super) fn draw(&mut self, drawn: Sampled) {
         // What was fed for the draw.
         self.known = self.said.len();
+        self.drawn = Some(drawn);
+    }
+
+    /// Takes its next token over.
+    pub(super) fn push(&mut self, request: &SampleRequest, drawn: Sampled, version: u64) {
         self.said.push(drawn.token);
         let completion = &mut self.completion;
         completion.tokens.push(drawn.token);

@@ -50,12 +50,36 @@ impl StopStrings {
 
     /// Whether the text of a turn has just come to hold one of the strings; it held none before its last token.
     pub(super) fn end(&self, turn: &[u32]) -> bool {
-        // A token is a byte of text or more; twice as many leave room for those that are none, and for a garbled beginning.
-        let window = &turn[turn.len().saturating_sub(2 * self.longest)..];
-        if window.is_empty() {
-            return false;
+        // Most tokens are a byte of text or more, some are none; twice the longest leaves room for a garbled beginning.
+        let wanted = 2 * self.longest;
+        let mut tokens = wanted.min(turn.len());
+        while tokens > 0 {
+            let text = (self.decode)(&turn[turn.len() - tokens..]);
+            if self.strings.iter().any(|string| text.contains(string)) {
+                return true;
+            }
+            if text.len() >= wanted || tokens == turn.len() {
+                break;
+            }
+            tokens = turn.len().min(2 * tokens);
         }
-        let text = (self.decode)(window);
-        self.strings.iter().any(|string| text.contains(string))
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_without_text_hide_no_string() {
+        // 0 has no text.
+        let decode = |tokens: &[u32]| {
+            tokens.iter().filter_map(|token| char::from_digit(*token, 10)).filter(|c| *c != '0').collect()
+        };
+        let stop = StopStrings::new(vec!["123".to_owned()], decode).unwrap();
+        assert!(stop.end(&[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 3]));
+        assert!(!stop.end(&[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 4]));
+        assert!(!stop.end(&[]) && !stop.end(&[0, 0]));
     }
 }

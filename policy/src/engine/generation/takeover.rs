@@ -96,7 +96,7 @@ impl<B: Backend> Generation<B> {
 
     /// Lets the policy that waits take over if nothing is in flight.
     pub(super) fn take_over_when_idle(&mut self) {
-        let idle = self.active.is_empty() && !self.waiting.front().is_some_and(Group::is_begun);
+        let idle = self.active.is_empty() && !self.waiting.iter().any(Group::is_begun);
         if let Some(next) = self.next.take_if(|_| idle) {
             self.policy = next;
         }
