@@ -192,12 +192,7 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
             LeasedOrder { lease: LeaseId(1), counter: OrderCounter(counter), deadline: UnixMillis(u64::MAX) };
         batch.add(order, &workload, &first).unwrap();
     }
-    // All at once, so that they are in step.
-    let limits = Limits { sequences: usize::MAX, prefill_tokens: usize::MAX, ..Limits::default() };
-    let mut generation = Generation::new(first.policy.clone(), limits, Takeover::default());
-    for (ticket, request) in (0..).map(Ticket).zip(batch.requests()) {
-        generation.submit(ticket, request).unwrap();
-    }
+    let mut generation = Generation::start(first.policy.clone(), batch.requests()).unwrap();
     for step in 0.. {
         if step == 2 {
             generation.install(second.policy.clone()).unwrap();
@@ -242,7 +237,12 @@ fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
         let order = LeasedOrder { lease: LeaseId(1), counter, deadline: UnixMillis(u64::MAX) };
         batch.add(order, &workload, &first).unwrap();
     }
-    let mut generation = Generation::start(first.policy.clone(), batch.requests()).unwrap();
+    // All at once, so that they are in step.
+    let limits = Limits { sequences: usize::MAX, prefill_tokens: usize::MAX, ..Limits::default() };
+    let mut generation = Generation::new(first.policy.clone(), limits, Takeover::default());
+    for (ticket, request) in (0..).map(Ticket).zip(batch.requests()) {
+        generation.submit(ticket, request).unwrap();
+    }
     for step in 0.. {
         if step == 3 {
             generation.install(second.policy.clone()).unwrap();
