@@ -1,7 +1,6 @@
 //! A network in which liars, floods and a slow loris are at work all the time goes on, and is deaf to every kind of lie.
 //!
-//! One network of real processes, with volunteers that work while the liars lie. It ends when every kind of lie was told its reason and
-//! every volunteer has had work taken.
+//! One network of real processes, with volunteers that work while the liars lie. It ends when every kind of lie was told its reason.
 #![cfg(test)]
 
 use echo_lab::attack::{Cast, Gang, Standings, Told, Volunteers};
@@ -57,17 +56,13 @@ async fn a_network_under_attack_learns_from_the_honest_only() {
         let flooded = ledger.waits.mean_ms(true).is_some_and(|mean| mean > 0.0);
         (ledger.unanswered().is_empty() && flooded && ledger.held.streams > 0 && colluded).then_some(())
     };
-    let taken = |network: &Network, node| {
-        let accepted = network.node_status(node).and_then(|status| status["accepted"].as_u64());
-        accepted.is_some_and(|accepted| accepted > 0)
-    };
-    let what = "a reason for every kind of lie, and work of every volunteer taken meanwhile";
-    let all = until(what, LIMIT, &mut network, |network| {
-        answered(&gang).filter(|()| (0..names.len()).all(|node| taken(network, node)))
-    });
-    let all = all.await;
+    let all = until("a reason for every kind of lie", LIMIT, &mut network, |_| answered(&gang)).await;
     let ledger = gang.disband().await;
     assert!(all.is_ok(), "{:?}: unanswered {:?} of {:?}", all, ledger.unanswered(), ledger.lies);
+    let accepted = |network: &Network, node| {
+        network.node_status(node).and_then(|status| status["accepted"].as_u64()).unwrap_or(0)
+    };
+    assert!((0..names.len()).all(|node| accepted(&network, node) > 0), "a volunteer's work was not taken");
     network.stop(GRACE).await.unwrap();
 
     assert_eq!(ledger.accepted(), 0, "{:?}", ledger.lies);

@@ -8,8 +8,8 @@
 //! Every reduction runs in an order that depends on the model's shape alone, so processors with different vector units agree as well.
 
 mod attention;
-mod barrier;
 mod crew;
+mod event;
 pub(super) mod lanes;
 mod layer;
 mod linear;
@@ -149,25 +149,21 @@ impl CpuBackend {
             let pass = Pass { config: &self.config, tokens: total, buffers, sights };
             runner.run(self.phases(rows.len()), |worker, tools| {
                 self.embed(&ids, &pass, worker);
-                worker.wait();
                 for (index, layer) in self.layers.iter().enumerate() {
                     layer.forward(index, &pass, worker, tools);
                 }
                 for (block, rows) in rows.chunks(LOGIT_ROWS).enumerate() {
                     pass.normalise(worker, tools, &self.norm, rows.len(), |row| rows[row]);
-                    worker.wait();
                     let (normed, _) = pass.buffers.normed.split_at(rows.len() * pass.packed_hidden());
                     let (logits, _) = logits.split_at(rows.len() * self.config.vocab_size);
                     self.head.multiply(worker, &mut tools.multiplier, normed, logits, Update::Set);
-                    worker.wait();
-                    for row in worker.take(rows.len(), 1).flatten() {
+                    worker.each(rows.len(), |row| {
                         let vocab = self.config.vocab_size;
                         // SAFETY: logits are not written in this phase.
                         each(block * LOGIT_ROWS + row, unsafe {
                             logits.read(row * vocab..(row + 1) * vocab)
                         });
-                    }
-                    worker.wait();
+                    });
                 }
             });
         });
@@ -195,7 +191,7 @@ impl CpuBackend {
     /// Looks up embeddings and angles of all tokens: a phase.
     fn embed(&self, ids: &[u32], pass: &Pass<'_>, worker: &Worker<'_>) {
         let (hidden, half) = (self.config.hidden_size, self.inv_freq.len());
-        for token in worker.take(pass.tokens, 1).flatten() {
+        worker.each(pass.tokens, |token| {
             let (row, angles) = (token * hidden..(token + 1) * hidden, token * half..(token + 1) * half);
             // SAFETY: these rows of this token are this thread's alone.
             let (x, cos, sin) = unsafe {
@@ -204,7 +200,7 @@ impl CpuBackend {
             };
             self.embedding.row_to_f32(ids[token] as usize, x);
             math::rope_row(pass.sights.tokens[token].visible - 1, &self.inv_freq, cos, sin);
-        }
+        });
     }
 
     /// Most phases of a pass that wants so many rows of logits.

@@ -1,8 +1,8 @@
 //! The threads of the CPU backend: one forward pass is one job that all of them run, in phases.
 //!
 //! A pass has some nine phases a layer, each a few microseconds to milliseconds long; handing every phase to a thread pool anew would cost
-//! a twentieth of a token. Here threads meet at a [`Barrier`] between phases, and take the work of a phase in chunks, so that a slow or
-//! disturbed core takes fewer.
+//! a twentieth of a token. Here threads take the work of a phase in chunks, and go on when all chunks are done. Nobody waits for a
+//! *thread*: one that the system does not run, because other programs want its core, takes no chunks, and finds its phases over later.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -10,11 +10,10 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use super::barrier::Barrier;
+use super::event::Event;
 
 /// What every thread of a crew runs.
 type Job = dyn Fn(&Worker<'_>) + Sync;
@@ -23,39 +22,63 @@ type Job = dyn Fn(&Worker<'_>) + Sync;
 pub(super) struct Crew {
     common: Arc<Common>,
     threads: Vec<JoinHandle<()>>,
-    counters: Vec<AtomicUsize>,
+    phases: Vec<Phase>,
 }
 
 /// What the threads of a crew share.
+#[derive(Default)]
 struct Common {
-    /// The job that begins when all have met at `gate`; none ends the threads. Its lifetime is that of the call of [`Crew::run`].
-    job: Mutex<Option<Order>>,
-    /// Met before and after each job.
-    gate: Barrier,
-    /// Met between the phases of a job.
-    phase: Barrier,
-    /// A thread panicked in this job: nobody waits any more.
+    desk: Mutex<Desk>,
+    /// As [`Desk::number`], for those who wait for the next.
+    number: AtomicUsize,
+    /// Threads besides the caller that are at the job.
+    inside: AtomicUsize,
+    /// A job was put on the desk, or there will be none any more.
+    ordered: Event,
+    /// A phase was done, a thread left the job, or the job broke.
+    progress: Event,
+    /// A thread panicked in this job: nobody waits for its phases any more.
     broken: AtomicBool,
     /// What it panicked with.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// A job and the counters of its phases.
+/// Where threads find what to do.
+#[derive(Default)]
+struct Desk {
+    /// How many jobs there have been.
+    number: usize,
+    /// The job that threads may come to. Its lifetime is that of the call of [`Crew::run`].
+    order: Option<Order>,
+    /// There will be no more jobs.
+    closed: bool,
+}
+
+/// A job and its phases.
 #[derive(Clone, Copy)]
 struct Order {
     job: NonNull<Job>,
-    counters: NonNull<[AtomicUsize]>,
+    phases: NonNull<[Phase]>,
 }
 
-// SAFETY: both pointees are `Sync`, and live until every thread has met the others after the job.
+// SAFETY: both pointees are `Sync`, and live for as long as any thread is inside the job.
 unsafe impl Send for Order {}
+
+/// How far a phase is.
+#[derive(Default)]
+struct Phase {
+    /// Chunks that a thread took, or wanted to take when there were no more.
+    taken: AtomicUsize,
+    /// Chunks that are done.
+    done: AtomicUsize,
+}
 
 /// One thread's view of a job.
 pub(super) struct Worker<'a> {
     index: usize,
-    common: Option<&'a Common>,
-    counters: &'a [AtomicUsize],
-    phase: Cell<usize>,
+    common: &'a Common,
+    phases: &'a [Phase],
+    next: Cell<usize>,
 }
 
 impl Crew {
@@ -63,43 +86,34 @@ impl Crew {
     ///
     /// Where the system starts fewer, the crew is smaller.
     pub(super) fn new(threads: usize) -> Self {
-        // Threads learn how many they are when it is known how many the system has started.
-        let (tell, threads): (Vec<_>, Vec<_>) = (1..threads).map_while(start).unzip();
-        let common = Arc::new(Common::new(threads.len() + 1));
-        for tell in tell {
-            // The thread waits for this word and nothing else: it is there.
-            let _ = tell.send(Arc::clone(&common));
-        }
-        Self { common, threads, counters: Vec::new() }
+        let common = Arc::new(Common::default());
+        let threads = (1..threads).map_while(|index| start(index, Arc::clone(&common))).collect();
+        Self { common, threads, phases: Vec::new() }
     }
 
-    /// How many threads run a job.
+    /// How many threads run a job, at most.
     pub(super) fn size(&self) -> usize {
         self.threads.len() + 1
     }
 
-    /// Runs `job`, of at most `phases` phases, on every thread, and returns when all of them are done.
+    /// Runs `job`, of at most `phases` phases, on every thread that comes to it, and returns when all of it is done.
     ///
     /// # Panics
     /// With what a thread panicked with.
     pub(super) fn run(&mut self, phases: usize, job: &(dyn Fn(&Worker<'_>) + Sync)) {
-        self.counters.resize_with(phases.max(self.counters.len()), AtomicUsize::default);
-        let counters = &mut self.counters[..phases];
-        counters.iter_mut().for_each(|counter| *counter.get_mut() = 0);
-        let counters: &[AtomicUsize] = counters;
-        if self.threads.is_empty() {
-            return job(&Worker { index: 0, common: None, counters, phase: Cell::new(0) });
-        }
+        self.phases.clear();
+        self.phases.resize_with(phases, Phase::default);
         let common = &*self.common;
-        // SAFETY: only the lifetime changes. Threads use the job between the two meetings at the gate, and this call outlasts them.
+        // SAFETY: only the lifetime changes. This call outlasts the threads that are inside.
         let job: &'static Job = unsafe { std::mem::transmute(job) };
-        let order = Order { job: NonNull::from(job), counters: NonNull::from(counters) };
-        *common.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(order);
-        common.meet();
+        let order = Order { job: NonNull::from(job), phases: NonNull::from(self.phases.as_slice()) };
+        if !self.threads.is_empty() {
+            common.order(|desk| desk.order = Some(order));
+        }
         common.work(0, order);
-        common.meet();
+        common.desk().order = None;
+        common.progress.wait_until(|| common.inside.load(Ordering::SeqCst) == 0);
         if common.broken.swap(false, Ordering::SeqCst) {
-            common.phase.reset();
             let panic = common.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
             resume_unwind(panic.unwrap_or_else(|| Box::new("a thread of the crew panicked")));
         }
@@ -108,62 +122,60 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        if !self.threads.is_empty() {
-            *self.common.job.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            self.common.meet();
-            self.threads.drain(..).for_each(|thread| drop(thread.join()));
-        }
+        self.common.order(|desk| desk.closed = true);
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 
-fn start(index: usize) -> Option<(Sender<Arc<Common>>, JoinHandle<()>)> {
-    let (tell, told) = mpsc::channel::<Arc<Common>>();
-    let serve = move || {
-        if let Ok(common) = told.recv() {
-            common.serve(index);
-        }
-    };
-    let thread = thread::Builder::new().name(format!("echo-cpu-{index}")).spawn(serve).ok()?;
-    Some((tell, thread))
+fn start(index: usize, common: Arc<Common>) -> Option<JoinHandle<()>> {
+    thread::Builder::new().name(format!("echo-cpu-{index}")).spawn(move || common.serve(index)).ok()
 }
 
 impl Common {
-    fn new(threads: usize) -> Self {
-        Self {
-            job: Mutex::new(None),
-            gate: Barrier::new(threads),
-            phase: Barrier::new(threads),
-            broken: AtomicBool::new(false),
-            panic: Mutex::new(None),
-        }
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn meet(&self) {
-        // Nobody leaves the gate before all are there, whatever broke: the job must not end while a thread runs it.
-        self.gate.wait(&AtomicBool::new(false));
+    /// Changes what is on the desk, and calls the threads.
+    fn order(&self, change: impl FnOnce(&mut Desk)) {
+        let mut desk = self.desk();
+        change(&mut desk);
+        desk.number += 1;
+        self.number.store(desk.number, Ordering::SeqCst);
+        drop(desk);
+        self.ordered.notify();
     }
 
     fn serve(&self, index: usize) {
+        let mut seen = 0;
         loop {
-            self.meet();
-            let order = *self.job.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(order) = order else { return };
+            self.ordered.wait_until(|| self.number.load(Ordering::SeqCst) != seen);
+            let desk = self.desk();
+            seen = desk.number;
+            if desk.closed {
+                return;
+            }
+            // None where the others were done before this thread came.
+            let Some(order) = desk.order else { continue };
+            self.inside.fetch_add(1, Ordering::SeqCst);
+            drop(desk);
             self.work(index, order);
-            self.meet();
+            self.inside.fetch_sub(1, Ordering::SeqCst);
+            self.progress.notify();
         }
     }
 
     fn work(&self, index: usize, order: Order) {
-        // SAFETY: `Crew::run` keeps both alive until all threads have met after the job.
-        let (job, counters) = unsafe { (order.job.as_ref(), order.counters.as_ref()) };
-        let worker = Worker { index, common: Some(self), counters, phase: Cell::new(0) };
+        // SAFETY: `Crew::run` keeps both alive until nobody is inside and nobody can come any more.
+        let (job, phases) = unsafe { (order.job.as_ref(), order.phases.as_ref()) };
+        let worker = Worker { index, common: self, phases, next: Cell::new(0) };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(&worker))) {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             if !self.broken.swap(true, Ordering::SeqCst) {
                 *first = Some(panic);
             }
             drop(first);
-            self.phase.rouse();
+            self.progress.notify();
         }
     }
 }
@@ -174,30 +186,42 @@ impl Worker<'_> {
         self.index
     }
 
-    /// Ends a phase: returns when every thread has ended it.
-    pub(super) fn wait(&self) {
-        self.phase.set(self.phase.get() + 1);
-        let Some(common) = self.common else { return };
-        common.phase.wait(&common.broken);
-        if common.broken.load(Ordering::SeqCst) {
+    /// As [`Worker::phase`], one item at a time.
+    pub(super) fn each(&self, items: usize, mut each: impl FnMut(usize)) {
+        self.phase(items, 1, |chunk| each(chunk.start));
+    }
+
+    /// The next phase of the job: `each` with chunks of `grain` of its `items`, until no other thread has left any. Returns when all of
+    /// them are done, by whichever thread; what they wrote is seen afterwards.
+    ///
+    /// Every thread calls it with the same numbers. What is said to be shared in a phase must not be touched outside of `each`: a thread
+    /// that comes late is between two phases while others are in one far ahead.
+    pub(super) fn phase(&self, items: usize, grain: usize, mut each: impl FnMut(Range<usize>)) {
+        let phase = &self.phases[self.next.replace(self.next.get() + 1)];
+        let chunks = items.div_ceil(grain);
+        loop {
+            let chunk = phase.taken.fetch_add(1, Ordering::Relaxed);
+            if chunk >= chunks {
+                break;
+            }
+            each(chunk * grain..items.min((chunk + 1) * grain));
+            if phase.done.fetch_add(1, Ordering::SeqCst) + 1 == chunks {
+                self.common.progress.notify();
+            }
+        }
+        let broken = || self.common.broken.load(Ordering::SeqCst);
+        self.common.progress.wait_until(|| phase.done.load(Ordering::SeqCst) == chunks || broken());
+        if broken() {
             // Without a message of its own: that of the thread that broke it tells what happened.
             resume_unwind(Box::new("another thread of the crew panicked"));
         }
-    }
-
-    /// Chunks of `grain` items of the `items` of this phase that no other thread has taken. Once in a phase.
-    pub(super) fn take(&self, items: usize, grain: usize) -> impl Iterator<Item = Range<usize>> {
-        let counter = &self.counters[self.phase.get()];
-        let chunks = items.div_ceil(grain);
-        std::iter::from_fn(move || {
-            let chunk = counter.fetch_add(1, Ordering::Relaxed);
-            (chunk < chunks).then(|| chunk * grain..items.min((chunk + 1) * grain))
-        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     #[test]
@@ -210,11 +234,12 @@ mod tests {
                 let taken: Vec<AtomicUsize> = (0..items).map(|_| AtomicUsize::new(0)).collect();
                 crew.run(PHASES, &|worker| {
                     for phase in 0..PHASES {
-                        for item in worker.take(items, 3).flatten() {
-                            // Whoever takes it in this phase sees all of the phase before.
-                            assert_eq!(taken[item].fetch_add(1, Ordering::Relaxed), phase);
-                        }
-                        worker.wait();
+                        worker.phase(items, 3, |chunk| {
+                            for item in chunk {
+                                // Whoever takes it in this phase sees all of the phase before.
+                                assert_eq!(taken[item].fetch_add(1, Ordering::Relaxed), phase);
+                            }
+                        });
                     }
                 });
                 assert!(taken.iter().all(|taken| taken.load(Ordering::Relaxed) == PHASES));
@@ -223,21 +248,48 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_is_kept_away_holds_nobody_up() {
+        let mut crew = Crew::new(3);
+        let (away, back) = (Barrier::new(2), Barrier::new(2));
+        let done = AtomicUsize::new(0);
+        crew.run(2, &|worker| {
+            // One thread leaves before the first phase, and comes back when the others have done both.
+            if worker.index() == 1 {
+                away.wait();
+                back.wait();
+            } else if worker.index() == 0 {
+                away.wait();
+            }
+            for phase in 0..2 {
+                worker.phase(100, 1, |_| {
+                    assert_ne!(worker.index(), 1, "nothing of phase {phase} is left for who comes back");
+                    done.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            if worker.index() == 0 {
+                back.wait();
+            }
+        });
+        assert_eq!(done.into_inner(), 200);
+    }
+
+    #[test]
     fn a_panic_reaches_the_caller_and_the_crew_goes_on() {
         let mut crew = Crew::new(3);
         for panicking in 0..3 {
+            // As many chunks as threads, and nobody ends one before each has one.
+            let all = Barrier::new(3);
             let job = |worker: &Worker<'_>| {
-                worker.wait();
-                assert!(worker.index() != panicking, "thread {panicking} fails");
-                worker.wait();
+                worker.phase(3, 1, |_| {
+                    all.wait();
+                    assert!(worker.index() != panicking, "thread {panicking} fails");
+                });
+                worker.phase(1, 1, |_| unreachable!("a phase after one that broke"));
             };
             let panic = catch_unwind(AssertUnwindSafe(|| crew.run(2, &job))).unwrap_err();
             assert_eq!(*panic.downcast::<String>().unwrap(), format!("thread {panicking} fails"));
             let ran = AtomicUsize::new(0);
-            crew.run(1, &|worker| {
-                worker.wait();
-                ran.fetch_add(1, Ordering::Relaxed);
-            });
+            crew.run(1, &|worker| worker.phase(3, 1, |_| drop(ran.fetch_add(1, Ordering::Relaxed))));
             assert_eq!(ran.into_inner(), 3);
         }
     }

@@ -53,23 +53,14 @@ impl Layer {
     pub(super) fn forward(&self, index: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools) {
         let Buffers { x, normed, qkv, attended, gate_up, inner, .. } = pass.buffers;
         pass.normalise(worker, tools, &self.input_norm, pass.tokens, |token| token);
-        worker.wait();
         self.qkv.multiply(worker, &mut tools.multiplier, normed, qkv, Update::Set);
-        worker.wait();
         self.place_heads(index, pass, worker);
-        worker.wait();
         attend(index, pass, worker, tools);
-        worker.wait();
         self.o.multiply(worker, &mut tools.multiplier, attended, x, Update::Add);
-        worker.wait();
         pass.normalise(worker, tools, &self.post_norm, pass.tokens, |token| token);
-        worker.wait();
         self.gate_up.multiply(worker, &mut tools.multiplier, normed, gate_up, Update::Set);
-        worker.wait();
         swiglu(pass, worker);
-        worker.wait();
         self.down.multiply(worker, &mut tools.multiplier, inner, x, Update::Add);
-        worker.wait();
     }
 
     /// Normalises query and key heads where the family does, rotates them to their positions, and puts keys and values into the caches.
@@ -78,7 +69,7 @@ impl Layer {
         let (dim, half, eps) = (config.head_dim, config.head_dim / 2, config.rms_norm_eps as f32);
         let (queries, kv_heads) = (config.num_attention_heads, config.num_key_value_heads);
         let width = pass.qkv_width();
-        for token in worker.take(pass.tokens, 1).flatten() {
+        worker.each(pass.tokens, |token| {
             // SAFETY: this token's row is this thread's alone, and its angles were written in a phase before.
             let (row, cos, sin) = unsafe {
                 let angles = token * half..(token + 1) * half;
@@ -110,7 +101,7 @@ impl Layer {
                 // SAFETY: as above.
                 unsafe { page.write(start..start + dim) }.copy_from_slice(values);
             }
-        }
+        });
     }
 }
 
@@ -120,7 +111,7 @@ fn attend(layer: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools)
     let length = pass.sights.span();
     let spans = pass.tokens.div_ceil(length);
     // Later tokens of a prompt see more: they go first.
-    for task in worker.take(spans * kv_heads, 1).flatten() {
+    worker.each(spans * kv_heads, |task| {
         let span = spans - 1 - task / kv_heads;
         let task = Attend {
             sights: &pass.sights,
@@ -133,13 +124,13 @@ fn attend(layer: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools)
             scratch: &mut tools.attention,
         };
         tools.processor.run(task);
-    }
+    });
 }
 
 /// silu(gate) · up of every token.
 fn swiglu(pass: &Pass<'_>, worker: &Worker<'_>) {
     let inner = pass.config.intermediate_size;
-    for token in worker.take(pass.tokens, 1).flatten() {
+    worker.each(pass.tokens, |token| {
         // SAFETY: these rows of this token are this thread's alone.
         let (row, packed) = unsafe {
             let row = pass.buffers.gate_up.write(token * 2 * inner..(token + 1) * 2 * inner);
@@ -152,5 +143,5 @@ fn swiglu(pass: &Pass<'_>, worker: &Worker<'_>) {
             }
             pack(gate, packed);
         });
-    }
+    });
 }

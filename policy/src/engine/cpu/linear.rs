@@ -42,13 +42,16 @@ impl Linear {
         update: Update,
     ) {
         let inputs = self.parts[0].shape()[1];
-        // SAFETY: x was written in a phase before.
-        let x = Activations::new(unsafe { x.read(0..x.len()) }, inputs);
-        debug_assert_eq!(x.tokens() * self.outputs, y.len());
-        let cells = y.cells();
-        let grain =
-            if x.tokens() == 1 { GRAIN } else { self.outputs.div_ceil(CHUNKS).next_multiple_of(GRAIN) };
-        for chunk in worker.take(self.outputs, grain) {
+        let grain = if y.len() == self.outputs {
+            GRAIN
+        } else {
+            self.outputs.div_ceil(CHUNKS).next_multiple_of(GRAIN)
+        };
+        worker.phase(self.outputs, grain, |chunk| {
+            // SAFETY: x was written in a phase before.
+            let x = Activations::new(unsafe { x.read(0..x.len()) }, inputs);
+            let cells = y.cells();
+            debug_assert_eq!(x.tokens() * self.outputs, cells.len());
             let mut update = update;
             if let Some(bias) = &self.bias {
                 for row in cells.chunks_exact(self.outputs) {
@@ -73,7 +76,7 @@ impl Linear {
                 }
                 start = end;
             }
-        }
+        });
     }
 }
 

@@ -143,7 +143,7 @@ impl Pass<'_> {
     ) {
         let (hidden, eps) = (self.config.hidden_size, self.config.rms_norm_eps as f32);
         tools.row.resize(hidden, 0.0);
-        for row in worker.take(rows, 1).flatten() {
+        worker.each(rows, |row| {
             let at = from(row) * hidden;
             // SAFETY: the residual stream is not written in this phase, and the packed row is this thread's alone.
             let (x, packed) = unsafe {
@@ -156,7 +156,7 @@ impl Pass<'_> {
                 }
                 pack(&tools.row, packed);
             });
-        }
+        });
     }
 
     /// The packed row of a token.

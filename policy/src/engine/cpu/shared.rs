@@ -9,7 +9,7 @@ use super::lanes::{LANES, Line};
 /// A slice of which every thread may read and write parts, one phase after another.
 ///
 /// What makes it sound is the same everywhere: within a phase, an element is written by the one thread that took it and touched by no
-/// other, or written by nobody. Between phases all threads meet, so that each sees what the others wrote.
+/// other, or written by nobody. A phase begins when all of the one before is done, and sees what was written there.
 pub(super) struct Shared<'a, T = f32> {
     data: *mut T,
     len: usize,
