@@ -37,7 +37,7 @@ impl Course {
 ///
 /// # Errors
 /// When the model cannot be read, or the engine fails, or its numbers depend on neighbours or differ from those that it scores.
-pub fn run(task: &Task) -> anyhow::Result<Rates> {
+pub(super) fn run(task: &Task) -> anyhow::Result<Rates> {
     engine::set_threads(task.threads)?;
     let config = ModelConfig::from_file(&task.model.join("config.json"))?;
     let since = Instant::now();
