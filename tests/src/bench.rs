@@ -1,5 +1,6 @@
 //! Benches by turns, medians of several rounds: against outside systems, and against what bounds us.
 
+mod ceilings;
 mod crew;
 pub mod echo_clip;
 pub mod growth;
@@ -7,6 +8,7 @@ pub mod ingest;
 mod machine;
 mod memory;
 pub mod micro_batches;
+pub mod rollout;
 pub mod sandbox;
 pub mod share;
 pub mod step;

@@ -11,7 +11,7 @@ use attack::AttackOptions;
 use bench::Bench;
 use broadcast::BroadcastOptions;
 use clap::{Args, Parser, Subcommand};
-use echo_lab::bench::step;
+use echo_lab::bench::{rollout, step};
 use echo_lab::broadcast::RottenNode;
 use echo_lab::cargo::workspace_root;
 use echo_lab::console::{Console, Report};
@@ -44,6 +44,8 @@ Examples:
   cargo lab study kill --json                     a learner that is killed 50 times, against one that is not
   cargo lab bench train --peer torch --json       a training step against PyTorch's
   cargo lab bench ingest --json                   trajectories that a learner takes in, against bare signature verification
+  cargo lab bench rollout --size 0.6b --peers candle,torch,llama.cpp --python PYTHON --json
+                                                  tokens a second of the engine, against those of others
   cargo lab bench echo-clip --json                updates with EchoClip, against the same without
   cargo lab bench share --json                    what the rest of a learner costs beside its updates
   cargo lab bench sandbox --json                  isolated runs, judgings and WebAssembly instances, against bubblewrap
@@ -100,6 +102,12 @@ enum Command {
     TrainStep {
         /// What to train on and how, as JSON.
         setting: String,
+    },
+    /// One process of ours in a race of engines.
+    #[command(hide = true)]
+    RolloutRun {
+        /// A file with what to generate, as JSON.
+        task: PathBuf,
     },
     /// Train a policy of 107 million parameters a little, and measure the deltas between its publications.
     DeltaStudy(DeltaStudyOptions),
@@ -191,6 +199,10 @@ impl Command {
             Self::Bench(bench) => bench.execute(console),
             Self::TrainStep { setting } => {
                 println!("{}", serde_json::to_string(&step::run(&serde_json::from_str(&setting)?)?)?);
+                Ok(Report { passed: true, json: serde_json::Value::Null })
+            }
+            Self::RolloutRun { task } => {
+                println!("{}", serde_json::to_string(&rollout::run_task(&task)?)?);
                 Ok(Report { passed: true, json: serde_json::Value::Null })
             }
             Self::Study(options) => options.execute(console),

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use echo_lab::bench::ingest::{self, IngestBench};
+use echo_lab::bench::rollout::{self, Peer as Rival, Programs, RolloutBench, Size};
 use echo_lab::bench::sandbox::{self, SandboxBench};
 use echo_lab::bench::share::{self, ShareBench};
 use echo_lab::bench::train::{self, TrainBench};
@@ -24,6 +25,8 @@ pub(super) enum Bench {
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
         rounds: u16,
     },
+    /// Tokens a second of the engine against those of others: a group that shares a prompt, on the same seeded random weights.
+    Rollout(RolloutOptions),
     /// Updates with EchoClip against the same without.
     EchoClip {
         /// Updates of each, by turns; their median counts.
@@ -57,6 +60,78 @@ pub(super) struct TrainOptions {
     /// What ours holds between forward and backward.
     #[arg(long, value_enum, default_value_t = Held::Keep)]
     activations: Held,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RolloutOptions {
+    /// The model's form.
+    #[arg(long, value_enum, default_value_t = Form::B06)]
+    size: Form,
+    /// Against whom: several, with commas between them.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    peers: Vec<Engine>,
+    /// A Python with torch and transformers.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    python: PathBuf,
+    /// The program that tests/peers builds, where it is not where that build puts it.
+    #[arg(long, value_name = "PROGRAM")]
+    peers_program: Option<PathBuf>,
+    /// Processes of each, by turns; their median counts.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Tokens of the prompt.
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u16).range(8..=768))]
+    prompt: u16,
+    /// Tokens that each sample gets.
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=128))]
+    new: u16,
+    /// Samples of the group.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    samples: u16,
+    /// Threads of every engine.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    #[value(name = "tiny")]
+    Tiny,
+    #[value(name = "0.6b")]
+    B06,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    Candle,
+    Torch,
+    TorchF32,
+    #[value(name = "llama.cpp")]
+    Llama,
+}
+
+impl RolloutOptions {
+    fn bench(self) -> RolloutBench {
+        let rival = |engine: Engine| match engine {
+            Engine::Candle => Rival::Candle,
+            Engine::Torch => Rival::Torch,
+            Engine::TorchF32 => Rival::TorchF32,
+            Engine::Llama => Rival::Llama,
+        };
+        RolloutBench {
+            size: match self.size {
+                Form::Tiny => Size::Tiny,
+                Form::B06 => Size::B06,
+            },
+            peers: self.peers.into_iter().map(rival).collect(),
+            programs: Programs { python: self.python, peers: self.peers_program },
+            rounds: self.rounds.into(),
+            prompt: self.prompt.into(),
+            new: self.new.into(),
+            samples: self.samples.into(),
+            threads: self.threads.into(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,6 +170,7 @@ impl Bench {
         match self {
             Self::Train(options) => train::run(&options.bench(), console),
             Self::MicroBatches { steps, rounds } => micro_batches::run(steps.into(), rounds.into(), console),
+            Self::Rollout(options) => rollout::run(&options.bench(), console),
             Self::EchoClip { updates } => echo_clip::run(updates, console),
             Self::Memory => growth::run(console),
             Self::Ingest(bench) => interruptible(ingest::run(bench, console)),

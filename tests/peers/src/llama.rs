@@ -1,0 +1,96 @@
+//! llama.cpp on bf16 weights.
+
+use crate::task::{self, Rates, Task, WARM_UP};
+use anyhow::{Context as _, anyhow};
+use llama_cpp_2::context::LlamaContext;
+use llama_cpp_2::context::params::LlamaContextParams;
+use llama_cpp_2::llama_backend::LlamaBackend;
+use llama_cpp_2::llama_batch::LlamaBatch;
+use llama_cpp_2::model::LlamaModel;
+use llama_cpp_2::model::params::LlamaModelParams;
+use llama_cpp_2::token::LlamaToken;
+use serde_json::json;
+use std::ffi::CStr;
+use std::num::NonZeroU32;
+
+/// Tokens of a call, and of a part of it that is computed at once: the program's own choices.
+const BATCH: u32 = 2048;
+const MICRO_BATCH: u32 = 512;
+/// Whether all samples share one pool of cells.
+const UNIFIED: bool = false;
+/// llama.cpp makes room for whole blocks of this many tokens.
+const BLOCK: usize = 256;
+
+/// Measures.
+pub fn run(task: &Task) -> anyhow::Result<Rates> {
+    let mut backend = LlamaBackend::init()?;
+    backend.void_logs();
+    let model = LlamaModel::load_from_file(&backend, &task.gguf, &LlamaModelParams::default())
+        .with_context(|| task.gguf.display().to_string())?;
+    let (prompt, samples) = (task.prompt.len(), task.samples());
+    // Each sample has a cache of its own, into which the prompt's is copied. One cache for all (`kv_unified`) would hold the prompt once,
+    // and have every sample look at the cells of all others.
+    let cells = task.context().next_multiple_of(BLOCK) * samples;
+    let threads = i32::try_from(task.threads)?;
+    let params = LlamaContextParams::default()
+        .with_n_ctx(NonZeroU32::new(u32::try_from(cells)?))
+        .with_n_batch(BATCH)
+        .with_n_ubatch(MICRO_BATCH)
+        .with_n_threads(threads)
+        .with_n_threads_batch(threads)
+        .with_n_seq_max(u32::try_from(samples)?)
+        .with_kv_unified(UNIFIED);
+    let mut context = model.new_context(&backend, params)?;
+
+    feed(&mut context, &task.prompt[..WARM_UP], 1, 0)?;
+    context.clear_kv_cache();
+    let prefill_tok_s = task::rate(prompt, || feed(&mut context, &task.prompt, 1, 0))?;
+    let logprob = task::logprob(context.get_logits_ith(i32::try_from(prompt)? - 1), task.given[0][0])?;
+    let single_tok_s = decode(&mut context, task, 1)?;
+    context.clear_kv_cache_seq(Some(0), Some(u32::try_from(prompt)?), None)?;
+    for sample in 1..samples {
+        context.copy_kv_cache_seq(0, i32::try_from(sample)?, None, None)?;
+    }
+    let group_tok_s = decode(&mut context, task, samples)?;
+    let about = json!({
+        "llama-cpp-2": task::version("llama-cpp-2"), "llama-cpp-sys-2": task::version("llama-cpp-sys-2"), "system_info": system_info(),
+        "target_features": task::processor(), "weights": "bf16", "cache": "f16", "kv_unified": UNIFIED, "flash_attention": "auto",
+        "n_batch": BATCH, "n_ubatch": MICRO_BATCH, "threads": threads, "drawn": "nothing: tokens are given",
+    });
+    Ok(Rates { prefill_tok_s, single_tok_s, group_tok_s, logprob, about })
+}
+
+/// Feeds the given tokens of the first `samples` samples behind the prompt.
+fn decode(context: &mut LlamaContext<'_>, task: &Task, samples: usize) -> anyhow::Result<f64> {
+    task::rate(samples * task.given.len(), || {
+        for (at, given) in task.given.iter().enumerate() {
+            feed(context, &given[..samples], samples, task.prompt.len() + at)?;
+        }
+        Ok(())
+    })
+}
+
+/// Feeds one sequence with tokens from position `first` on, or each of `samples` sequences with one token at that position. Logits are
+/// computed behind the last token of each.
+fn feed(context: &mut LlamaContext<'_>, tokens: &[u32], samples: usize, first: usize) -> anyhow::Result<()> {
+    let mut batch = LlamaBatch::new(tokens.len(), 1);
+    for (at, &token) in tokens.iter().enumerate() {
+        let (sample, position) = if samples == 1 { (0, first + at) } else { (at, first) };
+        let last = samples > 1 || at + 1 == tokens.len();
+        batch.add(
+            LlamaToken(i32::try_from(token)?),
+            i32::try_from(position)?,
+            &[i32::try_from(sample)?],
+            last,
+        )?;
+    }
+    context.decode(&mut batch).map_err(|error| anyhow!("llama_decode: {error}"))?;
+    context.synchronize();
+    Ok(())
+}
+
+fn system_info() -> String {
+    // SAFETY: a string that lives as long as the library does.
+    let text = unsafe { CStr::from_ptr(llama_cpp_sys_2::llama_print_system_info()) };
+    text.to_string_lossy().trim().to_owned()
+}

@@ -1,0 +1,77 @@
+"""PyTorch's side of `cargo lab bench rollout`: python -c SOURCE TASK bf16|f32. Prints one JSON object.
+
+The prompt is computed once, and its cache is repeated for the samples; then `generate` draws at temperature 1, as a user would have it do.
+"""
+
+import copy
+import json
+import sys
+import time
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, DynamicCache
+
+WARM_UP = 8
+
+with open(sys.argv[1]) as file:
+    task = json.load(file)
+dtype = {"bf16": torch.bfloat16, "f32": torch.float32}[sys.argv[2]]
+torch.set_num_threads(task["threads"])
+torch.manual_seed(0)
+transformers.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+model = AutoModelForCausalLM.from_pretrained(task["model"], dtype=dtype).eval()
+prompt = torch.tensor([task["prompt"]])
+new, samples = len(task["given"]), len(task["given"][0])
+
+
+def decode(prompt, cache, count, new):
+    """Tokens a second of `count` samples behind the prompt, whose cache lacks the last token."""
+    if count > 1:
+        cache.batch_repeat_interleave(count)
+    ids = prompt.repeat(count, 1)
+    start = time.perf_counter()
+    out = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        past_key_values=cache,
+        do_sample=True,
+        temperature=1.0,
+        top_k=0,
+        top_p=1.0,
+        max_new_tokens=new,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    seconds = time.perf_counter() - start
+    if out.shape != (count, prompt.shape[1] + new):
+        raise SystemExit(f"generate gave {tuple(out.shape)}")
+    return count * new / seconds
+
+
+with torch.inference_mode():
+    decode(prompt[:, :WARM_UP], DynamicCache(config=model.config), 1, 2)
+    start = time.perf_counter()
+    out = model(prompt, use_cache=True, logits_to_keep=1)
+    prefill = prompt.shape[1] / (time.perf_counter() - start)
+    logprob = torch.log_softmax(out.logits[0, -1].double(), dim=-1)[task["given"][0][0]].item()
+    cache = out.past_key_values
+    cache.crop(-1)
+    single = decode(prompt, copy.deepcopy(cache), 1, new)
+    group = decode(prompt, cache, samples, new)
+
+about = {
+    "torch": torch.__version__,
+    "transformers": transformers.__version__,
+    "weights": sys.argv[2],
+    "cache": sys.argv[2],
+    "attention": model.config._attn_implementation,
+    "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+    "mkldnn": torch.backends.mkldnn.is_available(),
+    "config": " ".join(torch.__config__.show().split()),
+    "threads": torch.get_num_threads(),
+    "drawn": "by generate, at temperature 1",
+}
+rates = {"prefill_tok_s": prefill, "single_tok_s": single, "group_tok_s": group, "logprob": logprob, "about": about}
+print(json.dumps(rates))

@@ -1,0 +1,216 @@
+//! Our engine against others on the same model, prompt and number of tokens, by turns.
+//!
+//! All read one directory of seeded random bf16 weights ([`model`]). A group of samples shares a prompt, which every engine that can
+//! computes once; no token ends a sample. Each run is a process of its own: it warms up, then times the prompt, one sample, and the group.
+//! Peers that offer no sampler of their own kind are fed with given tokens, so that what they are charged with is the model alone; ours
+//! draws, and reports both log-probs.
+//!
+//! Before each round this process measures what the machine allows ([`super::ceilings`]), as machines change their speed.
+
+mod model;
+mod ours;
+mod peer;
+mod task;
+
+use super::ceilings::{self, Ceilings};
+use super::machine;
+use crate::cargo::workspace_root;
+use crate::console::{Console, Report};
+use anyhow::{Context as _, ensure};
+use echo_policy::config::ModelConfig;
+use echo_policy::flops::Work;
+use serde::Serialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+pub use model::Size;
+pub use peer::{Peer, Programs};
+pub use task::{Rates, Task};
+
+/// Memory bandwidth that decoding one sample uses, at least.
+const MIN_BANDWIDTH: f64 = 0.8;
+/// The prompt's tokens a second over llama.cpp's, at least.
+const MIN_PREFILL: f64 = 1.0;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct RolloutBench {
+    /// The model.
+    pub size: Size,
+    /// Whom we race against.
+    pub peers: Vec<Peer>,
+    /// Where they lie.
+    pub programs: Programs,
+    /// Processes of each, by turns; the median counts.
+    pub rounds: usize,
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// Tokens drawn for each sample.
+    pub new: usize,
+    /// Samples of the group.
+    pub samples: usize,
+    /// Threads of every engine.
+    pub threads: usize,
+}
+
+/// What was measured.
+struct Race {
+    ceilings: Vec<Ceilings>,
+    ours: Vec<Rates>,
+    peers: BTreeMap<Peer, Vec<Rates>>,
+    /// The machine's load before each round: that of other programs, if it is more than we are.
+    loads: Vec<f64>,
+}
+
+/// Races.
+///
+/// # Errors
+/// When a peer is missing, a process fails, or a peer has computed another model.
+pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
+    for peer in &bench.peers {
+        peer.probe(&bench.programs)?;
+    }
+    let home = workspace_root().join("target/peers");
+    std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
+    let places = bench.size.places(&home);
+    console.say(format!("model: {}", places.0.display()));
+    model::make(bench.size, &places.0)?;
+    let task = Task::new(bench.size, places, [bench.prompt, bench.new, bench.samples, bench.threads])?;
+    if bench.peers.contains(&Peer::Llama) {
+        bench.programs.convert(&task)?;
+    }
+    let file = tempfile::Builder::new().suffix(".json").tempfile()?;
+    serde_json::to_writer(&file, &task)?;
+
+    let mut race = Race { ceilings: Vec::new(), ours: Vec::new(), peers: BTreeMap::new(), loads: Vec::new() };
+    for round in 1..=bench.rounds {
+        race.loads.push(machine::load());
+        let ceilings = ceilings::measure(bench.threads);
+        race.ceilings.push(ceilings);
+        let of_round = |who: &str, rates: &Rates| {
+            console.say(format!(
+                "round {round}: {who:<9} prefill {:>6.1}, one sample {:>5.1}, group {:>6.1} tokens/s",
+                rates.prefill_tok_s, rates.single_tok_s, rates.group_tok_s
+            ));
+        };
+        let Ceilings { read_gb_s, f32_gflop_s } = ceilings;
+        console.say(format!("round {round}: memory {read_gb_s:.1} GB/s, products {f32_gflop_s:.0} GFLOP/s"));
+        let this = std::env::current_exe().context("where this program lies")?;
+        let ours = peer::report(Command::new(this).arg("rollout-run").arg(file.path()), bench.threads)?;
+        of_round("ours", &ours);
+        for &peer in &bench.peers {
+            let rates = peer.measure(file.path(), bench.threads, &bench.programs)?;
+            of_round(&peer.to_string(), &rates);
+            ensure!(
+                (rates.logprob - ours.logprob).abs() <= peer.tolerance(),
+                "{peer} has computed another model: log-prob {} of a token to which ours gives {}",
+                rates.logprob,
+                ours.logprob
+            );
+            race.peers.entry(peer).or_default().push(rates);
+        }
+        race.ours.push(ours);
+    }
+    report(bench, &task, &race, console)
+}
+
+/// What one process of ours does: the hidden command that [`run`] starts.
+///
+/// # Errors
+/// When the task cannot be read, or the engine fails.
+pub fn run_task(path: &Path) -> anyhow::Result<Rates> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    ours::run(&serde_json::from_str(&text)?)
+}
+
+/// What has to be reached, and what was measured.
+#[derive(Serialize)]
+struct Goal {
+    name: String,
+    least: f64,
+    figure: f64,
+}
+
+fn report(bench: &RolloutBench, task: &Task, race: &Race, console: &Console) -> anyhow::Result<Report> {
+    let ours = task::median(&race.ours).context("no round was made")?;
+    let ceilings = Ceilings {
+        read_gb_s: super::median(race.ceilings.iter().map(|ceilings| ceilings.read_gb_s)),
+        f32_gflop_s: super::median(race.ceilings.iter().map(|ceilings| ceilings.f32_gflop_s)),
+    };
+    let shares = Shares::of(&bench.size.config()?, bench, &ours, ceilings);
+    let (mut peers, mut ratios) = (serde_json::Map::new(), serde_json::Map::new());
+    let mut goals =
+        vec![Goal { name: "bandwidth of one sample".into(), least: MIN_BANDWIDTH, figure: shares.bandwidth }];
+    for (peer, runs) in &race.peers {
+        let theirs = task::median(runs).context("no round was made")?;
+        let (prefill, single, group) = (
+            ours.prefill_tok_s / theirs.prefill_tok_s,
+            ours.single_tok_s / theirs.single_tok_s,
+            ours.group_tok_s / theirs.group_tok_s,
+        );
+        ratios.insert(peer.to_string(), json!({"prefill": prefill, "single": single, "group": group}));
+        peers.insert(peer.to_string(), json!(theirs));
+        goals.extend(peer.goal().map(|least| Goal {
+            name: format!("group over {peer}"),
+            least,
+            figure: group,
+        }));
+        if peer.holds_prefill() {
+            goals.push(Goal { name: format!("prefill over {peer}"), least: MIN_PREFILL, figure: prefill });
+        }
+    }
+    for Goal { name, least, figure } in &goals {
+        let verdict = if figure >= least { "reached" } else { "MISSED" };
+        console.say(format!("{verdict}: {name} {figure:.2} (at least {least})"));
+    }
+    let by_name: BTreeMap<String, &Vec<Rates>> =
+        race.peers.iter().map(|(peer, runs)| (peer.to_string(), runs)).collect();
+    let json = json!({
+        "ours": ours, "peers": peers, "ratios": ratios, "ceilings": ceilings,
+        "shares": {"bandwidth": shares.bandwidth, "products_group": shares.group, "products_prefill": shares.prefill},
+        "goals": goals, "machine": machine::describe(),
+        "runs": {"ours": race.ours, "peers": by_name, "ceilings": race.ceilings, "load": race.loads},
+        "setting": {
+            "size": bench.size, "prompt": bench.prompt, "new": bench.new, "samples": bench.samples, "threads": bench.threads,
+            "rounds": bench.rounds, "model": task.model,
+        },
+    });
+    Ok(Report { passed: goals.iter().all(|goal| goal.figure >= goal.least), json })
+}
+
+/// What ours uses of the ceilings, counting only what has to be done: published weights read once a step, the cache as it is kept, and the
+/// model's own products ([`ModelConfig::forward_flops`]). More than all of the products is possible where the machine multiplies bf16
+/// faster than f32.
+struct Shares {
+    bandwidth: f64,
+    group: f64,
+    prefill: f64,
+}
+
+impl Shares {
+    fn of(config: &ModelConfig, bench: &RolloutBench, ours: &Rates, ceilings: Ceilings) -> Self {
+        /// Of a bf16 weight.
+        const BYTES: f64 = 2.0;
+        let (prompt, new) = (bench.prompt as u64, bench.new as u64);
+        let unread = if config.tie_word_embeddings { 0 } else { config.vocab_size * config.hidden_size };
+        let cached = ours.about["cache_bytes_per_token"].as_f64().unwrap_or_default();
+        let context = prompt as f64 + new as f64 / 2.0;
+        let bytes = (config.parameter_count() as f64 - unread as f64) * BYTES + context * cached;
+        let sums = |tokens: u64| tokens * (tokens + 1) / 2;
+        let behind = Work { tokens: new, targets: new, pairs: sums(prompt + new) - sums(prompt) };
+        let ahead = Work { tokens: prompt, targets: 1, pairs: sums(prompt) };
+        let products = |work: &Work, tok_s: f64| {
+            config.forward_flops(work) / work.tokens as f64 * tok_s / (ceilings.f32_gflop_s * 1e9)
+        };
+        Self {
+            bandwidth: bytes * ours.single_tok_s / (ceilings.read_gb_s * 1e9),
+            group: products(&behind, ours.group_tok_s),
+            prefill: products(&ahead, ours.prefill_tok_s),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! The engines of others: how each is started, and how it gets onto a machine.
+
+use super::task::{Rates, Task};
+use crate::cargo::workspace_root;
+use anyhow::{Context as _, bail, ensure};
+use serde::Serialize;
+use std::env::consts::EXE_SUFFIX;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The side of PyTorch; its arguments are a task and the type of the weights.
+const TORCH: &str = include_str!("../../../peers/torch_generate.py");
+
+/// Somebody to race against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Peer {
+    /// candle-transformers, f32.
+    #[serde(rename = "candle")]
+    Candle,
+    /// PyTorch's `generate`, bf16.
+    #[serde(rename = "torch")]
+    Torch,
+    /// The same in f32: on processors without bf16 products it may be the quicker one.
+    #[serde(rename = "torch-f32")]
+    TorchF32,
+    /// llama.cpp, bf16.
+    #[serde(rename = "llama.cpp")]
+    Llama,
+}
+
+/// Where the programs lie that peers run in.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// A Python with `torch` and `transformers`.
+    pub python: PathBuf,
+    /// `echo-peers`, as built in `tests/peers`; by default where that build puts it.
+    pub peers: Option<PathBuf>,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Candle => "candle",
+            Self::Torch => "torch",
+            Self::TorchF32 => "torch-f32",
+            Self::Llama => "llama.cpp",
+        })
+    }
+}
+
+impl Peer {
+    /// How many times as many tokens a second as its group makes ours has to make.
+    pub(super) fn goal(self) -> Option<f64> {
+        match self {
+            Self::Candle => Some(5.0),
+            Self::Torch => Some(2.0),
+            Self::TorchF32 => None,
+            Self::Llama => Some(1.0),
+        }
+    }
+
+    /// Whether ours has to be as quick with the prompt.
+    pub(super) fn holds_prefill(self) -> bool {
+        self == Self::Llama
+    }
+
+    /// How far its log-prob of a token may be from ours: what rounding to the type that it computes in does to it, and far below the
+    /// deviation between two models.
+    pub(super) fn tolerance(self) -> f64 {
+        match self {
+            Self::Candle | Self::TorchF32 => 1e-3,
+            Self::Torch | Self::Llama => 0.1,
+        }
+    }
+
+    fn is_torch(self) -> bool {
+        matches!(self, Self::Torch | Self::TorchF32)
+    }
+
+    fn advice(self) -> &'static str {
+        if self.is_torch() {
+            "it needs a Python with torch and transformers: make one with `python3 -m venv torch-venv && torch-venv/bin/pip install \
+             torch transformers`, and name it with --python torch-venv/bin/python"
+        } else {
+            "it needs echo-peers: build it with `cd tests/peers && cargo build --release` (ten minutes and more; llama.cpp wants cmake, a \
+             C++ compiler and libclang: `apt-get install cmake g++ libclang-dev`), or name one with --peers-program"
+        }
+    }
+
+    fn command(self, task: &Path, programs: &Programs) -> Command {
+        let mut command = if self.is_torch() {
+            let mut command = Command::new(&programs.python);
+            command.args(["-c", TORCH]).arg(task).arg(if self == Self::Torch { "bf16" } else { "f32" });
+            command.env("HF_HUB_OFFLINE", "1");
+            command
+        } else {
+            let mut command = Command::new(programs.echo_peers());
+            command.arg(if self == Self::Candle { "candle" } else { "llama" }).arg(task);
+            command
+        };
+        command.stdin(Stdio::null()).stderr(Stdio::inherit());
+        command
+    }
+
+    /// Whether it can be started at all: nobody should hear of a missing program behind ten minutes of measurements.
+    ///
+    /// # Errors
+    /// When it cannot, with how to get it.
+    pub(super) fn probe(self, programs: &Programs) -> anyhow::Result<()> {
+        if !self.is_torch() {
+            let program = programs.echo_peers();
+            ensure!(program.is_file(), "{self}: {} is not there; {}", program.display(), self.advice());
+            return Ok(());
+        }
+        let mut python = Command::new(&programs.python);
+        python.args(["-c", "import torch, transformers"]).stdin(Stdio::null()).stdout(Stdio::null());
+        match python.stderr(Stdio::null()).status() {
+            Ok(status) if status.success() => Ok(()),
+            _ => bail!(
+                "{self}: {} cannot import torch and transformers; {}",
+                programs.python.display(),
+                self.advice()
+            ),
+        }
+    }
+
+    /// One process of it.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub(super) fn measure(self, task: &Path, threads: usize, programs: &Programs) -> anyhow::Result<Rates> {
+        report(&mut self.command(task, programs), threads)
+            .with_context(|| format!("{self}: {}", self.advice()))
+    }
+}
+
+impl Programs {
+    fn echo_peers(&self) -> PathBuf {
+        let built = || workspace_root().join(format!("target/peers/build/release/echo-peers{EXE_SUFFIX}"));
+        self.peers.clone().unwrap_or_else(built)
+    }
+
+    /// Writes the model of a task for llama.cpp, unless it is there.
+    ///
+    /// # Errors
+    /// When `echo-peers` cannot.
+    pub(super) fn convert(&self, task: &Task) -> anyhow::Result<()> {
+        if task.gguf.is_file() {
+            return Ok(());
+        }
+        let mut command = Command::new(self.echo_peers());
+        let status = command.arg("gguf").args([&task.model, &task.gguf]).status()?;
+        ensure!(status.success(), "{:?} ended with {status}", command.get_program());
+        Ok(())
+    }
+}
+
+/// What a process says in the last line of its output.
+pub(super) fn report(command: &mut Command, threads: usize) -> anyhow::Result<Rates> {
+    // Each library reads its own; nobody gets more than the others.
+    for name in ["RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
+        command.env(name, threads.to_string());
+    }
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "{:?} ended with {}", command.get_program(), output.status);
+    let text = String::from_utf8(output.stdout)?;
+    Ok(serde_json::from_str(text.lines().last().context("it said nothing")?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_is_missing_says_how_to_get_it() {
+        let absent = PathBuf::from("/nowhere/program");
+        let programs = Programs { python: absent.clone(), peers: Some(absent) };
+        let said = |peer: Peer| peer.probe(&programs).unwrap_err().to_string();
+        assert!(said(Peer::Llama).contains("apt-get install cmake"), "{}", said(Peer::Llama));
+        assert!(said(Peer::Candle).contains("/nowhere/program is not there"));
+        assert!(said(Peer::Torch).contains("pip install torch transformers"), "{}", said(Peer::Torch));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_last_line_of_a_process_is_its_report() {
+        let line = r#"{"prefill_tok_s":1,"single_tok_s":2,"group_tok_s":3,"logprob":-4,"about":null}"#;
+        let script = format!("echo noise; [ $OMP_NUM_THREADS = 3 ] && echo '{line}'");
+        let rates = report(Command::new("sh").args(["-c", &script]), 3).unwrap();
+        assert_eq!((rates.group_tok_s, rates.logprob), (3.0, -4.0));
+        assert!(report(Command::new("sh").args(["-c", "exit 3"]), 3).is_err());
+        assert!(report(Command::new("sh").args(["-c", "echo nothing"]), 3).is_err());
+    }
+}

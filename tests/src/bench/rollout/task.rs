@@ -1,0 +1,71 @@
+//! What every process of the race is given, and what it reports. `tests/peers/src/task.rs` reads and writes the same.
+
+use super::model::{self, Size};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// A prompt, and what follows it in each sample of the group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Task {
+    /// A Hugging Face directory.
+    pub model: PathBuf,
+    /// The same model for llama.cpp.
+    pub gguf: PathBuf,
+    /// The prompt that all samples share.
+    pub prompt: Vec<u32>,
+    /// By position: the token of each sample. Peers that draw nothing are fed with it; ours draws as many.
+    pub given: Vec<Vec<u32>>,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// What one process reports. Rates are tokens a second.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Rates {
+    /// The prompt, up to the logits behind it.
+    pub prefill_tok_s: f64,
+    /// Decoding one sample.
+    pub single_tok_s: f64,
+    /// Decoding the group, all of its samples together.
+    pub group_tok_s: f64,
+    /// Log-prob of the first given token behind the prompt: who agrees has computed the same model.
+    pub logprob: f64,
+    /// Versions, flags and settings.
+    pub about: Value,
+}
+
+impl Task {
+    /// A task on the model of `size`, of seeded random tokens.
+    pub(super) fn new(
+        size: Size,
+        (model, gguf): (PathBuf, PathBuf),
+        [prompt, new, samples, threads]: [usize; 4],
+    ) -> anyhow::Result<Self> {
+        let vocabulary = size.config()?.vocab_size;
+        let given = (1..).take(new).map(|at| model::tokens(at, samples, vocabulary)).collect();
+        Ok(Self { model, gguf, prompt: model::tokens(0, prompt, vocabulary), given, threads })
+    }
+
+    /// Samples of the group.
+    pub(super) fn samples(&self) -> usize {
+        self.given.first().map_or(0, Vec::len)
+    }
+
+    /// The prompt and the first given token.
+    pub(super) fn probe(&self) -> Option<Vec<u32>> {
+        let first = *self.given.first()?.first()?;
+        Some(self.prompt.iter().copied().chain([first]).collect())
+    }
+}
+
+/// Medians of each figure; log-prob and description are those of the first.
+pub(super) fn median(runs: &[Rates]) -> Option<Rates> {
+    let of = |figure: fn(&Rates) -> f64| crate::bench::median(runs.iter().map(figure));
+    Some(Rates {
+        prefill_tok_s: of(|rates| rates.prefill_tok_s),
+        single_tok_s: of(|rates| rates.single_tok_s),
+        group_tok_s: of(|rates| rates.group_tok_s),
+        ..runs.first()?.clone()
+    })
+}

@@ -1,0 +1,67 @@
+use super::*;
+
+fn rates(figure: f64) -> Rates {
+    let about = json!({"cache_bytes_per_token": 114_688});
+    Rates { prefill_tok_s: figure, single_tok_s: figure, group_tok_s: figure, logprob: -1.0, about }
+}
+
+fn bench(peers: &[Peer]) -> RolloutBench {
+    RolloutBench {
+        size: Size::B06,
+        peers: peers.to_vec(),
+        programs: Programs { python: "python3".into(), peers: None },
+        rounds: 3,
+        prompt: 512,
+        new: 128,
+        samples: 16,
+        threads: 2,
+    }
+}
+
+#[test]
+fn our_side_runs_a_task_and_its_numbers_are_those_it_scores() {
+    let home = tempfile::tempdir().unwrap();
+    let places = Size::Tiny.places(home.path());
+    model::make(Size::Tiny, &places.0).unwrap();
+    let task = Task::new(Size::Tiny, places, [24, 3, 2, rayon::current_num_threads()]).unwrap();
+    assert_eq!((task.prompt.len(), task.given.len(), task.samples()), (24, 3, 2));
+    let path = home.path().join("task.json");
+    std::fs::write(&path, serde_json::to_string(&task).unwrap()).unwrap();
+    let said = run_task(&path).unwrap();
+    assert!([said.prefill_tok_s, said.single_tok_s, said.group_tok_s].iter().all(|rate| *rate > 0.0));
+    // Near uniform over 512 tokens.
+    assert!((said.logprob + 512f64.ln()).abs() < 1.0, "{}", said.logprob);
+    assert_eq!(said.about["threads"], task.threads);
+}
+
+#[test]
+fn a_floor_of_bytes_is_all_of_the_bandwidth() {
+    let config = Size::B06.config().unwrap();
+    let bytes = 596_049_920.0 * 2.0 + 576.0 * 114_688.0;
+    let ceilings = Ceilings { read_gb_s: 37.0, f32_gflop_s: 235.0 };
+    let shares = Shares::of(&config, &bench(&[]), &rates(37e9 / bytes), ceilings);
+    assert!((shares.bandwidth - 1.0).abs() < 1e-9);
+    // Weights alone are products of two operations each; attention over 512 to 640 tokens adds a tenth.
+    let shares = Shares::of(&config, &bench(&[]), &rates(235e9 / (2.0 * 596_049_920.0)), ceilings);
+    assert!((1.1..1.12).contains(&shares.group), "{}", shares.group);
+    assert!((0.73..0.81).contains(&shares.prefill), "{}", shares.prefill);
+}
+
+#[test]
+fn medians_are_held_to_the_goals() {
+    let bench = bench(&[Peer::Llama]);
+    let task = Task::new(Size::Tiny, ("m".into(), "g".into()), [8, 2, 2, 1]).unwrap();
+    let race = |llama: f64| Race {
+        ceilings: vec![Ceilings { read_gb_s: 10.0, f32_gflop_s: 100.0 }; 3],
+        ours: [30.0, 10.0, 20.0].map(rates).to_vec(),
+        peers: BTreeMap::from([(Peer::Llama, vec![rates(llama); 3])]),
+        loads: vec![0.0; 3],
+    };
+    let told = report(&bench, &task, &race(19.0), &Console::new(true)).unwrap();
+    assert!(told.passed, "{}", told.json);
+    assert_eq!(told.json["ours"]["group_tok_s"], 20.0);
+    assert_eq!(told.json["goals"].as_array().unwrap().len(), 3);
+    assert_eq!(told.json["ceilings"]["read_gb_s"], 10.0);
+    let told = report(&bench, &task, &race(21.0), &Console::new(true)).unwrap();
+    assert!(!told.passed);
+}
