@@ -26,6 +26,7 @@ pub mod fuzzing;
 pub mod logprob;
 mod math;
 pub mod packed;
+pub mod precision;
 pub mod sampler;
 pub mod tokenizer;
 pub mod vectors;

@@ -125,6 +125,7 @@ mod tests {
             reward: 0.0,
             stopped: true,
             omega: Default::default(),
+            raw_logprobs: Vec::new(),
         };
         let (workload, _) = testing::workload();
         let group = TrajectoryGroup {
@@ -133,6 +134,8 @@ mod tests {
             counter: OrderCounter(0),
             node: workload.charter.learner,
             trajectories: vec![trajectory(&[4, 4, 5, 6]), trajectory(&[6, 6])],
+            precision: Default::default(),
+            caches: Default::default(),
         };
         let batch = [StoredGroup { arrival: 0, correct: vec![false; 2], group }];
         assert_eq!(staleness(PolicyVersion(7), &batch), [(3, 2), (2, 1), (1, 3)].into());

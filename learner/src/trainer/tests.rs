@@ -39,6 +39,7 @@ fn groups(workload: &Workload, weights: &Weights, counters: std::ops::Range<u64>
             reward: (i % 2) as f32,
             stopped: c.stopped,
             omega: Default::default(),
+            raw_logprobs: Vec::new(),
         });
         let group = TrajectoryGroup {
             run: workload.run,
@@ -46,6 +47,8 @@ fn groups(workload: &Workload, weights: &Weights, counters: std::ops::Range<u64>
             counter: OrderCounter(counter),
             node: workload.charter.learner,
             trajectories: trajectories.collect(),
+            precision: Default::default(),
+            caches: Default::default(),
         };
         StoredGroup { arrival: arrival as u64, correct: vec![false; group.trajectories.len()], group }
     });
@@ -89,6 +92,7 @@ fn turns_are_scored_where_they_were_said_and_what_was_heard_is_not_trained_on() 
         reward: (i % 2) as f32,
         stopped: true,
         omega: Default::default(),
+        raw_logprobs: Vec::new(),
     };
     let group = TrajectoryGroup {
         run: workload.run,
@@ -96,6 +100,8 @@ fn turns_are_scored_where_they_were_said_and_what_was_heard_is_not_trained_on() 
         counter: OrderCounter(0),
         node: workload.charter.learner,
         trajectories: (0..4).map(trajectory).collect(),
+        precision: Default::default(),
+        caches: Default::default(),
     };
     assert_eq!(steps(&workload, &group.trajectories[0]), [2, 4], "a turn ends a step");
     let mut batch = vec![StoredGroup { arrival: 0, correct: vec![false; 4], group }];
@@ -131,6 +137,8 @@ fn engine_and_trainer_agree_about_episodes_of_holdem() {
             counter: OrderCounter(counter),
             node: workload.charter.learner,
             trajectories: answers.into_iter().map(Answer::trajectory).collect(),
+            precision: Default::default(),
+            caches: Default::default(),
         },
     };
     let batch: Vec<_> = (0..).zip(answers).map(stored).collect();
