@@ -39,6 +39,7 @@ pub(super) fn of(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateR
         kl: scored.then(|| stats.kl_k3()),
         kl_reference: stats.kl_reference(),
         logp_gap: report.gaps.reported,
+        logp_gap_by_precision: report.gaps.by_precision.clone(),
         logp_gap_recomputed: report.gaps.recomputed,
         bounded_tokens: report.bounded.values().sum(),
         echo_clips: stats.echo_clips(),

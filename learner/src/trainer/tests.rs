@@ -10,6 +10,7 @@ use echo_policy::engine::{Generation, Policy};
 use echo_policy::weights::DType as Stored;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
+use echo_protocol::precision::PrecisionName;
 use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
 use echo_protocol::version::PolicyVersion;
 use futures::executor::block_on;
@@ -378,6 +379,28 @@ fn where_nothing_is_bounded_an_update_is_the_objectives_own_bit_for_bit() {
         let same = on_host(&trainer).iter().zip(&bounded).all(|(a, b)| a.to_bits() == b.to_bits());
         assert!(same, "{}", preset.name());
     }
+}
+
+#[test]
+fn a_precision_of_weight_0_teaches_nothing_and_is_told_apart() {
+    let (workload, weights) = testing::workload();
+    let mut batch = groups(&workload, &weights, 0..2);
+    batch[1].group.precision = PrecisionName::try_from("int8".to_owned()).unwrap();
+    let mut other = batch.clone();
+    other[1].group.trajectories.iter_mut().for_each(|t| t.reward = 1.0 - t.reward);
+    let gradient = |int8: f64, batch: &[StoredGroup]| {
+        let precision_weight = PrecisionWeights { int8, ..PrecisionWeights::default() };
+        let train = TrainSection { precision_weight, ..section() };
+        let mut trainer = Trainer::new(&workload.model, &weights, &train).unwrap();
+        let report = trainer.update(&workload, batch).unwrap();
+        let told: Vec<String> = report.gaps.by_precision.into_keys().collect();
+        assert_eq!(told, ["f32", "int8"]);
+        on_host(&trainer)
+    };
+    let none = gradient(0.0, &batch);
+    assert!(distance(&none, &vec![0.0; none.len()]) > 0.0, "the other group still teaches");
+    assert_eq!(distance(&none, &gradient(0.0, &other)), 0.0);
+    assert!(distance(&gradient(1.0, &batch), &gradient(1.0, &other)) > 0.0);
 }
 
 #[test]
