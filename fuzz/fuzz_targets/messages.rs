@@ -2,10 +2,12 @@
 #![no_main]
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use echo_fuzz::{Edit, edited, reread};
-use echo_protocol::charter::{Charter, MAX_CHARTER_BYTES, RunId, Sampling, TaskSpec, TokenizerSpec};
+use echo_protocol::charter::{
+    Charter, MAX_CHARTER_BYTES, RunId, Sampling, Takeover, TaskSpec, TokenizerSpec,
+};
 use echo_protocol::check::{MAX_CAPACITY, MAX_HELD, Offer, Opinion, Report, Word};
 use echo_protocol::codec::{decode, encode};
 use echo_protocol::content::ContentId;
@@ -20,6 +22,7 @@ use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::lease::{Lease, LeaseId, MAX_LEASE_ORDERS};
 use echo_protocol::manifest::{Manifest, TensorEntry, TensorType};
 use echo_protocol::order::OrderCounter;
+use echo_protocol::precision::{Caches, MAX_PRECISION_BYTES, PrecisionName};
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::receipt::Receipt;
 use echo_protocol::relay::{Mode, Role};
@@ -34,7 +37,14 @@ use echo_protocol::version::PolicyVersion;
 use libfuzzer_sys::fuzz_target;
 
 /// The form that groups are checked against.
-const FORM: Form = Form { group_size: 2, max_new_tokens: 64, vocabulary: 64 };
+static FORM: LazyLock<Form> = LazyLock::new(|| Form {
+    group_size: 2,
+    max_new_tokens: 64,
+    vocabulary: 64,
+    precisions: vec![PrecisionName::default(), rounded()],
+    keeps_caches: true,
+    is_raw: false,
+});
 
 fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
     let (kind, sample, edits, bytes) = input;
@@ -139,11 +149,15 @@ fn check_group(group: &TrajectoryGroup) {
         return;
     }
     assert_eq!(group.trajectories.len(), FORM.group_size as usize);
+    assert!(group.precision.is_default() || group.precision == rounded());
+    assert!(group.caches == Caches::Recomputed || oldest < newest);
     for trajectory in &group.trajectories {
         let tokens = trajectory.response.len();
         assert!(
             trajectory.logprobs.len() == tokens && trajectory.response.iter().all(|id| *id < FORM.vocabulary)
         );
+        let raw = &trajectory.raw_logprobs;
+        assert!(raw.is_empty() || raw.len() == tokens && raw.iter().all(|logprob| logprob.is_finite()));
         assert_eq!(trajectory.token_versions().count(), tokens);
         assert_eq!(spans(trajectory.token_versions()), trajectory.versions);
         for other in &group.trajectories {
@@ -166,6 +180,8 @@ fn check_lease(lease: &Lease) {
 }
 
 fn check_charter(charter: &Charter) {
+    let named = |name: &PrecisionName| (1..=MAX_PRECISION_BYTES).contains(&name.as_str().len());
+    assert!(charter.precisions.iter().all(named));
     if charter.validate().is_err() {
         return;
     }
@@ -355,6 +371,7 @@ fn group(run: RunId, node: PublicKey) -> TrajectoryGroup {
             ("chips".to_owned(), MetaValue::Integer(-3)),
             ("miss".to_owned(), MetaValue::Text("cut".to_owned())),
         ]),
+        raw_logprobs: vec![-0.75, -1.5, 0.0, -0.25],
     };
     TrajectoryGroup {
         run,
@@ -362,7 +379,13 @@ fn group(run: RunId, node: PublicKey) -> TrajectoryGroup {
         counter: OrderCounter(65),
         node,
         trajectories: vec![trajectory.clone(), trajectory],
+        precision: rounded(),
+        caches: Caches::Kept,
     }
+}
+
+fn rounded() -> PrecisionName {
+    PrecisionName::try_from("bf16".to_owned()).expect("a short plain name")
 }
 
 fn charter(learner: PublicKey) -> Charter {
@@ -378,6 +401,8 @@ fn charter(learner: PublicKey) -> Charter {
         staleness: Staleness::new(3, None).expect("κ follows from S"),
         snapshot_type: TensorType::F32,
         chunk_bytes: 16 << 10,
+        precisions: vec![PrecisionName::default(), rounded()],
+        takeover: Takeover::Keep,
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Once, OnceLock};
 
-use echo_policy::audit::{Sample, examine};
+use echo_policy::audit::{Sample, Tolerance, examine};
 use echo_policy::chat::{ChatTemplate, MAX_OUTPUT_BYTES, MAX_TEMPLATE_BYTES};
 use echo_policy::config::{MAX_PARAMETERS, ModelConfig};
 use echo_policy::engine::{Completion, Generation, Policy, SampleRequest};
@@ -110,7 +110,9 @@ fn generate(policy: &Arc<Policy>) {
                 said.versions,
             )
         });
-        examine(std::slice::from_ref(policy), &request.prompt, &SEED, &request.params, samples)
+        let tolerance = Tolerance::f32(request.params.temperature);
+        let policies = std::slice::from_ref(policy);
+        examine(policies, &request.prompt, &SEED, &request.params, samples, &tolerance)
     };
     let honest = examined(&|_| {}).expect("what was drawn fits the model");
     assert_eq!((honest.fault, honest.is_close), (None, false));

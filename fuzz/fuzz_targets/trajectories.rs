@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use echo_policy::audit::{Finding, Sample, examine};
+use echo_policy::audit::{Finding, Sample, Tolerance, examine};
 use echo_policy::config::{ModelConfig, TinySizes};
 use echo_policy::engine::{Completion, Generation, Policy, SampleRequest};
 use echo_policy::error::EngineError;
@@ -168,6 +168,7 @@ fn played(assignment: &Assignment<'_>, limit: usize, said: &[Said<'_>]) -> Traje
                 reward,
                 stopped: finished,
                 omega,
+                raw_logprobs: Vec::new(),
             });
         }
     }
@@ -240,8 +241,17 @@ fn has_form(trajectory: &Trajectory, limit: usize) -> bool {
         counter: OrderCounter(65),
         node: NodeKey::from_secret([1; 32]).public(),
         trajectories: vec![trajectory.clone()],
+        precision: Default::default(),
+        caches: Default::default(),
     };
-    let form = Form { group_size: 1, max_new_tokens: limit as u32, vocabulary: Characters.vocabulary() };
+    let form = Form {
+        group_size: 1,
+        max_new_tokens: limit as u32,
+        vocabulary: Characters.vocabulary(),
+        precisions: vec![Default::default()],
+        keeps_caches: false,
+        is_raw: true,
+    };
     group.check_form(&form).is_ok()
 }
 
@@ -381,5 +391,5 @@ fn examined(index: u32, claimed: &Completion) -> Result<Finding, EngineError> {
     let (policy, params) = (samples().0.clone(), SamplingParams::unbiased(TOKENS));
     let tokens = claimed.tokens.iter().map(|token| (*token, true));
     let sample = Sample::new(index, tokens, &claimed.logprobs, claimed.versions.iter().copied());
-    examine(&[policy], &PROMPT, &SEED, &params, [sample])
+    examine(&[policy], &PROMPT, &SEED, &params, [sample], &Tolerance::f32(params.temperature))
 }

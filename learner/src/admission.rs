@@ -38,6 +38,7 @@ use echo_protocol::codec::CodecError;
 use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::order::OrderCounter;
+use echo_protocol::precision::PrecisionName;
 use echo_protocol::signed::{ENVELOPE_BYTES, Signed, SignedError};
 use echo_protocol::staleness::Staleness;
 use echo_protocol::submission::RefuseReason;
@@ -57,8 +58,8 @@ pub use tally::{Look, Looks, Tally};
 /// Longest frame that is read from a node, in bytes: the largest signed group.
 pub const MAX_FRAME_BYTES: usize = MAX_GROUP_BYTES + ENVELOPE_BYTES;
 
-/// Encoded bytes of one token at most: its id and its log-prob, five each, and a version span of its own.
-const TOKEN_BYTES: usize = 10 + 40;
+/// Encoded bytes of one token at most: its id and its two log-probs, five each, and a version span of its own.
+const TOKEN_BYTES: usize = 15 + 40;
 /// Encoded bytes of a trajectory at most, beside its tokens: Ω with all its entries, lengths of turns, field names, reward.
 const TRAJECTORY_BYTES: usize = 8 << 10;
 
@@ -96,6 +97,8 @@ pub struct Admission {
     staleness: Staleness,
     tasks: Arc<TaskMix>,
     decoder: Arc<dyn TextDecoder>,
+    /// Of the charter's precisions those that are taken now.
+    precisions: Vec<PrecisionName>,
 }
 
 impl Checked {
@@ -113,12 +116,15 @@ impl Checked {
 impl Admission {
     /// Admission for `run`, chartered by `charter`, whose tasks are `tasks`.
     pub fn new(run: RunId, charter: &Charter, tasks: Arc<TaskMix>, decoder: Arc<dyn TextDecoder>) -> Self {
-        let form = Form {
-            group_size: charter.group_size,
-            max_new_tokens: charter.sampling.max_new_tokens,
-            vocabulary: decoder.vocabulary(),
-        };
-        Self { run, form, staleness: charter.staleness, tasks, decoder }
+        let form = Form::of(charter, decoder.vocabulary());
+        let precisions = charter.precisions.clone();
+        Self { run, form, staleness: charter.staleness, tasks, decoder, precisions }
+    }
+
+    /// The same where the learner takes groups of these precisions alone, whatever else its charter lists.
+    #[must_use]
+    pub fn taking(self, precisions: &[PrecisionName]) -> Self {
+        Self { precisions: precisions.to_vec(), ..self }
     }
 
     /// Longest frame that a group of this run needs, in bytes: at most [`MAX_FRAME_BYTES`], and far less where responses are short,
@@ -171,6 +177,12 @@ impl Admission {
         }
         if let Err(error) = group.check_form(&self.form) {
             return refuse(RefuseReason::Schema, error.to_string());
+        }
+        if !self.precisions.contains(&group.precision) {
+            let detail =
+                format!("computed in {}, which this learner does not take any more", group.precision);
+            // The charter lists it: nobody could know.
+            return Err(Refusal::new(RefuseReason::Schema, detail).held(Fault::Innocent).of(counter));
         }
         Ok(Checked { id: signed.body_id(), group })
     }

@@ -60,6 +60,7 @@ impl Answer {
             response: completion.tokens,
             turns: turns(completion.turns),
             logprobs: completion.logprobs,
+            raw_logprobs: Vec::new(),
             versions: spans(completion.versions.into_iter().map(PolicyVersion)),
             reward: verdict.reward,
             stopped: finished,
@@ -169,6 +170,8 @@ mod tests {
                     counter: order.counter,
                     node: workload.charter.learner,
                     trajectories,
+                    precision: Default::default(),
+                    caches: Default::default(),
                 };
                 audit.check(&group).unwrap();
             }

@@ -6,6 +6,7 @@ mod checkpoints;
 mod error;
 mod filter;
 mod network;
+mod precision;
 mod record;
 mod sampling;
 mod staleness;
@@ -33,6 +34,7 @@ pub use checkpoints::CheckpointsSection;
 pub use error::ConfigError;
 pub use filter::FilterSection;
 pub use network::NetworkSection;
+pub use precision::PrecisionWeights;
 pub use record::RecordSection;
 pub use sampling::SamplingSection;
 pub use staleness::{DEFAULT_BUDGET, StalenessSection};
@@ -253,6 +255,7 @@ impl RunConfig {
         self.train.schedule.validate()?;
         self.train.guard.validate()?;
         self.train.filter.validate()?;
+        self.train.precision_weight.validate()?;
         self.watch.validate()?;
         self.record.validate()?;
         self.verify.validate()?;
@@ -283,6 +286,7 @@ impl RunConfig {
             let rule = "with top_p below 1 or top_k above 0 draws at the cut differ between machines, and honest nodes would be refused: leave both as they are, or set it to false";
             return Err(ConfigError::Setting { field, found, rule });
         }
+        self.admission.validate(&self.sampling)?;
         self.buffer.validate(groups)?;
         if !(1..=MAX_KEEP_VERSIONS).contains(&self.snapshot.keep_versions) {
             let (field, found) = ("snapshot.keep_versions", self.snapshot.keep_versions as u64);
@@ -327,6 +331,7 @@ impl TinySection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use echo_protocol::charter::Takeover;
 
     const FILE: &str = r#"
         [run]
@@ -372,6 +377,18 @@ mod tests {
     }
 
     #[test]
+    fn other_precisions_and_kept_caches_are_taken_where_nothing_is_audited() {
+        let open = "[admission]\naudit = false\nprecisions = ['int8', 'f32']\n[sampling]\ntakeover = 'keep'\n[warmup]";
+        let config = RunConfig::parse(&FILE.replace("[warmup]", open)).unwrap();
+        config.validate().unwrap();
+        let names: Vec<&str> = config.admission.precisions.iter().map(|name| name.as_str()).collect();
+        assert_eq!((names, config.sampling.takeover), (vec!["int8", "f32"], Takeover::Keep));
+        assert_eq!(RunConfig::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
+        let waits = RunConfig::parse(&FILE.replace("[warmup]", "[sampling]\ntakeover = 'wait'\n[warmup]"));
+        waits.unwrap().validate().unwrap();
+    }
+
+    #[test]
     fn files_of_tasks_are_relative_to_the_run_file_too() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.toml");
@@ -414,6 +431,15 @@ mod tests {
         assert!(hot.contains("0.01 to 10"), "{hot}");
         let cut = refused("[warmup]", "[sampling]\ntop_p = 0.9\n[warmup]");
         assert!(cut.contains("admission.audit"), "{cut}");
+        let admission = |option: &str| refused("[warmup]", &format!("[admission]\n{option}\n[warmup]"));
+        assert!(admission("precisions = []").contains("f32 among them"));
+        assert!(admission("precisions = ['bf16']\naudit = false").contains("f32 among them"));
+        assert!(admission("precisions = ['f32', 'f32']").contains("each once"));
+        assert!(admission("precisions = ['f32', 'fp8']\naudit = false").contains("int4"));
+        assert!(admission("precisions = ['f32', 'a-b']").contains("lower-case letters"));
+        assert!(admission("precisions = ['f32', 'bf16']").contains("audit = false"));
+        let kept = refused("[warmup]", "[sampling]\ntakeover = 'keep'\n[warmup]");
+        assert!(kept.contains("sampling.takeover = keep") && kept.contains("audit = false"), "{kept}");
         let snapshot = |option: &str| refused("[warmup]", &format!("[snapshot]\n{option}\n[warmup]"));
         assert!(snapshot("keep_versions = 0").contains("snapshot.keep_versions"));
         assert!(snapshot("keep_versions = 17").contains("1 to 16"));
@@ -429,6 +455,7 @@ mod tests {
         assert!(train("max_skipped = 0").contains("train.max_skipped"));
         assert!(train("guard = { max_norm_ratio = 0.5 }").contains("guard.max_norm_ratio"));
         assert!(train("filter = { pass_rate = [0.9, 0.1] }").contains("train.filter.pass_rate"));
+        assert!(train("precision_weight = { int8 = 2.0 }").contains("train.precision_weight.int8"));
         assert!(train("device = \"gpu\"").contains("cuda:N"));
         assert!(train("compute = \"f16\"").contains("bf16"));
         let record = |option: &str| refused("[warmup]", &format!("[record]\n{option}\n[warmup]"));

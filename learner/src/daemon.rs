@@ -354,7 +354,8 @@ pub(crate) fn shared(
         record: config.record.config(),
     };
     let desk = Desk::open(store, desk, version, tally, checkpoint.map(|state| &state.desk))?;
-    let admission = Admission::new(workload.run, &workload.charter, workload.mix.clone(), workload.clone());
+    let admission = Admission::new(workload.run, &workload.charter, workload.mix.clone(), workload.clone())
+        .taking(&config.admission.precisions);
     let mut addresses: Vec<String> = host.listen_addrs().iter().map(Multiaddr::to_string).collect();
     addresses.extend(config.network.external.iter().cloned());
     let fleet = FleetConfig {

@@ -92,6 +92,7 @@ mod tests {
             reward,
             stopped: true,
             omega: Default::default(),
+            raw_logprobs: Vec::new(),
         };
         let name = codec::encode(&PublicKey::from_bytes([1; 32]), 64).unwrap();
         let run: RunId = codec::decode(&name, 64).unwrap();
@@ -101,6 +102,8 @@ mod tests {
             counter: OrderCounter(0),
             node: PublicKey::from_bytes([2; 32]),
             trajectories: rewards.iter().map(trajectory).collect(),
+            precision: Default::default(),
+            caches: Default::default(),
         };
         Admitted {
             id: ContentId::of(b""),

@@ -185,6 +185,8 @@ mod tests {
                 counter: OrderCounter(0),
                 node: PublicKey::from_bytes([7; 32]),
                 trajectories: answers.into_iter().map(Answer::trajectory).collect(),
+                precision: Default::default(),
+                caches: Default::default(),
             }
         }
 

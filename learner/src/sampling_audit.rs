@@ -8,14 +8,20 @@
 //!
 //! Whole groups are checked as often as their nodes' records say, by the learner or by verifiers. One trajectory of every other group is checked all the
 //! same ([`SamplingAudit::glance`]): it costs a part of the whole, and what is wrong with all trajectories of a group is found in any.
+//!
+//! How far an honest node may be off depends on the precision that its group declares, and on the one that the audit computes in. Where no
+//! limits are known for the two, or caches were kept over a change of version, a group is refused, and nobody is blamed.
 
 use crate::admission::{Refusal, Rejection};
+use crate::record::Fault;
 use crate::republished::Republished;
 use crate::sequences;
 use crate::workload::Workload;
-use echo_policy::audit::{Finding, Sample, examine};
+use echo_policy::audit::{Declared, Finding, Sample, Tolerance, examine};
 use echo_policy::engine::Policy;
+use echo_policy::precision::Precision;
 use echo_protocol::order::Purpose;
+use echo_protocol::precision::Caches;
 use echo_protocol::submission::RefuseReason;
 use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
@@ -107,8 +113,8 @@ impl SamplingAudit {
     /// Checks a group. Pure and slow: about as much computing as the prefill of all its tokens.
     ///
     /// # Errors
-    /// [`RefuseReason::Sampling`]; [`RefuseReason::Stale`] for a version whose policy was let go; [`Rejection::Retry`] for one
-    /// that is not published yet, and when a policy could not be asked.
+    /// [`RefuseReason::Sampling`], which is held against nobody where the group cannot be audited here; [`RefuseReason::Stale`] for a version whose
+    /// policy was let go; [`Rejection::Retry`] for one that is not published yet, and when a policy could not be asked.
     pub fn check(&self, group: &TrajectoryGroup) -> Result<(), Rejection> {
         self.check_part(group, 0..group.trajectories.len())
     }
@@ -135,7 +141,7 @@ impl SamplingAudit {
     /// refusal yet ([`verdict`]).
     ///
     /// # Errors
-    /// [`Rejection::Retry`] when a policy could not be asked.
+    /// [`RefuseReason::Sampling`], held against nobody, where the group cannot be audited here; [`Rejection::Retry`] when a policy could not be asked.
     pub fn find(&self, group: &TrajectoryGroup, policies: &[Arc<Policy>]) -> Result<Finding, Rejection> {
         self.find_in_part(group, 0..group.trajectories.len(), policies)
     }
@@ -146,6 +152,8 @@ impl SamplingAudit {
         part: Range<usize>,
         policies: &[Arc<Policy>],
     ) -> Result<Finding, Rejection> {
+        let params = self.workload.sampling();
+        let tolerance = tolerance(group, params.temperature)?;
         let order = self.workload.order(Purpose::Train, group.counter.0);
         let trajectories = &group.trajectories[part.clone()];
         let sequences = sequences::of_order(&self.workload, &order, trajectories);
@@ -153,14 +161,15 @@ impl SamplingAudit {
         let Some(prompt) = sequences.first().map(|sequence| sequence.prompt.as_slice()) else {
             return Ok(Finding::default());
         };
-        let (seed, params) = (order.sampler_seed(), self.workload.sampling());
+        let seed = order.sampler_seed();
         let samples = part.zip(trajectories).zip(&sequences).map(|((index, trajectory), sequence)| {
             let tokens = sequence.tokens().skip(sequence.prompt.len());
             let versions = trajectory.token_versions().map(|version| version.0);
             Sample::new(index as u32, tokens, &trajectory.logprobs, versions)
         });
         let _turn = lock(&self.turn);
-        examine(policies, prompt, &seed, &params, samples).map_err(|error| Rejection::retry(&error))
+        examine(policies, prompt, &seed, &params, samples, &tolerance)
+            .map_err(|error| Rejection::retry(&error))
     }
 
     /// The policies that a group names, if all of them can be asked, so that an audit says something about each of its tokens. Whoever holds them
@@ -193,6 +202,20 @@ impl SamplingAudit {
         }
         Ok((found.into_values().collect(), all))
     }
+}
+
+/// How far the tokens of a group may be off.
+///
+/// # Errors
+/// [`RefuseReason::Sampling`], held against nobody: the charter lets a node compute in what cannot be audited.
+fn tolerance(group: &TrajectoryGroup, temperature: f32) -> Result<Tolerance, Rejection> {
+    let caches_kept = group.caches == Caches::Kept;
+    let declared = Declared { precision: group.precision.as_str(), caches_kept };
+    // What policies are loaded in here.
+    Tolerance::of(declared, Precision::F32, temperature).map_err(|error| {
+        let refusal = Refusal::new(RefuseReason::Sampling, error.to_string()).held(Fault::Innocent);
+        refusal.of(group.counter).into()
+    })
 }
 
 /// What a finding means for its group.

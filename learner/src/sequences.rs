@@ -81,6 +81,7 @@ mod tests {
                 stopped: true,
                 omega: verdict.metadata,
                 response,
+                raw_logprobs: Vec::new(),
             };
             let sequence = of_order(&workload, &order, &[trajectory]).unwrap().remove(0);
             let masked = x.iter().copied().zip(response_mask(&x, START));

@@ -149,6 +149,8 @@ fn workload_with(
         staleness: Staleness::new(3, None).unwrap(),
         snapshot_type: TensorType::F32,
         chunk_bytes: 16 << 10,
+        precisions: vec![Default::default()],
+        takeover: Default::default(),
     };
     let run = RunId::of(&Signed::sign(&charter, &learner).unwrap());
     let weights = Weights::random(&model, 7);

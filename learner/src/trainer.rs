@@ -9,7 +9,7 @@ mod rows;
 use crate::batch::{BatchError, Heard, Sequence, micro_batches, pack};
 use crate::buffer::StoredGroup;
 use crate::checkpoint::Checkpoint;
-use crate::config::TrainSection;
+use crate::config::{PrecisionWeights, TrainSection};
 use crate::device::DeviceError;
 use crate::objective::{Known, Objective, ObjectiveError, ObjectiveStats, Outcome, Scored, step_ends};
 use crate::optimizer::{AdamW, AdamWConfig, OptimizerError, SkipCause, StepOutcome, StepReport};
@@ -53,6 +53,7 @@ pub struct Trainer {
     minibatches: usize,
     micro_batch_tokens: usize,
     activations: Activations,
+    precision_weight: PrecisionWeights,
 }
 
 /// Why an update cannot be made.
@@ -200,6 +201,7 @@ impl Trainer {
             minibatches: train.minibatches.max(1),
             micro_batch_tokens: train.micro_batch_tokens,
             activations: train.activations,
+            precision_weight: train.precision_weight,
         })
     }
 
@@ -303,7 +305,8 @@ impl Trainer {
         for (group, tokens) in differences.bounded() {
             *bounded.entry(groups[group].group.node).or_default() += tokens;
         }
-        Ok(UpdateReport { gaps: differences.gaps(), bounded, effort, ..report })
+        let precision = |group: usize| groups[group].group.precision.to_string();
+        Ok(UpdateReport { gaps: differences.gaps(precision), bounded, effort, ..report })
     }
 
     /// One step of the optimizer on these responses. A policy whose numbers are not finite makes none.
@@ -367,6 +370,7 @@ impl Trainer {
     fn known(&self, workload: &Workload, groups: &[StoredGroup]) -> Result<Vec<Known>, TrainError> {
         let (mut known, mut outcomes) = (Vec::new(), Vec::new());
         for (group, stored) in groups.iter().enumerate() {
+            let weight = self.precision_weight.of(&stored.group.precision);
             for (trajectory, &succeeded) in stored.group.trajectories.iter().zip(&stored.correct) {
                 let (reward, length) = (f64::from(trajectory.reward), trajectory.response.len());
                 outcomes.push(Outcome { reward, length, group });
@@ -375,7 +379,7 @@ impl Trainer {
                     Some(_) => steps(workload, trajectory),
                     None => Vec::new(),
                 };
-                known.push(Known { group, behaviour, succeeded, step_ends, ..Known::default() });
+                known.push(Known { group, behaviour, weight, succeeded, step_ends, ..Known::default() });
             }
         }
         outcomes.iter_mut().zip(tags(self.group_by, groups)).for_each(|(outcome, tag)| outcome.group = tag);

@@ -1,8 +1,8 @@
 //! The worker: a thread that turns leased orders into signed groups.
 //!
 //! It works in batches of orders, whose samples are generated together, each in the episode that it plays. Between any two tokens it looks
-//! whether a newer policy was installed, and goes on under that one; so every token knows the version that produced it. A batch counts as
-//! done when its groups are in the outbox, on disk.
+//! whether a newer policy was installed, and goes on under that one, unless the charter wants batches to end as they began; so every token knows
+//! the version that produced it. A batch counts as done when its groups are in the outbox, on disk.
 
 mod batch;
 mod given_up;
@@ -13,6 +13,7 @@ use std::thread;
 
 use echo_policy::engine::Generation;
 use echo_policy::error::EngineError;
+use echo_protocol::charter::Takeover;
 use echo_protocol::clock;
 use echo_protocol::identity::NodeKey;
 use tokio::runtime::Handle;
@@ -143,14 +144,8 @@ impl Worker {
                 return Ok(());
             }
             let drawn = generation.tally().drawn;
-            let newer = if drawn_before.is_none_or(|before| drawn > before)
-                && self.policy.has_changed().unwrap_or(false)
-            {
-                self.policy.borrow_and_update().clone()
-            } else {
-                None
-            };
-            if let Some(newer) = newer {
+            let may = drawn_before.is_none_or(|before| drawn > before);
+            if let Some(newer) = may.then(|| self.newer()).flatten() {
                 generation.install(newer.policy.clone())?;
                 installed = newer;
                 drawn_before = Some(drawn);
@@ -162,6 +157,15 @@ impl Worker {
         self.board.generated(clock::now(), trajectories);
         self.board.set(|facts| facts.outbox = self.outbox.len());
         Ok(())
+    }
+
+    /// The policy that takes over between two tokens, once.
+    fn newer(&mut self) -> Option<Arc<Installed>> {
+        let waits = self.workload.takeover() == Takeover::Wait;
+        if waits || !self.policy.has_changed().unwrap_or(false) {
+            return None;
+        }
+        self.policy.borrow_and_update().clone()
     }
 
     /// Leaves out orders whose lease is over, those whose group already waits, and those that cannot be begun.

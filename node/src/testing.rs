@@ -59,6 +59,8 @@ fn charter_of(task: TaskSpec) -> Signed<Charter> {
         staleness: Staleness::new(3, None).unwrap(),
         snapshot_type: TensorType::F32,
         chunk_bytes: 16 << 10,
+        precisions: vec![Default::default()],
+        takeover: Default::default(),
     };
     Signed::sign(&charter, &learner_key()).unwrap()
 }

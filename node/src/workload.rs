@@ -9,7 +9,7 @@ use echo_policy::error::ConfigError;
 use echo_policy::sampler::SamplingParams;
 use echo_policy::tokenizer::{CharTokenizer, HfTokenizer, Tokenizer, TokenizerError};
 use echo_policy::weights::{DType, expected_tensors};
-use echo_protocol::charter::{Charter, RunId, TaskSpec, TokenizerSpec, task_file_name};
+use echo_protocol::charter::{Charter, RunId, Takeover, TaskSpec, TokenizerSpec, task_file_name};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::manifest::{Manifest, TensorType};
 use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
@@ -90,6 +90,8 @@ pub struct Workload {
     sampling: SamplingParams,
     snapshot_type: TensorType,
     chunk_bytes: u32,
+    takeover: Takeover,
+    form: Form,
     tokenizer: TokenizerSpec,
     specs: Vec<TaskSpec>,
     /// Built once the files are there that tasks are made of.
@@ -104,10 +106,12 @@ impl Workload {
     pub fn new(run: RunId, charter: &Charter) -> Result<Self, WorkloadError> {
         let s = &charter.sampling;
         TaskMix::check(&charter.tasks)?;
+        let model = ModelConfig::from_json(&charter.model)?;
+        let form = Form::of(charter, u32::try_from(model.vocab_size).unwrap_or(u32::MAX));
         let workload = Self {
             run,
             learner: charter.learner,
-            model: ModelConfig::from_json(&charter.model)?,
+            model,
             group_size: charter.group_size,
             sampling: SamplingParams {
                 temperature: s.temperature,
@@ -117,6 +121,8 @@ impl Workload {
             },
             snapshot_type: charter.snapshot_type,
             chunk_bytes: charter.chunk_bytes,
+            takeover: charter.takeover,
+            form,
             tokenizer: charter.tokenizer.clone(),
             specs: charter.tasks.clone(),
             tasks: OnceLock::new(),
@@ -157,13 +163,14 @@ impl Workload {
         self.tasks.get().is_none() || !of_task()
     }
 
-    /// The lengths that every group of the run has.
-    pub fn form(&self) -> Form {
-        Form {
-            group_size: self.group_size,
-            max_new_tokens: self.sampling.max_new_tokens,
-            vocabulary: u32::try_from(self.model.vocab_size).unwrap_or(u32::MAX),
-        }
+    /// What holds for the form of every group of the run.
+    pub fn form(&self) -> &Form {
+        &self.form
+    }
+
+    /// What becomes of the samples on their way when a newer policy is installed. Caches are computed anew where they may be kept.
+    pub fn takeover(&self) -> Takeover {
+        self.takeover
     }
 
     /// How tokens are drawn.

@@ -12,6 +12,7 @@
 //! those, and is as good as always found.
 
 mod samples;
+mod tolerance;
 
 use crate::engine::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS, Want};
 use crate::engine::cpu::CpuBackend;
@@ -20,6 +21,7 @@ use crate::error::EngineError;
 use crate::sampler::{self, SamplingParams};
 
 pub use samples::{Finding, Sample, examine};
+pub use tolerance::{CannotAudit, Declared, Tolerance};
 
 /// Rows of logits computed at once: bounds memory at large vocabularies.
 const ROWS_PER_CALL: usize = 256;
@@ -53,43 +55,6 @@ pub struct Evidence {
     distances: Vec<f64>,
     /// |Δ log p| of each token.
     differences: Vec<f32>,
-}
-
-/// How far an honest node may be off.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tolerance {
-    /// Probability by which u may miss a token's interval.
-    pub border: f64,
-    /// Share of tokens that may be further off.
-    pub off: f64,
-    /// Mean of |Δ log p|.
-    pub mean: f64,
-    /// Largest |Δ log p|.
-    pub max: f32,
-}
-
-impl Tolerance {
-    /// For nodes that compute in f32, as all do today, and draw at this temperature. On one kind of processor they agree to the bit;
-    /// between kernels differences of 1e-5 in a logit were seen, which leaves an order of magnitude and more. A temperature below 1
-    /// multiplies them. Where top-p or top-k cut the distribution, a token at the cut may be in on one machine and out on another: such
-    /// draws cannot be judged by these limits.
-    #[must_use]
-    pub fn f32(temperature: f32) -> Self {
-        let sharpness = if temperature > 0.0 { (1.0 / temperature).max(1.0) } else { 1.0 };
-        Self {
-            border: 1e-4 * f64::from(sharpness),
-            off: 0.0,
-            mean: 1e-3 * f64::from(sharpness),
-            max: 1e-2 * sharpness,
-        }
-    }
-
-    /// The same for nodes that are `factor` times as far off.
-    #[must_use]
-    pub fn times(self, factor: f32) -> Self {
-        let wide = f64::from(factor);
-        Self { border: self.border * wide, mean: self.mean * wide, max: self.max * factor, ..self }
-    }
 }
 
 /// What is wrong with a claim.

@@ -3,11 +3,12 @@
 use crate::content::ContentId;
 use crate::identity::PublicKey;
 use crate::manifest::TensorType;
+use crate::precision::{MAX_PRECISIONS, PrecisionName};
 use crate::signed::{Signable, Signed};
 use crate::staleness::Staleness;
 use crate::time::UnixMillis;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Longest charter, in bytes.
@@ -53,6 +54,35 @@ pub struct Charter {
     pub snapshot_type: TensorType,
     /// Size of a snapshot's chunks, in bytes.
     pub chunk_bytes: u32,
+    /// In what nodes may compute, f32 among them: a node of before there was a choice knows nothing else.
+    #[serde(
+        default = "PrecisionName::only_default",
+        skip_serializing_if = "PrecisionName::are_only_default"
+    )]
+    pub precisions: Vec<PrecisionName>,
+    /// What a node does with the samples that it is generating when a newer policy is installed.
+    #[serde(default, skip_serializing_if = "Takeover::is_default")]
+    pub takeover: Takeover,
+}
+
+/// How a newer policy takes over from the one under which a node is generating.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Takeover {
+    /// Between two tokens, and caches are computed anew.
+    #[default]
+    Recompute,
+    /// Between two tokens, and caches may be kept; a group says whether they were.
+    Keep,
+    /// When the samples that are being generated have come to their ends. Only asked for: a group of several versions is taken all the same.
+    Wait,
+}
+
+impl Takeover {
+    /// Whether it goes without saying.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Where a run's tokenizer comes from.
@@ -128,6 +158,13 @@ pub struct Sampling {
     pub max_new_tokens: u32,
 }
 
+impl Sampling {
+    /// Whether tokens are drawn from the policy's own distribution, so that log-probabilities under the two are the same.
+    pub fn is_raw(&self) -> bool {
+        self.temperature == 1.0 && self.top_p >= 1.0 && self.top_k == 0
+    }
+}
+
 /// A charter that no node should work for.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum CharterError {
@@ -187,7 +224,13 @@ impl Charter {
             per_group <= crate::trajectory::MAX_GROUP_TOKENS,
             "at most 524288",
         )?;
-        check("chunk_bytes", self.chunk_bytes, CHUNK_BYTES.contains(&self.chunk_bytes), "16384 to 4194304")
+        check("chunk_bytes", self.chunk_bytes, CHUNK_BYTES.contains(&self.chunk_bytes), "16384 to 4194304")?;
+        let distinct: BTreeSet<&PrecisionName> = self.precisions.iter().collect();
+        let listed = distinct.len() == self.precisions.len()
+            && distinct.len() <= MAX_PRECISIONS
+            && distinct.iter().any(|name| name.is_default());
+        let found = self.precisions.iter().map(PrecisionName::as_str).collect::<Vec<_>>().join(", ");
+        check("precisions", found, listed, "at most 8, each once, f32 among them")
     }
 }
 
@@ -231,6 +274,7 @@ impl fmt::Debug for RunId {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::codec::{decode, encode};
     use crate::identity::NodeKey;
 
     pub(crate) fn charter(learner: &NodeKey) -> Charter {
@@ -246,6 +290,8 @@ pub(crate) mod tests {
             staleness: Staleness::new(3, None).unwrap(),
             snapshot_type: TensorType::F32,
             chunk_bytes: 16 << 10,
+            precisions: PrecisionName::only_default(),
+            takeover: Takeover::Recompute,
         }
     }
 
@@ -271,5 +317,39 @@ pub(crate) mod tests {
         bad.group_size = 256;
         bad.sampling.max_new_tokens = MAX_RESPONSE_TOKENS;
         assert!(matches!(bad.validate(), Err(CharterError::OutOfRange { field: "tokens in a group", .. })));
+    }
+
+    #[test]
+    fn f32_is_always_taken_and_no_precision_twice() {
+        let learner = NodeKey::from_secret([1; 32]);
+        let validated = |names: &[&str]| {
+            let precisions = names.iter().map(|name| PrecisionName::try_from((*name).to_owned()).unwrap());
+            Charter { precisions: precisions.collect(), ..charter(&learner) }.validate()
+        };
+        assert_eq!(validated(&["bf16", "f32", "fp8"]), Ok(()));
+        let nine = ["f32", "a", "b", "c", "d", "e", "f", "g", "h"];
+        for wrong in [vec![], vec!["bf16"], vec!["f32", "f32"], nine.to_vec()] {
+            let refused = validated(&wrong);
+            assert!(
+                matches!(refused, Err(CharterError::OutOfRange { field: "precisions", .. })),
+                "{wrong:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_goes_without_saying_is_not_said() {
+        let plain = charter(&NodeKey::from_secret([1; 32]));
+        let bytes = encode(&plain, MAX_CHARTER_BYTES).unwrap();
+        let contains = |bytes: &[u8], word: &str| bytes.windows(word.len()).any(|at| at == word.as_bytes());
+        assert!(!contains(&bytes, "precisions") && !contains(&bytes, "takeover"));
+        assert_eq!(decode::<Charter>(&bytes, MAX_CHARTER_BYTES).unwrap(), plain);
+        let precisions = vec![PrecisionName::default(), PrecisionName::try_from("bf16".to_owned()).unwrap()];
+        for takeover in [Takeover::Recompute, Takeover::Keep, Takeover::Wait] {
+            let chosen = Charter { precisions: precisions.clone(), takeover, ..plain.clone() };
+            let bytes = encode(&chosen, MAX_CHARTER_BYTES).unwrap();
+            assert_eq!(contains(&bytes, "takeover"), takeover != Takeover::Recompute);
+            assert_eq!(decode::<Charter>(&bytes, MAX_CHARTER_BYTES).unwrap(), chosen);
+        }
     }
 }

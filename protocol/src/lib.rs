@@ -6,7 +6,7 @@
 //! - **bytes**: [`codec`] (size-capped CBOR), [`signed`] (signatures over bytes as received), [`identity`],
 //!   [`content`] (BLAKE3 addresses), [`draw`] (draws that are the same on every platform);
 //! - **a run**: [`charter`], [`version`], [`staleness`], [`peer_list`];
-//! - **work**: [`lease`], [`order`], [`trajectory`], [`submission`], [`receipt`], [`check`];
+//! - **work**: [`lease`], [`order`], [`trajectory`], [`precision`], [`submission`], [`receipt`], [`check`];
 //! - **snapshots**: [`manifest`], [`piece_set`], [`groups`] (parts that are verified alone), [`delta`], [`recipe`] (what to fetch), [`chunk_set`],
 //!   [`relay`];
 //! - **talk**: [`control`], [`heartbeat`], [`rate`];
@@ -33,6 +33,7 @@ pub mod net;
 pub mod order;
 pub mod peer_list;
 pub mod piece_set;
+pub mod precision;
 pub mod rate;
 pub mod receipt;
 pub mod recipe;

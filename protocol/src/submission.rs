@@ -53,7 +53,8 @@ pub enum RefuseReason {
     Identity,
     /// Belongs to another run.
     Run,
-    /// Lengths, ranges or versions contradict each other or the charter.
+    /// Lengths, ranges, versions or what is declared contradict each other or the charter. Or, which is nobody's lie, the learner does not take a declared
+    /// precision any more that the charter lists.
     Schema,
     /// The node holds no such lease.
     Lease,
@@ -67,7 +68,8 @@ pub enum RefuseReason {
     TaskRules,
     /// The reward is not what the response earns.
     Reward,
-    /// The tokens are not those that the policy and the order's randomness give, or their log-probabilities are not the policy's.
+    /// The tokens are not those that the policy and the order's randomness give, or their log-probabilities are not the policy's. Or, which is nobody's
+    /// lie, they were computed in a way that the learner cannot audit.
     Sampling,
     /// A verifier vouched for a lie, or called the truth one. Stands in records only: no group is refused for it.
     FalseVerdict,

@@ -3,10 +3,11 @@
 //! x, the prompt, is not sent: it follows from the group's order number ([`crate::order`]), so a node cannot choose it. The G
 //! trajectories of an order are one signed message, because the group is the unit of advantage and is accepted whole or not at all.
 
-use crate::charter::RunId;
+use crate::charter::{Charter, RunId, Takeover};
 use crate::identity::PublicKey;
 use crate::lease::LeaseId;
 use crate::order::OrderCounter;
+use crate::precision::{Caches, PrecisionName};
 use crate::signed::Signable;
 use crate::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use std::ops::Range;
 
 /// Most response tokens in all trajectories of a group together.
 pub const MAX_GROUP_TOKENS: u64 = 1 << 19;
-/// Longest encoded group, in bytes: [`MAX_GROUP_TOKENS`] of 5 bytes for the id and 5 for the log-prob, and Ω.
+/// Longest encoded group, in bytes: [`MAX_GROUP_TOKENS`] of 5 bytes for the id and 5 for each of two log-probs, and Ω.
 pub const MAX_GROUP_BYTES: usize = 8 << 20;
 /// Most entries of one Ω.
 pub const MAX_OMEGA_ENTRIES: usize = 16;
@@ -62,6 +63,10 @@ pub struct Trajectory {
     pub turns: Vec<u32>,
     /// Log-probability of each token of `response` under the distribution that it was sampled from.
     pub logprobs: Vec<f32>,
+    /// The same at temperature 1, without truncation. Empty where these are the same numbers ([`Sampling::is_raw`](crate::charter::Sampling::is_raw)), and
+    /// from who does not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub raw_logprobs: Vec<f32>,
     /// v: which version produced each token, in order; the spans' lengths add up to the response's.
     pub versions: Vec<VersionSpan>,
     /// r, in [0, 1].
@@ -85,6 +90,12 @@ pub struct TrajectoryGroup {
     pub node: PublicKey,
     /// Sample i of the order at position i.
     pub trajectories: Vec<Trajectory>,
+    /// In what the tokens were computed.
+    #[serde(default, skip_serializing_if = "PrecisionName::is_default")]
+    pub precision: PrecisionName,
+    /// What became of caches where the tokens are of several versions.
+    #[serde(default, skip_serializing_if = "Caches::is_default")]
+    pub caches: Caches,
 }
 
 impl Signable for TrajectoryGroup {
@@ -126,10 +137,21 @@ pub enum SchemaError {
         /// Its place in the group.
         trajectory: usize,
     },
+    /// A precision that the charter does not list.
+    #[error("computed in {found}: the run takes {taken}")]
+    Precision {
+        /// What is declared.
+        found: PrecisionName,
+        /// What the charter lists.
+        taken: String,
+    },
+    /// Caches that were kept where the charter does not allow it, or where all tokens are of one version.
+    #[error("caches kept from one version to the next: {0}")]
+    Caches(&'static str),
 }
 
-/// The numbers of a charter that a trajectory's form depends on.
-#[derive(Clone, Copy, Debug)]
+/// What of a charter a trajectory's form depends on.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Form {
     /// G.
     pub group_size: u32,
@@ -137,6 +159,26 @@ pub struct Form {
     pub max_new_tokens: u32,
     /// Ids at or above this are no tokens.
     pub vocabulary: u32,
+    /// In what nodes may compute.
+    pub precisions: Vec<PrecisionName>,
+    /// Whether caches may be kept when a newer version takes over.
+    pub keeps_caches: bool,
+    /// Whether tokens are drawn from the policy's own distribution, so that there are no other log-probs of them.
+    pub is_raw: bool,
+}
+
+impl Form {
+    /// The form of a run's groups; `vocabulary` is the model's.
+    pub fn of(charter: &Charter, vocabulary: u32) -> Self {
+        Self {
+            group_size: charter.group_size,
+            max_new_tokens: charter.sampling.max_new_tokens,
+            vocabulary,
+            precisions: charter.precisions.clone(),
+            keeps_caches: charter.takeover == Takeover::Keep,
+            is_raw: charter.sampling.is_raw(),
+        }
+    }
 }
 
 impl TrajectoryGroup {
@@ -144,7 +186,24 @@ impl TrajectoryGroup {
     pub fn check_form(&self, form: &Form) -> Result<(), SchemaError> {
         length("trajectories in the group", self.trajectories.len(), form.group_size as usize)?;
         self.trajectories.iter().try_for_each(|t| t.check_form(form))?;
-        self.check_schedule()
+        self.check_schedule()?;
+        self.check_declared(form)
+    }
+
+    /// What is declared has to be allowed, and is said in one way.
+    fn check_declared(&self, form: &Form) -> Result<(), SchemaError> {
+        if !form.precisions.contains(&self.precision) {
+            let taken = form.precisions.iter().map(PrecisionName::as_str).collect::<Vec<_>>().join(", ");
+            return Err(SchemaError::Precision { found: self.precision.clone(), taken });
+        }
+        match self.caches {
+            Caches::Recomputed => Ok(()),
+            Caches::Kept if !form.keeps_caches => Err(SchemaError::Caches("the run does not allow it")),
+            Caches::Kept if self.oldest_version() == self.newest_version() => {
+                Err(SchemaError::Caches("all tokens are of one version"))
+            }
+            Caches::Kept => Ok(()),
+        }
     }
 
     /// All responses of an order are generated together: each that is not over gets one token of its own at a time, whatever it hears in
@@ -182,18 +241,14 @@ impl Trajectory {
             return Err(SchemaError::Length { what: "response tokens", found: tokens as u64, expected });
         }
         length("log-probs", self.logprobs.len(), tokens)?;
+        self.check_raw(form)?;
         self.check_turns()?;
         if let Some(position) = self.response.iter().position(|&id| id >= form.vocabulary) {
             let found = self.response[position] as f32;
             return Err(SchemaError::Value { what: "token id beyond the vocabulary", found, position });
         }
-        if let Some(position) = self.logprobs.iter().position(|p| !p.is_finite() || *p > 1e-4) {
-            return Err(SchemaError::Value {
-                what: "impossible log-prob",
-                found: self.logprobs[position],
-                position,
-            });
-        }
+        possible("impossible log-prob", &self.logprobs)?;
+        possible("impossible raw log-prob", &self.raw_logprobs)?;
         if !(0.0..=1.0).contains(&self.reward) {
             return Err(SchemaError::Value {
                 what: "reward outside [0, 1]",
@@ -227,6 +282,16 @@ impl Trajectory {
             });
         }
         Ok(())
+    }
+
+    /// Raw log-probs are all there or none, and none where they are the others again.
+    fn check_raw(&self, form: &Form) -> Result<(), SchemaError> {
+        let found = self.raw_logprobs.len();
+        match (found, form.is_raw) {
+            (0, _) => Ok(()),
+            (_, true) => length("raw log-probs at temperature 1", found, 0),
+            (_, false) => length("raw log-probs", found, self.response.len()),
+        }
     }
 
     /// One turn is written as none, so that a response has one encoding.
@@ -285,6 +350,13 @@ fn length(what: &'static str, found: usize, expected: usize) -> Result<(), Schem
         return Ok(());
     }
     Err(SchemaError::Length { what, found: found as u64, expected: expected.to_string() })
+}
+
+fn possible(what: &'static str, logprobs: &[f32]) -> Result<(), SchemaError> {
+    match logprobs.iter().position(|p| !p.is_finite() || *p > 1e-4) {
+        Some(position) => Err(SchemaError::Value { what, found: logprobs[position], position }),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -131,6 +131,7 @@ mod tests {
             reward: claimed,
             stopped: true,
             omega: Default::default(),
+            raw_logprobs: Vec::new(),
         };
         judge(&assignment, &trajectory, 4, &Deaf)
     }

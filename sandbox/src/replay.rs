@@ -172,6 +172,7 @@ mod tests {
             stopped,
             omega: Default::default(),
             response,
+            raw_logprobs: Vec::new(),
         }
     }
 

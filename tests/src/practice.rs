@@ -69,6 +69,8 @@ impl Practice {
             staleness: Staleness::new(3, None)?,
             snapshot_type: TensorType::Bf16,
             chunk_bytes: 1 << 20,
+            precisions: vec![Default::default()],
+            takeover: Default::default(),
         };
         let run = RunId::of(&Signed::sign(&charter, &key)?);
         let weights = Weights::random(&model, setting.seed);
@@ -150,6 +152,8 @@ impl Practice {
             counter: OrderCounter(counter),
             node: self.key.public(),
             trajectories,
+            precision: Default::default(),
+            caches: Default::default(),
         };
         StoredGroup { arrival: counter, group, correct }
     }

@@ -69,6 +69,8 @@ fn charter(learner: &NodeKey, created: u64) -> Charter {
         staleness: Staleness::new(3, None).unwrap(),
         snapshot_type: TensorType::F32,
         chunk_bytes: 16 << 10,
+        precisions: vec![Default::default()],
+        takeover: Default::default(),
     }
 }
 
@@ -121,6 +123,7 @@ impl World {
                 stopped,
                 omega: Omega::new(),
                 response,
+                raw_logprobs: Vec::new(),
             }
         };
         TrajectoryGroup {
@@ -134,6 +137,8 @@ impl World {
                 trajectory(&[1; LONGEST], false, 0.0),
                 trajectory(&right, true, 1.0),
             ],
+            precision: Default::default(),
+            caches: Default::default(),
         }
     }
 
@@ -315,6 +320,29 @@ fn contradictions_with_the_charter_are_refused() {
 }
 
 #[test]
+fn what_is_not_taken_any_more_is_refused_without_blame_and_what_never_was_is_a_lie() {
+    let world = World::new();
+    let [bf16, int8] = ["bf16", "int8"].map(|name| PrecisionName::try_from(name.to_owned()).unwrap());
+    let precisions = vec![PrecisionName::default(), bf16.clone(), int8.clone()];
+    let charter = Charter { precisions, ..charter(&world.learner, 1) };
+    let admission =
+        || Admission::new(world.run, &charter, mix_of(TaskSpec::new("chain_sum")), Arc::new(Digits));
+    let (all, fewer) = (admission(), admission().taking(&[PrecisionName::default(), bf16.clone()]));
+    let refused = |admission: &Admission, precision: &PrecisionName| {
+        let group = TrajectoryGroup { precision: precision.clone(), ..world.group(0) };
+        let frame = Signed::sign(&group, &world.node).unwrap().to_bytes();
+        admission.precheck(&frame, &world.node.public()).err()
+    };
+    assert_eq!((refused(&all, &bf16), refused(&all, &int8), refused(&fewer, &bf16)), (None, None, None));
+    let honest = refused(&fewer, &int8).unwrap();
+    assert_eq!((honest.reason, honest.fault), (RefuseReason::Schema, Fault::Innocent));
+    assert!(honest.detail.contains("int8") && honest.counter == Some(OrderCounter(0)), "{honest}");
+    let lie = refused(&world.admission, &int8).unwrap();
+    assert_eq!((lie.reason, lie.fault), (RefuseReason::Schema, Fault::Lie));
+    assert!(lie.detail.contains("int8") && lie.detail.contains("f32"), "{lie}");
+}
+
+#[test]
 fn a_lease_that_the_node_does_not_hold_is_refused() {
     let mut world = World::new();
     let other = NodeKey::from_secret([3; 32]).public();
@@ -437,6 +465,7 @@ fn episodes_of_several_turns_are_played_again() {
         stopped,
         omega: Omega::new(),
         response: response.to_vec(),
+        raw_logprobs: Vec::new(),
     };
     let honest = TrajectoryGroup {
         trajectories: vec![

@@ -34,6 +34,7 @@ fn admitted(counter: u64, versions: &[u64]) -> Admitted {
         reward: i as f32,
         stopped: true,
         omega: Omega::new(),
+        raw_logprobs: Vec::new(),
     };
     let group = TrajectoryGroup {
         run: run(),
@@ -41,6 +42,8 @@ fn admitted(counter: u64, versions: &[u64]) -> Admitted {
         counter: OrderCounter(counter),
         node: PublicKey::from_bytes([2; 32]),
         trajectories: (0..G).map(trajectory).collect(),
+        precision: Default::default(),
+        caches: Default::default(),
     };
     Admitted { id: ContentId::of(b""), group, correct: vec![false, true] }
 }

@@ -1,19 +1,54 @@
 //! `[admission]`
 
+use super::{ConfigError, SamplingSection};
+use echo_policy::audit::{Declared, Tolerance};
+use echo_policy::precision::Precision;
+use echo_protocol::charter::Takeover;
+use echo_protocol::precision::{MAX_PRECISIONS, PrecisionName};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
-/// `[admission]`: how closely groups are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// `[admission]`: how closely groups are looked at, and which are taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdmissionSection {
     /// Whether tokens and log-probabilities are checked against the policy and the order's randomness. It holds a copy of each policy
     /// that nodes may still work under in memory, and costs about a tenth of generating on the learner's processor, less where nodes are known
     /// and where volunteers verify.
     pub audit: bool,
+    /// In what nodes may compute, `f32` among them. The charter lists what stands here when the run is founded; later the list can be made
+    /// shorter.
+    pub precisions: Vec<PrecisionName>,
 }
 
 impl Default for AdmissionSection {
     fn default() -> Self {
-        Self { audit: true }
+        Self { audit: true, precisions: vec![PrecisionName::default()] }
+    }
+}
+
+impl AdmissionSection {
+    pub(super) fn validate(&self, sampling: &SamplingSection) -> Result<(), ConfigError> {
+        let distinct: BTreeSet<&PrecisionName> = self.precisions.iter().collect();
+        let known = |name: &&PrecisionName| name.as_str().parse::<Precision>().is_ok();
+        let can_audit = |name: &&PrecisionName| {
+            let declared = Declared { precision: name.as_str(), caches_kept: false };
+            Tolerance::of(declared, Precision::F32, sampling.temperature).is_ok()
+        };
+        let listed = self.precisions.len() == distinct.len() && distinct.len() <= MAX_PRECISIONS;
+        let rule = if !listed || !distinct.contains(&PrecisionName::default()) {
+            "at most 8, each once, f32 among them: every node can compute in it, and older ones do nothing else"
+        } else if !distinct.iter().all(known) {
+            "known are f32, bf16, int8 and int4"
+        } else if self.audit && !distinct.iter().all(can_audit) {
+            "how far honest nodes are off is measured for f32 alone, so the others cannot be audited: leave it at [\"f32\"], or set audit = false"
+        } else if self.audit && sampling.takeover == Takeover::Keep {
+            let rule = "tokens behind caches that were kept cannot be audited: take recompute or wait, or set [admission] audit = false";
+            return Err(ConfigError::Setting { field: "sampling.takeover", found: "keep".to_owned(), rule });
+        } else {
+            return Ok(());
+        };
+        let found = self.precisions.iter().map(PrecisionName::as_str).collect::<Vec<_>>().join(", ");
+        Err(ConfigError::Setting { field: "admission.precisions", found: format!("[{found}]"), rule })
     }
 }

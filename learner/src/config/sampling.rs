@@ -1,6 +1,6 @@
 //! `[sampling]`
 
-use echo_protocol::charter::Sampling;
+use echo_protocol::charter::{Sampling, Takeover};
 use serde::{Deserialize, Serialize};
 
 /// `[sampling]`
@@ -17,11 +17,15 @@ pub struct SamplingSection {
     pub top_k: u32,
     /// Longest response in tokens; left out, what the tasks' longest answer needs.
     pub max_new_tokens: Option<u32>,
+    /// What nodes do with the responses that they are generating when a newer policy comes: `recompute` caches and go on under it, `keep` caches and go on, or
+    /// `wait` until they are done.
+    pub takeover: Takeover,
 }
 
 impl Default for SamplingSection {
     fn default() -> Self {
-        Self { group_size: 16, temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: None }
+        let takeover = Takeover::default();
+        Self { group_size: 16, temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens: None, takeover }
     }
 }
 

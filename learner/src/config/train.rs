@@ -1,6 +1,6 @@
 //! `[train]`
 
-use super::FilterSection;
+use super::{FilterSection, PrecisionWeights};
 use crate::device::DeviceChoice;
 use crate::filter::Filter;
 use crate::objective::{Choice, Preset};
@@ -44,6 +44,8 @@ pub struct TrainSection {
     pub guard: Guard,
     /// Which groups are not trained on.
     pub filter: FilterSection,
+    /// What responses weigh by the precision in which they were computed.
+    pub precision_weight: PrecisionWeights,
 }
 
 impl Default for TrainSection {
@@ -63,6 +65,7 @@ impl Default for TrainSection {
             max_skipped: 20,
             guard: Guard::default(),
             filter: FilterSection::default(),
+            precision_weight: PrecisionWeights::default(),
         }
     }
 }

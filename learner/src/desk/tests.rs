@@ -67,9 +67,18 @@ impl World {
                 reward: *reward,
                 stopped: true,
                 omega: Omega::new(),
+                raw_logprobs: Vec::new(),
             };
             let trajectories = rewards.iter().map(trajectory).collect();
-            let group = TrajectoryGroup { run, lease, counter, node, trajectories };
+            let group = TrajectoryGroup {
+                run,
+                lease,
+                counter,
+                node,
+                trajectories,
+                precision: Default::default(),
+                caches: Default::default(),
+            };
             let id = ContentId::of(&group.counter.0.to_le_bytes());
             Admitted { id, group, correct: rewards.iter().map(|reward| *reward == 1.0).collect() }
         };
@@ -211,9 +220,18 @@ fn versions_from_before_a_lost_database_are_waited_for_after_a_further_restart_t
         reward: 0.0,
         stopped: true,
         omega: Omega::new(),
+        raw_logprobs: Vec::new(),
     };
     let (run, node, lease, counter) = (world.run, world.node, lease.id, lease.first);
-    let group = TrajectoryGroup { run, lease, counter, node, trajectories: vec![trajectory] };
+    let group = TrajectoryGroup {
+        run,
+        lease,
+        counter,
+        node,
+        trajectories: vec![trajectory],
+        precision: Default::default(),
+        caches: Default::default(),
+    };
     let screen = |world: &World| world.desk.screen(UnixMillis(0), &world.admission, &group);
     // The second one does not, but what was published stands beside the database.
     world.reopen(Tally::default());
@@ -272,6 +290,8 @@ fn who_lies_too_often_gets_no_work_and_no_hearing_until_it_is_over() {
         counter: leases[0].first,
         node,
         trajectories: Vec::new(),
+        precision: Default::default(),
+        caches: Default::default(),
     };
     let screened = world.desk.screen(now, &world.admission, &group).unwrap_err();
     let answer = screened.answer(group.counter);

@@ -39,6 +39,7 @@ pub(super) fn of(version: PolicyVersion, batch: &[StoredGroup], report: &UpdateR
         kl: scored.then(|| stats.kl_k3()),
         kl_reference: stats.kl_reference(),
         logp_gap: report.gaps.reported,
+        logp_gap_by_precision: report.gaps.by_precision.clone(),
         logp_gap_recomputed: report.gaps.recomputed,
         bounded_tokens: report.bounded.values().sum(),
         echo_clips: stats.echo_clips(),
@@ -125,6 +126,7 @@ mod tests {
             reward: 0.0,
             stopped: true,
             omega: Default::default(),
+            raw_logprobs: Vec::new(),
         };
         let (workload, _) = testing::workload();
         let group = TrajectoryGroup {
@@ -133,6 +135,8 @@ mod tests {
             counter: OrderCounter(0),
             node: workload.charter.learner,
             trajectories: vec![trajectory(&[4, 4, 5, 6]), trajectory(&[6, 6])],
+            precision: Default::default(),
+            caches: Default::default(),
         };
         let batch = [StoredGroup { arrival: 0, correct: vec![false; 2], group }];
         assert_eq!(staleness(PolicyVersion(7), &batch), [(3, 2), (2, 1), (1, 3)].into());

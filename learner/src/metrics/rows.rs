@@ -45,6 +45,9 @@ pub struct UpdateRow {
     pub entropy: Option<f64>,
     /// How far the policy's log-probabilities are from those that nodes reported, nats.
     pub logp_gap: Option<Gap>,
+    /// Its mean by the precision that groups declare.
+    #[serde(default)]
+    pub logp_gap_by_precision: BTreeMap<String, f64>,
     /// How far they are from those recomputed at the start of the update, where they were.
     #[serde(default)]
     pub logp_gap_recomputed: Option<Gap>,

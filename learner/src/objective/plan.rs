@@ -11,7 +11,7 @@ use super::{EchoClip, Objective, ObjectiveError};
 
 /// What is known of a response before the trained policy scores it. Lists have one entry a trained token, in order;
 /// tokens that are not trained on (prompts, other speakers) appear nowhere.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Known {
     /// The tag of its prompt: responses with the same tag form a group. Members need not be adjacent.
     pub group: usize,
@@ -24,10 +24,27 @@ pub struct Known {
     pub reference: Option<Vec<f64>>,
     /// The advantage: one entry for all tokens, or one for each ([`gae`](super::gae)).
     pub advantage: Vec<f64>,
+    /// What its loss is multiplied by; 1 by default.
+    pub weight: f64,
     /// Whether the task calls it right, for [`EchoClip`].
     pub succeeded: bool,
     /// Ends (exclusive) of its steps, for [`EchoClip`]; see [`step_ends`](super::step_ends).
     pub step_ends: Vec<usize>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            group: 0,
+            behaviour: Vec::new(),
+            proximal: None,
+            reference: None,
+            advantage: Vec::new(),
+            weight: 1.0,
+            succeeded: false,
+            step_ends: Vec::new(),
+        }
+    }
 }
 
 /// What the trained policy says of a response. Lists are as long as [`Known::behaviour`].
@@ -90,7 +107,8 @@ impl Objective {
         let tokens: Vec<usize> = known.iter().map(|k| k.behaviour.len()).collect();
         let tags: Vec<usize> = known.iter().map(|k| k.group).collect();
         let counts = Counts { tokens: &tokens, groups: &tags, response_limit };
-        let coefficients = self.aggregation.coefficients(&counts)?;
+        let mut coefficients = self.aggregation.coefficients(&counts)?;
+        coefficients.iter_mut().zip(&known).for_each(|(coefficient, known)| *coefficient *= known.weight);
         let groups = members(tags.iter().copied());
         let mut expectations = vec![GroupExpectation::default(); known.len()];
         for rows in groups.values() {
@@ -119,6 +137,7 @@ impl Objective {
         };
         finite("behaviour", &known.behaviour)?;
         finite("advantage", &known.advantage)?;
+        finite("weight", &[known.weight])?;
         if known.advantage.len() != 1 {
             lengths("advantage", known.advantage.len())?;
         }
@@ -329,7 +348,7 @@ impl Plan {
                 }
             }
             if let Some((at, end, _)) = hardest {
-                let weight = lambda / (self.groups * end) as f64;
+                let weight = self.known[scored[at].response].weight * lambda / (self.groups * end) as f64;
                 evaluation.loss -= weight * scored[at].logp[..end].iter().sum::<f64>();
                 evaluation.d_logp[at][..end].iter_mut().for_each(|d| *d -= weight);
                 evaluation.stats.add_echo(end);

@@ -49,6 +49,7 @@ impl Case {
                 succeeded: rewards[row] == 1.0,
                 step_ends: step_ends((0..length).map(|t| t % 2 == 1)),
                 behaviour,
+                ..Known::default()
             });
         }
         case
@@ -325,6 +326,23 @@ fn extreme_log_ratios_stay_finite() {
     assert!(
         stats.weight_max() > 0.5 && stats.weight_max() < 2.0 && d_logp.iter().flatten().any(|g| *g != 0.0)
     );
+}
+
+#[test]
+fn a_weight_scales_what_its_response_adds_and_nothing_else() {
+    let whole = Case::ragged();
+    let mut weighted = Case::ragged();
+    for known in weighted.known.iter_mut().filter(|known| known.group == whole.known[0].group) {
+        known.weight = 0.5;
+    }
+    for (name, objective) in objectives() {
+        let (before, after) = (whole.run(&objective), weighted.run(&objective));
+        assert_ne!(before.d_logp, after.d_logp, "{name}");
+        for (known, (before, after)) in weighted.known.iter().zip(before.d_logp.iter().zip(&after.d_logp)) {
+            let scaled = before.iter().zip(after).all(|(b, a)| (known.weight * b - a).abs() < 1e-15);
+            assert!(scaled, "{name}: {before:?} {after:?}");
+        }
+    }
 }
 
 #[test]

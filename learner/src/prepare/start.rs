@@ -68,6 +68,8 @@ impl Start {
             staleness: config.staleness()?,
             snapshot_type: config.snapshot.dtype,
             chunk_bytes: config.snapshot.chunk_bytes,
+            precisions: config.admission.precisions.clone(),
+            takeover: config.sampling.takeover,
         })
     }
 }

@@ -6,6 +6,7 @@ use echo_policy::weights::Weights;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
+use echo_protocol::precision::PrecisionName;
 use echo_protocol::trajectory::{Omega, Trajectory, spans};
 
 /// An audit that holds versions 0 and 2, and what generates under them.
@@ -37,6 +38,7 @@ fn group(audit: &SamplingAudit, counter: u64, policies: &[Arc<Policy>; 2]) -> Tr
         reward: 0.0,
         stopped: completion.stopped,
         omega: Omega::new(),
+        raw_logprobs: Vec::new(),
     };
     TrajectoryGroup {
         run: workload.run,
@@ -44,6 +46,8 @@ fn group(audit: &SamplingAudit, counter: u64, policies: &[Arc<Policy>; 2]) -> Tr
         counter: OrderCounter(counter),
         node: PublicKey::from_bytes([7; 32]),
         trajectories: generation.into_completions().remove(0).into_iter().map(trajectory).collect(),
+        precision: Default::default(),
+        caches: Default::default(),
     }
 }
 
@@ -78,7 +82,15 @@ fn later_turns_are_drawn_behind_what_was_heard() {
         let Some(talker) = trajectories.iter().position(|t| !t.turns.is_empty()) else { continue };
         several += 1;
         let (run, node) = (workload.run, PublicKey::from_bytes([7; 32]));
-        let honest = TrajectoryGroup { run, lease: LeaseId(0), counter, node, trajectories };
+        let honest = TrajectoryGroup {
+            run,
+            lease: LeaseId(0),
+            counter,
+            node,
+            trajectories,
+            precision: Default::default(),
+            caches: Default::default(),
+        };
         audit.check(&honest).unwrap();
         let mut lie = honest.clone();
         *lie.trajectories[talker].logprobs.last_mut().unwrap() -= 0.5;
@@ -116,6 +128,25 @@ fn what_was_not_drawn_as_the_order_says_is_refused() {
         trajectory.versions = spans(trajectory.response.iter().map(|_| PolicyVersion(2)));
     }
     assert!(refused(&audit, &older), "an older policy passed off as the newer one");
+}
+
+#[test]
+fn what_nobody_can_audit_is_refused_without_blame() {
+    let (audit, policies) = court();
+    let honest = group(&audit, 0, &policies);
+    let bf16 = PrecisionName::try_from("bf16".to_owned()).unwrap();
+    let unknown = PrecisionName::try_from("fp8".to_owned()).unwrap();
+    let kept = TrajectoryGroup { caches: Caches::Kept, ..honest.clone() };
+    let declared = |precision| TrajectoryGroup { precision, ..honest.clone() };
+    let taken = audit.all_policies_of(&honest).unwrap();
+    for group in [declared(bf16), declared(unknown), kept] {
+        let all = [audit.check(&group), audit.glance(&group, 1), audit.find(&group, &taken).map(drop)];
+        for refused in all.map(Result::unwrap_err) {
+            let Rejection::Refused(refusal) = refused else { panic!("{refused}") };
+            assert_eq!((refusal.reason, refusal.fault), (RefuseReason::Sampling, Fault::Innocent));
+            assert!(refusal.detail.contains("cannot be audited here"), "{refusal}");
+        }
+    }
 }
 
 #[test]

@@ -15,11 +15,13 @@ pub struct Gap {
 }
 
 /// The gaps of an update. The policy's own log-probabilities are those of the forward pass that an optimizer step is made from.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogpGaps {
     /// To what nodes reported, as far as they are believed ([`CLAIMED_WITHIN`](super::CLAIMED_WITHIN)): how stale the tokens are, and by how
     /// much engine and trainer differ. None where nothing was scored.
     pub reported: Option<Gap>,
+    /// The mean of the same by the precision that groups declare. Where one is off by more than another of the same staleness, the rest is its rounding.
+    pub by_precision: BTreeMap<String, f64>,
     /// To what the trainer recomputed at the start of the update, where it did: how far the update's earlier steps have moved the policy.
     pub recomputed: Option<Gap>,
 }
@@ -27,7 +29,8 @@ pub struct LogpGaps {
 /// Differences token by token: at most one number a token of the batch and kind.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
-    reported: Vec<f32>,
+    /// By group of the batch.
+    reported: BTreeMap<usize, Vec<f32>>,
     recomputed: Vec<f32>,
     /// Group of the batch → its tokens whose claims were moved.
     bounded: BTreeMap<usize, u64>,
@@ -48,7 +51,7 @@ impl Differences {
         let apart = |others: &[f64], into: &mut Vec<f32>| {
             into.extend(others.iter().zip(logp).map(|(other, logp)| (other - logp).abs() as f32));
         };
-        apart(&known.behaviour, &mut self.reported);
+        apart(&known.behaviour, self.reported.entry(known.group).or_default());
         if let Some(proximal) = &known.proximal {
             apart(proximal, &mut self.recomputed);
         }
@@ -56,7 +59,9 @@ impl Differences {
 
     /// The tokens of more responses.
     pub(super) fn append(&mut self, mut more: Self) {
-        self.reported.append(&mut more.reported);
+        for (group, mut tokens) in more.reported {
+            self.reported.entry(group).or_default().append(&mut tokens);
+        }
         self.recomputed.append(&mut more.recomputed);
         more.bounded.into_iter().for_each(|(group, moved)| *self.bounded.entry(group).or_default() += moved);
     }
@@ -66,8 +71,18 @@ impl Differences {
         self.bounded.iter().map(|(group, moved)| (*group, *moved))
     }
 
-    pub(super) fn gaps(mut self) -> LogpGaps {
-        LogpGaps { reported: gap(&mut self.reported), recomputed: gap(&mut self.recomputed) }
+    /// What they come to; `precision` is what a group of the batch declares.
+    pub(super) fn gaps(mut self, precision: impl Fn(usize) -> String) -> LogpGaps {
+        let mut sums: BTreeMap<String, (f64, usize)> = BTreeMap::new();
+        for (group, tokens) in &self.reported {
+            let (sum, count) = sums.entry(precision(*group)).or_default();
+            *sum += tokens.iter().map(|d| f64::from(*d)).sum::<f64>();
+            *count += tokens.len();
+        }
+        let means = sums.into_iter().filter(|(_, (_, count))| *count > 0);
+        let by_precision = means.map(|(name, (sum, count))| (name, sum / count as f64)).collect();
+        let mut reported: Vec<f32> = self.reported.into_values().flatten().collect();
+        LogpGaps { reported: gap(&mut reported), by_precision, recomputed: gap(&mut self.recomputed) }
     }
 }
 
@@ -99,7 +114,27 @@ mod tests {
         let known = Known { behaviour: vec![-1.0, -2.0], ..Known::default() };
         differences.add(&known, &[-1.5, -2.0]);
         let reported = Some(Gap { mean: 0.25, p95: 0.5 });
-        assert_eq!(differences.gaps(), LogpGaps { reported, recomputed: None });
-        assert_eq!(Differences::default().gaps(), LogpGaps::default());
+        let by_precision = [("f32".to_owned(), 0.25)].into();
+        let plain = |_| "f32".to_owned();
+        assert_eq!(differences.gaps(plain), LogpGaps { reported, by_precision, recomputed: None });
+        assert_eq!(Differences::default().gaps(plain), LogpGaps::default());
+    }
+
+    #[test]
+    fn precisions_are_told_apart() {
+        let of = |group, off: &[f64]| {
+            let mut differences = Differences::default();
+            let behaviour = vec![-1.0; off.len()];
+            let logp: Vec<f64> = off.iter().map(|off| off - 1.0).collect();
+            differences.add(&Known { group, behaviour, ..Known::default() }, &logp);
+            differences
+        };
+        let mut all = of(0, &[0.5, 0.25]);
+        all.append(of(1, &[1.0]));
+        all.append(of(2, &[0.0, 0.0]));
+        all.append(of(1, &[2.0]));
+        let gaps = all.gaps(|group| ["f32", "int8", "f32"][group].to_owned());
+        assert_eq!(gaps.by_precision, [("f32".to_owned(), 0.1875), ("int8".to_owned(), 1.5)].into());
+        assert_eq!(gaps.reported.map(|gap| gap.mean), Some(0.625));
     }
 }

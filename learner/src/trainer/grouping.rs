@@ -72,6 +72,7 @@ mod tests {
                 "" => Omega::new(),
                 hand => Omega::from([(PRIVATE_HAND.into(), MetaValue::Text(hand.into()))]),
             },
+            raw_logprobs: Vec::new(),
         };
         let stored = |(counter, order): (u64, &&[(&str, f32)])| StoredGroup {
             arrival: counter,
@@ -82,6 +83,8 @@ mod tests {
                 counter: OrderCounter(counter),
                 node: workload.charter.learner,
                 trajectories: order.iter().map(trajectory).collect(),
+                precision: Default::default(),
+                caches: Default::default(),
             },
         };
         (0..).zip(orders).map(stored).collect()

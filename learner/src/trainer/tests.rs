@@ -10,6 +10,7 @@ use echo_policy::engine::{Generation, Policy};
 use echo_policy::weights::DType as Stored;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
+use echo_protocol::precision::PrecisionName;
 use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
 use echo_protocol::version::PolicyVersion;
 use futures::executor::block_on;
@@ -39,6 +40,7 @@ fn groups(workload: &Workload, weights: &Weights, counters: std::ops::Range<u64>
             reward: (i % 2) as f32,
             stopped: c.stopped,
             omega: Default::default(),
+            raw_logprobs: Vec::new(),
         });
         let group = TrajectoryGroup {
             run: workload.run,
@@ -46,6 +48,8 @@ fn groups(workload: &Workload, weights: &Weights, counters: std::ops::Range<u64>
             counter: OrderCounter(counter),
             node: workload.charter.learner,
             trajectories: trajectories.collect(),
+            precision: Default::default(),
+            caches: Default::default(),
         };
         StoredGroup { arrival: arrival as u64, correct: vec![false; group.trajectories.len()], group }
     });
@@ -89,6 +93,7 @@ fn turns_are_scored_where_they_were_said_and_what_was_heard_is_not_trained_on() 
         reward: (i % 2) as f32,
         stopped: true,
         omega: Default::default(),
+        raw_logprobs: Vec::new(),
     };
     let group = TrajectoryGroup {
         run: workload.run,
@@ -96,6 +101,8 @@ fn turns_are_scored_where_they_were_said_and_what_was_heard_is_not_trained_on() 
         counter: OrderCounter(0),
         node: workload.charter.learner,
         trajectories: (0..4).map(trajectory).collect(),
+        precision: Default::default(),
+        caches: Default::default(),
     };
     assert_eq!(steps(&workload, &group.trajectories[0]), [2, 4], "a turn ends a step");
     let mut batch = vec![StoredGroup { arrival: 0, correct: vec![false; 4], group }];
@@ -131,6 +138,8 @@ fn engine_and_trainer_agree_about_episodes_of_holdem() {
             counter: OrderCounter(counter),
             node: workload.charter.learner,
             trajectories: answers.into_iter().map(Answer::trajectory).collect(),
+            precision: Default::default(),
+            caches: Default::default(),
         },
     };
     let batch: Vec<_> = (0..).zip(answers).map(stored).collect();
@@ -370,6 +379,28 @@ fn where_nothing_is_bounded_an_update_is_the_objectives_own_bit_for_bit() {
         let same = on_host(&trainer).iter().zip(&bounded).all(|(a, b)| a.to_bits() == b.to_bits());
         assert!(same, "{}", preset.name());
     }
+}
+
+#[test]
+fn a_precision_of_weight_0_teaches_nothing_and_is_told_apart() {
+    let (workload, weights) = testing::workload();
+    let mut batch = groups(&workload, &weights, 0..2);
+    batch[1].group.precision = PrecisionName::try_from("int8".to_owned()).unwrap();
+    let mut other = batch.clone();
+    other[1].group.trajectories.iter_mut().for_each(|t| t.reward = 1.0 - t.reward);
+    let gradient = |int8: f64, batch: &[StoredGroup]| {
+        let precision_weight = PrecisionWeights { int8, ..PrecisionWeights::default() };
+        let train = TrainSection { precision_weight, ..section() };
+        let mut trainer = Trainer::new(&workload.model, &weights, &train).unwrap();
+        let report = trainer.update(&workload, batch).unwrap();
+        let told: Vec<String> = report.gaps.by_precision.into_keys().collect();
+        assert_eq!(told, ["f32", "int8"]);
+        on_host(&trainer)
+    };
+    let none = gradient(0.0, &batch);
+    assert!(distance(&none, &vec![0.0; none.len()]) > 0.0, "the other group still teaches");
+    assert_eq!(distance(&none, &gradient(0.0, &other)), 0.0);
+    assert!(distance(&gradient(1.0, &batch), &gradient(1.0, &other)) > 0.0);
 }
 
 #[test]

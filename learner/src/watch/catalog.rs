@@ -78,6 +78,7 @@ pub const METRICS: &[Metric] = &[
     metric("/weight/ess", ("weight", "weight_ess"), Number, "share", "effective sample size of the importance weights"),
     metric("/logp_gap/mean", ("weight", "logp_gap_mean"), Number, "nats", "mean distance of a token's log-probability in training to the reported one"),
     metric("/logp_gap/p95", ("weight", "logp_gap_p95"), Number, "nats", "95th percentile of that distance over the batch's tokens"),
+    metric("/logp_gap_by_precision", ("weight", "logp_gap_by_precision"), Labelled("precision"), "nats", "mean of that distance over the tokens of each precision that nodes declare"),
     metric("/logp_gap_recomputed/mean", ("weight", "logp_gap_recomputed_mean"), Number, "nats", "mean distance of a token's log-probability in training to the one recomputed at the start of the update; none where none was"),
     metric("/logp_gap_recomputed/p95", ("weight", "logp_gap_recomputed_p95"), Number, "nats", "95th percentile of that distance"),
     metric("/bounded_tokens", ("weight", "bounded_tokens"), Number, "tokens", "of the batch whose reported log-probability was more than 5 nats from the policy's own, and was trained on as if it were that far from it"),

@@ -150,6 +150,8 @@ fn only_receipts_for_what_was_sent_are_kept() {
         counter: honest.counter,
         node: me(),
         trajectories: Vec::new(),
+        precision: Default::default(),
+        caches: Default::default(),
     };
     let sent = Signed::sign(&group, &key).unwrap();
     assert!(refused(honest.counter, Some(&sent.to_bytes()), &signed(&honest)), "of another group");

@@ -326,6 +326,7 @@ fn group_of(node: PublicKey, counter: OrderCounter) -> TrajectoryGroup {
         reward: 0.0,
         stopped: false,
         omega: BTreeMap::new(),
+        raw_logprobs: Vec::new(),
     };
     TrajectoryGroup {
         run: testing::run_id(),
@@ -333,5 +334,7 @@ fn group_of(node: PublicKey, counter: OrderCounter) -> TrajectoryGroup {
         counter,
         node,
         trajectories: vec![trajectory],
+        precision: Default::default(),
+        caches: Default::default(),
     }
 }

@@ -5,6 +5,7 @@ use echo_policy::error::EngineError;
 use echo_policy::tokenizer::Tokenizer;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::order::OrderCounter;
+use echo_protocol::precision::{Caches, PrecisionName};
 use echo_protocol::signed::Signed;
 use echo_protocol::trajectory::TrajectoryGroup;
 
@@ -71,6 +72,12 @@ impl<'w> Batch<'w> {
     ) -> Vec<(OrderCounter, Vec<u8>)> {
         let mut groups = Vec::with_capacity(self.orders.len());
         for ((order, samples), completions) in self.orders.into_iter().zip(self.samples).zip(completions) {
+            let completions = completions.into_iter().map(|mut completion| {
+                if workload.form().is_raw {
+                    completion.raw_logprobs.clear();
+                }
+                completion
+            });
             let each = samples.into_iter().zip(completions);
             let trajectories: Result<Vec<_>, _> =
                 each.map(|(sample, completion)| sample.trajectory(completion)).collect();
@@ -81,6 +88,9 @@ impl<'w> Batch<'w> {
                     counter: order.counter,
                     node: key.public(),
                     trajectories,
+                    // What the engine does on processors.
+                    precision: PrecisionName::default(),
+                    caches: Caches::Recomputed,
                 };
                 Signed::sign(&group, key).map_err(|e| e.to_string())
             });

@@ -58,6 +58,7 @@ impl<'w> Sample<'w> {
             response: completion.tokens,
             turns: turns(completion.turns),
             logprobs: completion.logprobs,
+            raw_logprobs: completion.raw_logprobs,
             versions: spans(completion.versions.into_iter().map(PolicyVersion)),
             reward: verdict.reward,
             stopped: finished,

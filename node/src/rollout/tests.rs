@@ -2,14 +2,14 @@ use super::*;
 use crate::install;
 use crate::orders::{OrderStock, order_queue};
 use crate::testing;
-use echo_policy::engine::{Limits, Takeover, Ticket};
-use echo_protocol::charter::{TaskSpec, task_file_name};
+use echo_policy::engine::{self, Limits, Ticket};
+use echo_protocol::charter::{Charter, Sampling, TaskSpec, task_file_name};
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::signed::Signed;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::time::UnixMillis;
-use echo_protocol::trajectory::{Form, TrajectoryGroup};
+use echo_protocol::trajectory::TrajectoryGroup;
 use echo_sandbox::episode::Step;
 use echo_sandbox::files::TaskFiles;
 use echo_sandbox::task::{Response, Verdict};
@@ -87,12 +87,12 @@ async fn orders_become_signed_groups_that_the_learner_can_check() {
 
     let workload = testing::workload();
     let tokenizer = workload.tokenizer(&[]).unwrap();
-    let form = Form { group_size: testing::GROUP, max_new_tokens: testing::RESPONSE, vocabulary: 64 };
+    let form = workload.form();
     let mut responses = std::collections::BTreeSet::new();
     for counter in (10..16).map(OrderCounter) {
         let (_, bytes) = bench.outbox.first(|c| c != counter).unwrap().unwrap();
         let group: TrajectoryGroup = Signed::from_bytes(&bytes).unwrap().open_from(&key().public()).unwrap();
-        group.check_form(&form).unwrap();
+        group.check_form(form).unwrap();
         assert_eq!((group.run, group.lease, group.counter), (testing::run_id(), LeaseId(5), counter));
         assert_eq!(group.oldest_version(), Some(echo_protocol::version::PolicyVersion(3)));
         for t in &group.trajectories {
@@ -102,7 +102,7 @@ async fn orders_become_signed_groups_that_the_learner_can_check() {
             let verdict = Verdict { reward: t.reward, correct: t.reward == 1.0, metadata: t.omega.clone() };
             let over = Step::Over { verdict, finished: t.stopped };
             assert_eq!(workload.play(counter).unwrap().turn(&response, 0).unwrap(), over);
-            assert!(t.turns.is_empty());
+            assert!(t.turns.is_empty() && t.raw_logprobs.is_empty());
             assert_eq!(t.stopped, t.response.last() == tokenizer.eos_id().as_ref());
             responses.insert(t.response.clone());
         }
@@ -205,11 +205,11 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
         }
     }
     let groups = batch.groups(&workload, &key(), generation.into_completions(), &mut GivenUp::default());
-    let form = Form { group_size: testing::GROUP, max_new_tokens: testing::RESPONSE, vocabulary: 64 };
+    let form = workload.form();
     let mut mixed = 0;
     for (_, bytes) in &groups {
         let group: TrajectoryGroup = Signed::from_bytes(bytes).unwrap().open().unwrap();
-        group.check_form(&form).unwrap();
+        group.check_form(form).unwrap();
         for t in group.trajectories.iter().filter(|t| t.response.len() > 2) {
             let spans: Vec<_> = t.versions.iter().map(|span| (span.version.0, span.tokens)).collect();
             assert_eq!(spans, [(1, 2), (2, t.response.len() as u32 - 2)]);
@@ -217,6 +217,74 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
         }
     }
     assert!(mixed > 0);
+}
+
+/// What the run would ask for with another charter.
+fn workload_with(change: impl FnOnce(&mut Charter)) -> Workload {
+    let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
+    change(&mut charter);
+    Workload::new(run, &charter).unwrap()
+}
+
+#[test]
+fn both_log_probabilities_travel_where_they_differ() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
+    let workload = workload_with(|charter| {
+        charter.sampling = Sampling { temperature: 0.5, ..charter.sampling };
+    });
+    let installed = install::load(&store, &testing::snapshot(&store, 1), &workload).unwrap();
+    let mut batch = Batch::default();
+    let order = LeasedOrder { lease: LeaseId(1), counter: OrderCounter(1), deadline: UnixMillis(u64::MAX) };
+    batch.add(order, &workload, &installed).unwrap();
+    let mut generation = Generation::start(installed.policy.clone(), batch.requests()).unwrap();
+    while !generation.is_finished() {
+        generation.step().unwrap();
+        batch.listen(&mut generation, &installed.tokenizer).unwrap();
+    }
+    let groups = batch.groups(&workload, &key(), generation.into_completions(), &mut GivenUp::default());
+    let group: TrajectoryGroup = Signed::from_bytes(&groups[0].1).unwrap().open().unwrap();
+    group.check_form(workload.form()).unwrap();
+    assert!(group.precision.is_default() && group.caches.is_default());
+    for t in &group.trajectories {
+        assert_eq!(t.raw_logprobs.len(), t.response.len());
+        assert_ne!(t.raw_logprobs, t.logprobs);
+    }
+}
+
+#[test]
+fn a_newer_policy_takes_over_between_two_tokens_unless_the_charter_wants_it_to_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
+    for (takeover, takes_over) in
+        [(Takeover::Recompute, true), (Takeover::Keep, true), (Takeover::Wait, false)]
+    {
+        let workload = Arc::new(workload_with(|charter| charter.takeover = takeover));
+        let load = |version| {
+            Arc::new(install::load(&store, &testing::snapshot(&store, version), &workload).unwrap())
+        };
+        let (sender, policy) = watch::channel(Some(load(1)));
+        let outbox =
+            Outbox::open(&dir.path().join(format!("outbox-{takeover:?}")), &testing::run_id()).unwrap();
+        let (_stock, orders) = order_queue(1);
+        let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
+        let mut worker = Worker {
+            workload: workload.clone(),
+            key: Arc::new(key()),
+            orders,
+            batch: 1,
+            policy,
+            outbox,
+            board,
+            stop,
+        };
+        assert!(worker.newer().is_none(), "nothing was installed");
+        sender.send_replace(Some(load(2)));
+        assert_eq!(worker.newer().map(|newer| newer.policy.version()), takes_over.then_some(2));
+        assert!(worker.newer().is_none());
+        // The next batch begins under it in any case.
+        assert_eq!(worker.policy.borrow().as_ref().map(|newest| newest.policy.version()), Some(2));
+    }
 }
 
 #[test]
@@ -239,7 +307,7 @@ fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
     }
     // All at once, so that they are in step.
     let limits = Limits { sequences: usize::MAX, prefill_tokens: usize::MAX, ..Limits::default() };
-    let mut generation = Generation::new(first.policy.clone(), limits, Takeover::default());
+    let mut generation = Generation::new(first.policy.clone(), limits, engine::Takeover::default());
     for (ticket, request) in (0..).map(Ticket).zip(batch.requests()) {
         generation.submit(ticket, request).unwrap();
     }
@@ -253,13 +321,13 @@ fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
             break;
         }
     }
-    let form = Form { group_size: testing::GROUP, max_new_tokens: testing::RESPONSE, vocabulary: 64 };
+    let form = workload.form();
     let groups = batch.groups(&workload, &key(), generation.into_completions(), &mut GivenUp::default());
     assert_eq!(groups.len(), 1000);
     let mut several = 0;
     for (counter, bytes) in &groups {
         let group: TrajectoryGroup = Signed::from_bytes(bytes).unwrap().open().unwrap();
-        group.check_form(&form).unwrap();
+        group.check_form(form).unwrap();
         for t in &group.trajectories {
             let of_first = t.token_versions().filter(|version| version.0 == 1).count();
             assert_eq!(of_first, t.response.len().min(3), "own tokens alone are counted");

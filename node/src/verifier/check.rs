@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use echo_policy::audit::{Finding, Sample, examine};
+use echo_policy::audit::{Declared, Finding, Sample, Tolerance, examine};
 use echo_policy::engine::Policy;
+use echo_policy::precision::Precision;
 use echo_policy::tokenizer::{Tokenizer, TokenizerError};
 use echo_protocol::check::{Opinion, Report};
+use echo_protocol::precision::Caches;
 use echo_protocol::signed::{Signed, SignedError};
 use echo_protocol::submission::RefuseReason;
 use echo_protocol::trajectory::TrajectoryGroup;
@@ -80,7 +82,12 @@ fn look(workload: &Workload, policies: &[Arc<Installed>], group: &TrajectoryGrou
         return Err(lie(RefuseReason::Run, &group.run));
     }
     let form = workload.form();
-    group.check_form(&form).map_err(|error| lie(RefuseReason::Schema, &error))?;
+    group.check_form(form).map_err(|error| lie(RefuseReason::Schema, &error))?;
+    // Before anything is computed: policies are loaded in f32 here.
+    let caches_kept = group.caches == Caches::Kept;
+    let declared = Declared { precision: group.precision.as_str(), caches_kept };
+    let tolerance = Tolerance::of(declared, Precision::F32, workload.sampling().temperature)
+        .map_err(|error| unable(&error))?;
     let named: BTreeSet<u64> =
         group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version.0).collect();
     let held = policies.iter().map(|installed| installed.policy.clone());
@@ -112,7 +119,7 @@ fn look(workload: &Workload, policies: &[Arc<Installed>], group: &TrajectoryGrou
         Sample::new(index, interleave(&trajectory.response, heard), &trajectory.logprobs, versions)
     });
     let prompt = tokenizer.prompt(&assignment.prompt().text).map_err(|error| unable(&error))?;
-    match examine(&held, &prompt, &order.sampler_seed(), workload.sampling(), samples) {
+    match examine(&held, &prompt, &order.sampler_seed(), workload.sampling(), samples, &tolerance) {
         // The learner's machine may come to the opposite.
         Ok(Finding { is_close: true, .. }) => {
             Err(Opinion::unable("it is too close to the tolerance to tell"))

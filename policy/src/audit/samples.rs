@@ -51,7 +51,7 @@ impl Sample {
     }
 }
 
-/// What is wrong with these samples of the order whose seed is `seed`, and how certain that is. Tokens of versions that are not
+/// What is wrong with these samples of the order whose seed is `seed` by the limits of `tolerance`, and how certain that is. Tokens of versions that are not
 /// among `policies` are not looked at, and behind the first fault that is certain nothing is: a lie is not worth looking at any longer. One that
 /// is not certain hides none that is: what follows is looked at, and the means of the others are taken without it. Costs about as much
 /// computing as the prefill of all tokens.
@@ -64,12 +64,12 @@ pub fn examine(
     seed: &[u8; 32],
     params: &SamplingParams,
     samples: impl IntoIterator<Item = Sample>,
+    tolerance: &Tolerance,
 ) -> Result<Finding, EngineError> {
     let mut audits = BTreeMap::new();
     for policy in policies {
         audits.insert(policy.version(), Audit::new(&**policy, prompt, seed, params)?);
     }
-    let tolerance = Tolerance::f32(params.temperature);
     let (mut evidence, mut found) = (Evidence::default(), Finding::default());
     for sample in samples {
         let before = evidence.tokens();
@@ -78,7 +78,7 @@ pub fn examine(
                 evidence.add(audit.look(sample.index, &sample.tokens, draws)?);
             }
         }
-        let fault = evidence.fault(&tolerance);
+        let fault = evidence.fault(tolerance);
         if fault.is_some() && evidence.fault(&tolerance.times(MARGIN)).is_some() {
             return Ok(Finding { fault, is_close: false });
         }

@@ -74,6 +74,7 @@ pub(super) fn trajectory(
         stopped,
         omega: verdict.metadata,
         response,
+        raw_logprobs: Vec::new(),
     })
 }
 

@@ -120,12 +120,20 @@ fn groups(practice: &Practice) -> anyhow::Result<Vec<StoredGroup>> {
             reward: (index % 2) as f32,
             stopped: false,
             omega: Default::default(),
+            raw_logprobs: Vec::new(),
         });
         let trajectories: Vec<Trajectory> = trajectories.collect();
         let correct = trajectories.iter().map(|trajectory| trajectory.reward > 0.0).collect();
         let (run, node) = (workload.run, workload.charter.learner);
-        let group =
-            TrajectoryGroup { run, lease: LeaseId(0), counter: OrderCounter(counter), node, trajectories };
+        let group = TrajectoryGroup {
+            run,
+            lease: LeaseId(0),
+            counter: OrderCounter(counter),
+            node,
+            trajectories,
+            precision: Default::default(),
+            caches: Default::default(),
+        };
         StoredGroup { arrival: counter, group, correct }
     };
     Ok((0..GROUPS).map(group).collect())

@@ -61,7 +61,15 @@ mod tests {
         let key = NodeKey::from_secret([1; 32]);
         let run: RunId = codec::decode(&codec::encode(&key.public(), 64).unwrap(), 64).unwrap();
         let (lease, counter) = (LeaseId(0), OrderCounter(0));
-        let group = TrajectoryGroup { run, lease, counter, node: key.public(), trajectories: Vec::new() };
+        let group = TrajectoryGroup {
+            run,
+            lease,
+            counter,
+            node: key.public(),
+            trajectories: Vec::new(),
+            precision: Default::default(),
+            caches: Default::default(),
+        };
         let bytes = Signed::sign(&group, &key).unwrap().to_bytes();
         let mut envelope = Envelope::open(&bytes).unwrap();
         assert_eq!(envelope.to_bytes().unwrap(), bytes);

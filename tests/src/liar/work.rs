@@ -129,6 +129,7 @@ impl Liar {
                 stopped: true,
                 omega: verdict.metadata,
                 response,
+                raw_logprobs: Vec::new(),
             })
         };
         let trajectories = (0..samples).map(trajectory).collect::<anyhow::Result<_>>()?;
@@ -144,6 +145,8 @@ impl Liar {
             counter: order.counter,
             node: self.key.public(),
             trajectories: Vec::new(),
+            precision: Default::default(),
+            caches: Default::default(),
         }
     }
 

@@ -54,6 +54,7 @@ fn deliver(desk: &mut Desk, counter: u64) {
         reward: 1.0,
         stopped: true,
         omega: Omega::new(),
+        raw_logprobs: Vec::new(),
     };
     let group = TrajectoryGroup {
         run: run(),
@@ -61,6 +62,8 @@ fn deliver(desk: &mut Desk, counter: u64) {
         counter: OrderCounter(counter),
         node: node(),
         trajectories: vec![trajectory],
+        precision: Default::default(),
+        caches: Default::default(),
     };
     desk.buffer.stage(Admitted { id: ContentId::of(b""), group, correct: vec![true] }).unwrap();
     desk.buffer.flush().unwrap();

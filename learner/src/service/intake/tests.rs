@@ -54,7 +54,15 @@ impl World {
         let orders = [workload.order(Purpose::Train, counter.0)];
         let answers = answers(workload, self.policy.clone(), &orders, workload.charter.group_size).unwrap();
         let trajectories = answers.into_iter().flatten().map(Sampled::trajectory).collect();
-        TrajectoryGroup { run: workload.run, lease, counter, node: self.node.public(), trajectories }
+        TrajectoryGroup {
+            run: workload.run,
+            lease,
+            counter,
+            node: self.node.public(),
+            trajectories,
+            precision: Default::default(),
+            caches: Default::default(),
+        }
     }
 
     /// The frame of a group of order 0, and the group as it is when its tokens are looked at; if it is to be a lie, then one that a glance
@@ -189,9 +197,18 @@ fn made_up(world: &World, (lease, counter): (LeaseId, OrderCounter), turns: &[u3
         reward: 0.0,
         stopped: true,
         omega: Default::default(),
+        raw_logprobs: Vec::new(),
     };
     let trajectories = vec![trajectory; workload.charter.group_size as usize];
-    let group = TrajectoryGroup { run: workload.run, lease, counter, node, trajectories };
+    let group = TrajectoryGroup {
+        run: workload.run,
+        lease,
+        counter,
+        node,
+        trajectories,
+        precision: Default::default(),
+        caches: Default::default(),
+    };
     let frame = Signed::sign(&group, &world.node).unwrap().to_bytes();
     judge(&world.shared, &node, &Arc::new(frame)).err().map(|answer| answer.outcome)
 }
@@ -273,7 +290,15 @@ fn drawn(world: &World, lease: LeaseId, counter: OrderCounter) -> TrajectoryGrou
         Sampled { completion, verdict: Verdict::right(), finished }
     });
     let trajectories = answers.map(Sampled::trajectory).collect();
-    TrajectoryGroup { run: workload.run, lease, counter, node: world.node.public(), trajectories }
+    TrajectoryGroup {
+        run: workload.run,
+        lease,
+        counter,
+        node: world.node.public(),
+        trajectories,
+        precision: Default::default(),
+        caches: Default::default(),
+    }
 }
 
 #[cfg(target_os = "linux")]

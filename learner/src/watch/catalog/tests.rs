@@ -18,6 +18,7 @@ fn rows() -> [Value; 3] {
         kl_reference: Some(0.1),
         entropy: Some(1.0),
         logp_gap: Some(Gap::default()),
+        logp_gap_by_precision: [("f32".to_owned(), 0.1)].into(),
         logp_gap_recomputed: Some(Gap::default()),
         staleness: [(0, 5), (2, 3)].into(),
         mfu: Some(0.4),

@@ -1,11 +1,12 @@
 use super::*;
 use crate::install;
 use crate::testing;
-use echo_policy::audit::Tolerance;
 use echo_policy::engine::Generation;
+use echo_protocol::charter::{Charter, Takeover};
 use echo_protocol::identity::NodeKey;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
+use echo_protocol::precision::PrecisionName;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::trajectory::{Trajectory, spans};
 use echo_protocol::version::PolicyVersion;
@@ -49,10 +50,19 @@ fn honest(workload: &Workload, installed: &[Arc<Installed>], counter: u64) -> Tr
             reward: verdict.reward,
             stopped: finished,
             omega: verdict.metadata,
+            raw_logprobs: Vec::new(),
         }
     });
     let trajectories = trajectories.collect();
-    TrajectoryGroup { run: workload.run, lease: LeaseId(1), counter, node: key().public(), trajectories }
+    TrajectoryGroup {
+        run: workload.run,
+        lease: LeaseId(1),
+        counter,
+        node: key().public(),
+        trajectories,
+        precision: Default::default(),
+        caches: Default::default(),
+    }
 }
 
 fn opinion(workload: &Workload, installed: &[Arc<Installed>], group: &TrajectoryGroup) -> Opinion {
@@ -102,6 +112,25 @@ fn honest_groups_are_sound_and_lies_are_named() {
         lie(&mut group);
         let found = opinion(&workload, &installed, &group);
         assert!(matches!(&found, Opinion::Lie { reason, .. } if *reason == expected), "{case}: {found:?}");
+    }
+}
+
+#[test]
+fn what_nobody_can_audit_is_no_lie_where_the_charter_allows_it() {
+    let installed = installed();
+    let bf16 = PrecisionName::try_from("bf16".to_owned()).unwrap();
+    let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
+    charter.precisions.push(bf16.clone());
+    charter.takeover = Takeover::Keep;
+    let (strict, open) = (testing::workload(), Workload::new(run, &charter).unwrap());
+    let group = honest(&open, &installed, 0);
+    assert_eq!(opinion(&open, &installed, &group), Opinion::Sound);
+    let rounded = TrajectoryGroup { precision: bf16, ..group.clone() };
+    for declared in [rounded, TrajectoryGroup { caches: Caches::Kept, ..group }] {
+        let found = opinion(&open, &installed, &declared);
+        assert!(matches!(found, Opinion::Unable { .. }), "{found:?}");
+        let found = opinion(&strict, &installed, &declared);
+        assert!(matches!(found, Opinion::Lie { reason: RefuseReason::Schema, .. }), "{found:?}");
     }
 }
 

@@ -1,0 +1,127 @@
+//! How far an honest node may be off, by what it declares and by what the auditing machine computes in.
+
+use crate::precision::{Precision, UnknownPrecision};
+
+/// How far an honest node may be off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance {
+    /// Probability by which u may miss a token's interval.
+    pub border: f64,
+    /// Share of tokens that may be further off.
+    pub off: f64,
+    /// Mean of |Δ log p|.
+    pub mean: f64,
+    /// Largest |Δ log p|.
+    pub max: f32,
+}
+
+/// What a node says of how it computed tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Declared<'a> {
+    /// The name of its precision.
+    pub precision: &'a str,
+    /// Whether it kept its caches when a newer version took over.
+    pub caches_kept: bool,
+}
+
+/// Why nothing can be said about tokens, true or false.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CannotAudit {
+    /// Drawn in a way that is not known here.
+    #[error("tokens cannot be audited here: {0}")]
+    Unknown(#[from] UnknownPrecision),
+    /// Nobody has measured how far such machines lie apart.
+    #[error(
+        "tokens cannot be audited here: no limits are known between {declared}, as declared, and {auditing}"
+    )]
+    Unmeasured {
+        /// What the node computed in.
+        declared: Precision,
+        /// What the audit would compute in.
+        auditing: Precision,
+    },
+    /// One prefill under one version does not compute such caches again.
+    #[error("tokens cannot be audited here: caches were kept from one version to the next")]
+    CachesKept,
+}
+
+/// Between kernels in f32, at temperature 1: on one kind of processor they agree to the bit; between kinds, differences of 1e-5 in a logit
+/// were seen, which leaves an order of magnitude and more.
+const F32: Tolerance = Tolerance { border: 1e-4, off: 0.0, mean: 1e-3, max: 1e-2 };
+
+/// The limits at temperature 1: rows are what is declared, columns what the audit computes in. A pair gets limits when differences of honest nodes
+/// were measured between the two, and none before: guessed ones would ban the honest or let liars pass.
+fn limits(declared: Precision, auditing: Precision) -> Option<Tolerance> {
+    use Precision::{Bf16, F32 as Single, Int4, Int8};
+    match (declared, auditing) {
+        (Single, Single) => Some(F32),
+        (Single, Bf16 | Int8 | Int4) => None,
+        (Bf16, Single | Bf16 | Int8 | Int4) => None,
+        (Int8, Single | Bf16 | Int8 | Int4) => None,
+        (Int4, Single | Bf16 | Int8 | Int4) => None,
+    }
+}
+
+impl Tolerance {
+    /// For tokens that were drawn at this temperature as `declared`, where the audit computes in `auditing`. A temperature below 1 multiplies
+    /// differences. Where top-p or top-k cut the distribution, a token at the cut may be in on one machine and out on another: such draws
+    /// cannot be judged by these limits.
+    ///
+    /// # Errors
+    /// When an audit would say nothing about them.
+    pub fn of(declared: Declared<'_>, auditing: Precision, temperature: f32) -> Result<Self, CannotAudit> {
+        let Declared { precision, caches_kept } = declared;
+        let declared: Precision = precision.parse()?;
+        let limits = limits(declared, auditing).ok_or(CannotAudit::Unmeasured { declared, auditing })?;
+        if caches_kept { Err(CannotAudit::CachesKept) } else { Ok(limits.at(temperature)) }
+    }
+
+    /// For nodes and audits that both compute in f32.
+    #[must_use]
+    pub fn f32(temperature: f32) -> Self {
+        F32.at(temperature)
+    }
+
+    fn at(self, temperature: f32) -> Self {
+        self.times(if temperature > 0.0 { (1.0 / temperature).max(1.0) } else { 1.0 })
+    }
+
+    /// The same for nodes that are `factor` times as far off.
+    #[must_use]
+    pub fn times(self, factor: f32) -> Self {
+        let wide = f64::from(factor);
+        Self { border: self.border * wide, mean: self.mean * wide, max: self.max * factor, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Declared<'_> = Declared { precision: "f32", caches_kept: false };
+
+    #[test]
+    fn a_low_temperature_widens_the_limits() {
+        let (warm, cold) = (Tolerance::f32(2.0), Tolerance::f32(0.1));
+        assert_eq!((warm, cold.max), (Tolerance::f32(1.0), 10.0 * warm.max));
+        assert_eq!(Tolerance::f32(0.0), warm);
+        assert_eq!((warm.border, warm.off, warm.mean, warm.max), (1e-4, 0.0, 1e-3, 1e-2));
+    }
+
+    #[test]
+    fn nothing_is_judged_by_limits_that_nobody_measured() {
+        let of = |precision, auditing| Tolerance::of(Declared { precision, ..PLAIN }, auditing, 0.5);
+        for declared in Precision::ALL {
+            for auditing in Precision::ALL {
+                let expected = match (declared, auditing) {
+                    (Precision::F32, Precision::F32) => Ok(Tolerance::f32(0.5)),
+                    _ => Err(CannotAudit::Unmeasured { declared, auditing }),
+                };
+                assert_eq!(of(declared.name(), auditing), expected);
+            }
+        }
+        assert!(matches!(of("fp8", Precision::F32), Err(CannotAudit::Unknown(_))));
+        let kept = Declared { caches_kept: true, ..PLAIN };
+        assert_eq!(Tolerance::of(kept, Precision::F32, 0.5), Err(CannotAudit::CachesKept));
+    }
+}
