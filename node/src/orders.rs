@@ -102,13 +102,18 @@ impl OrderSource {
     /// Waits for an order, then takes what else is there, at most `most` in all. `None` when nothing will come any more.
     pub async fn batch(&mut self, most: usize) -> Option<Vec<LeasedOrder>> {
         let mut orders = vec![self.queue.recv().await?];
-        while orders.len() < most
-            && let Ok(order) = self.queue.try_recv()
-        {
-            orders.push(order);
-        }
+        orders.extend(self.ready(most - 1));
         self.taken.notify_one();
         Some(orders)
+    }
+
+    /// Takes what is there, at most `most`.
+    pub fn ready(&mut self, most: usize) -> Vec<LeasedOrder> {
+        let orders: Vec<_> = std::iter::from_fn(|| self.queue.try_recv().ok()).take(most).collect();
+        if !orders.is_empty() {
+            self.taken.notify_one();
+        }
+        orders
     }
 
     /// Whether no order waits.

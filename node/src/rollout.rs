@@ -1,19 +1,19 @@
 //! The worker: a thread that turns leased orders into signed groups.
 //!
-//! It works in batches of orders, whose samples are generated together, each in the episode that it plays. Between any two tokens it looks
-//! whether a newer policy was installed, and goes on under that one, unless the charter wants batches to end as they began; so every token knows
-//! the version that produced it. A batch counts as done when its groups are in the outbox, on disk.
+//! Orders come and go while it works: the samples of all that are in flight are generated together, each in the episode that it plays, and
+//! when an order is done the next one takes its place. Between any two tokens the worker looks whether a newer policy was installed, and has
+//! it take over as the charter says; every token knows the version that produced it. An order counts as done when its group is in the
+//! outbox, on disk.
 
-mod batch;
+mod flight;
 mod given_up;
 mod sample;
 
 use std::sync::Arc;
 use std::thread;
 
-use echo_policy::engine::Generation;
+use echo_policy::engine::Limits;
 use echo_policy::error::EngineError;
-use echo_protocol::charter::Takeover;
 use echo_protocol::clock;
 use echo_protocol::identity::NodeKey;
 use tokio::runtime::Handle;
@@ -25,15 +25,15 @@ use crate::install::Installed;
 use crate::orders::{LeasedOrder, OrderSource};
 use crate::outbox::{Outbox, OutboxError};
 use crate::workload::{Workload, WorkloadError};
-use batch::Batch;
+use flight::Flight;
 use given_up::GivenUp;
 
-/// Most orders that are generated together: enough rows to keep a processor busy, few enough to be done soon.
-pub const MAX_BATCH_ORDERS: usize = 8;
+/// Most orders in flight: enough rows to keep a processor busy, few enough that each is done soon.
+pub const MAX_IN_FLIGHT: usize = 8;
 
-/// Why a batch came to nothing.
+/// Why what was in flight came to nothing.
 #[derive(Debug, thiserror::Error)]
-enum BatchError {
+enum RolloutError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
@@ -42,7 +42,7 @@ enum BatchError {
     Outbox(#[from] OutboxError),
 }
 
-impl BatchError {
+impl RolloutError {
     /// Whether it is one order's own fault: a prompt without tokens, or with too many.
     fn is_of_order(&self) -> bool {
         match self {
@@ -61,15 +61,15 @@ pub struct Worker {
     pub key: Arc<NodeKey>,
     /// Orders to work on.
     pub orders: OrderSource,
-    /// Most orders that are generated together, 1 to [`MAX_BATCH_ORDERS`].
-    pub batch: usize,
+    /// Most orders in flight, 1 to [`MAX_IN_FLIGHT`].
+    pub in_flight: usize,
     /// The installed policy, replaced as newer ones are installed.
     pub policy: watch::Receiver<Option<Arc<Installed>>>,
     /// Where finished groups go.
     pub outbox: Outbox,
     /// Where the owner sees what happens.
     pub board: Arc<Board>,
-    /// Ends the worker; a batch that is being generated is abandoned.
+    /// Ends the worker; what is in flight is abandoned.
     pub stop: CancellationToken,
 }
 
@@ -84,111 +84,140 @@ impl Worker {
     }
 
     fn run(mut self, runtime: &Handle) -> Result<(), OutboxError> {
+        let workload = self.workload.clone();
         let (stop, mut given_up) = (self.stop.clone(), GivenUp::default());
-        while let Some(Some((installed, orders))) =
-            runtime.block_on(stop.run_until_cancelled(self.next_batch()))
-        {
-            self.board.set(|facts| facts.state = State::Generating);
-            match self.generate(installed, orders, &mut given_up) {
-                Ok(()) => {}
-                Err(BatchError::Outbox(error)) => return Err(error),
+        loop {
+            match self.fly(runtime, &workload, &mut given_up) {
+                Ok(()) => return Ok(()),
+                Err(RolloutError::Outbox(error)) => return Err(error),
                 Err(error) => {
-                    tracing::error!(%error, "the batch is abandoned, its orders will be leased again; waiting for a newer policy");
+                    tracing::error!(%error, "what was in flight is abandoned, its orders will be leased again; waiting for a newer policy");
                     self.board.set(|facts| facts.state = State::PolicyUnusable);
                     // The next attempt under the same weights would end in the same way.
-                    let newer = async { self.policy.changed().await.is_ok() };
-                    if runtime.block_on(stop.run_until_cancelled(newer)) != Some(true) {
-                        break;
+                    let changed = stop.run_until_cancelled(self.policy.changed());
+                    if !matches!(runtime.block_on(changed), Some(Ok(()))) {
+                        return Ok(());
                     }
                 }
             }
         }
-        Ok(())
     }
 
-    /// Waits for a policy, for room in the outbox and for orders, in this sequence.
-    async fn next_batch(&mut self) -> Option<(Arc<Installed>, Vec<LeasedOrder>)> {
-        self.policy.wait_for(Option::is_some).await.ok()?;
+    /// Works until stopped, or until the orders end.
+    fn fly(
+        &mut self,
+        runtime: &Handle,
+        workload: &Workload,
+        given_up: &mut GivenUp,
+    ) -> Result<(), RolloutError> {
+        let stop = self.stop.clone();
+        let Some(Some(mut newest)) = runtime.block_on(stop.run_until_cancelled(self.first_policy())) else {
+            return Ok(());
+        };
+        let mut flight = Flight::new(workload, newest.policy.clone(), Limits::default());
+        // Tokens there were when a policy took over last: each draws one at least, else policies that come faster than what was said can
+        // be computed anew would leave none.
+        let mut drawn_before = None;
+        loop {
+            let orders = if flight.is_empty() {
+                match runtime.block_on(stop.run_until_cancelled(self.wait_for_orders())) {
+                    Some(Some(orders)) => orders,
+                    _ => return Ok(()),
+                }
+            } else if self.has_room(&flight) {
+                self.orders.ready(self.in_flight - flight.len())
+            } else {
+                Vec::new()
+            };
+            let drawn = flight.drawn();
+            let may = flight.is_empty() || drawn_before.is_none_or(|before| drawn > before);
+            if let Some(newer) = may.then(|| self.newer()).flatten() {
+                flight.install(newer.policy.clone())?;
+                newest = newer;
+                drawn_before = Some(drawn);
+            }
+            self.begin(orders, &mut flight, &newest, given_up)?;
+            if flight.is_empty() {
+                continue;
+            }
+            flight.step(&newest.tokenizer)?;
+            if stop.is_cancelled() {
+                return Ok(());
+            }
+            self.deliver(&mut flight, given_up)?;
+        }
+    }
+
+    /// Waits for a policy.
+    async fn first_policy(&mut self) -> Option<Arc<Installed>> {
+        self.policy.wait_for(Option::is_some).await.ok()?.clone()
+    }
+
+    /// The installed policy, if it was not looked at before.
+    fn newer(&mut self) -> Option<Arc<Installed>> {
+        let has_changed = self.policy.has_changed().unwrap_or(false);
+        has_changed.then(|| self.policy.borrow_and_update().clone()).flatten()
+    }
+
+    /// Waits for room in the outbox, then for orders, while nothing is in flight.
+    async fn wait_for_orders(&mut self) -> Option<Vec<LeasedOrder>> {
         let mut changes = self.outbox.changes();
-        while !self.outbox.has_room(self.batch) {
+        while !self.outbox.has_room(self.in_flight) {
             self.board.set(|facts| facts.state = State::OutboxFull);
             changes.changed().await.ok()?;
         }
         if self.orders.is_empty() {
             self.board.set(|facts| facts.state = State::WaitingForWork);
         }
-        let orders = self.orders.batch(self.batch).await?;
-        let installed = self.policy.borrow_and_update().clone()?;
-        Some((installed, orders))
+        let orders = self.orders.batch(self.in_flight).await?;
+        self.board.set(|facts| facts.state = State::Generating);
+        Some(orders)
     }
 
-    fn generate(
-        &mut self,
-        mut installed: Arc<Installed>,
-        orders: Vec<LeasedOrder>,
-        given_up: &mut GivenUp,
-    ) -> Result<(), BatchError> {
-        let workload = self.workload.clone();
-        let Some(mut batch) = self.prepare(&workload, &installed, orders, given_up)? else { return Ok(()) };
-        let mut generation = Generation::start(installed.policy.clone(), batch.requests())?;
-        // Tokens there were when a policy took over last: each draws one at least, else policies that come faster than what was said can
-        // be computed anew would leave none.
-        let mut drawn_before = None;
-        loop {
-            generation.step()?;
-            batch.listen(&mut generation, &installed.tokenizer)?;
-            if generation.is_finished() {
-                break;
-            }
-            if self.stop.is_cancelled() {
-                return Ok(());
-            }
-            let drawn = generation.tally().drawn;
-            let may = drawn_before.is_none_or(|before| drawn > before);
-            if let Some(newer) = may.then(|| self.newer()).flatten() {
-                generation.install(newer.policy.clone())?;
-                installed = newer;
-                drawn_before = Some(drawn);
-            }
-        }
-        let groups = batch.groups(&workload, &self.key, generation.into_completions(), given_up);
-        self.outbox.push(&groups)?;
-        let trajectories = groups.len() as u64 * u64::from(workload.group_size);
-        self.board.generated(clock::now(), trajectories);
-        self.board.set(|facts| facts.outbox = self.outbox.len());
-        Ok(())
+    /// Whether another order may join those in flight.
+    fn has_room(&self, flight: &Flight<'_>) -> bool {
+        flight.len() < self.in_flight && flight.has_room() && self.outbox.has_room(self.in_flight)
     }
 
-    /// The policy that takes over between two tokens, once.
-    fn newer(&mut self) -> Option<Arc<Installed>> {
-        let waits = self.workload.takeover() == Takeover::Wait;
-        if waits || !self.policy.has_changed().unwrap_or(false) {
-            return None;
-        }
-        self.policy.borrow_and_update().clone()
-    }
-
-    /// Leaves out orders whose lease is over, those whose group already waits, and those that cannot be begun.
-    fn prepare<'w>(
+    /// Begins orders, but for those whose lease is over, those whose group already waits or is in flight, and those that cannot be begun.
+    fn begin(
         &self,
-        workload: &'w Workload,
-        installed: &Installed,
         orders: Vec<LeasedOrder>,
+        flight: &mut Flight<'_>,
+        installed: &Installed,
         given_up: &mut GivenUp,
-    ) -> Result<Option<Batch<'w>>, BatchError> {
+    ) -> Result<(), RolloutError> {
         let now = clock::now();
-        let mut batch = Batch::default();
         for order in orders {
             if order.deadline <= now {
                 tracing::debug!(order = %order.counter, "skipped: its lease was over before it was begun");
-            } else if !self.outbox.contains(order.counter)? {
-                match batch.add(order, workload, installed) {
+            } else if !(flight.contains(order.counter) || self.outbox.contains(order.counter)?) {
+                match flight.begin(order, &installed.tokenizer) {
                     Err(error) if error.is_of_order() => given_up.note(order.counter, &error),
-                    added => added?,
+                    begun => begun?,
                 }
             }
         }
-        Ok((!batch.is_empty()).then_some(batch))
+        Ok(())
+    }
+
+    /// Puts the groups that are done into the outbox. Whoever held an order last may deliver it when its lease is over, too.
+    fn deliver(&self, flight: &mut Flight<'_>, given_up: &mut GivenUp) -> Result<(), RolloutError> {
+        let mut groups = Vec::new();
+        for (counter, group) in flight.landed(&self.key) {
+            match group {
+                Ok(group) => groups.push((counter, group)),
+                Err(error) => given_up.note(counter, &error),
+            }
+        }
+        if groups.is_empty() {
+            return Ok(());
+        }
+        self.outbox.push(&groups)?;
+        let trajectories = groups.len() as u64 * u64::from(self.workload.group_size);
+        self.board.generated(clock::now(), trajectories);
+        self.board.set(|facts| facts.outbox = self.outbox.len());
+        Ok(())
     }
 }
 

@@ -168,7 +168,7 @@ impl Workload {
         &self.form
     }
 
-    /// What becomes of the samples on their way when a newer policy is installed. Caches are computed anew where they may be kept.
+    /// What becomes of the samples on their way when a newer policy is installed.
     pub fn takeover(&self) -> Takeover {
         self.takeover
     }

@@ -28,7 +28,7 @@ use crate::neighbours::Neighbours;
 use crate::orders::order_queue;
 use crate::outbox::Outbox;
 use crate::preflight::Ready;
-use crate::rollout::{MAX_BATCH_ORDERS, Worker};
+use crate::rollout::{MAX_IN_FLIGHT, Worker};
 use crate::session::{Ending, Session};
 use crate::status::{Reporter, Screen};
 use crate::supply::{self, Leasing};
@@ -105,7 +105,7 @@ impl Works {
         let (newest, told) = watch::channel(None);
         // Of the orders that the node may hold, half are being worked on and half wait.
         let waiting = settings.max_orders.div_ceil(2) as usize;
-        let batch = (settings.max_orders as usize).saturating_sub(waiting).clamp(1, MAX_BATCH_ORDERS);
+        let in_flight = (settings.max_orders as usize).saturating_sub(waiting).clamp(1, MAX_IN_FLIGHT);
         let (stock, orders) = order_queue(waiting);
         let stop_worker = CancellationToken::new();
 
@@ -113,7 +113,7 @@ impl Works {
             workload: workload.clone(),
             key: key.clone(),
             orders,
-            batch,
+            in_flight,
             policy: generated_with.clone(),
             outbox: outbox.clone(),
             board: board.clone(),

@@ -1,11 +1,13 @@
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::install;
 use crate::orders::{OrderStock, order_queue};
 use crate::testing;
-use echo_policy::engine::{self, Limits, Ticket};
-use echo_protocol::charter::{Charter, Sampling, TaskSpec, task_file_name};
+use echo_protocol::charter::{Charter, Sampling, Takeover, TaskSpec, task_file_name};
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
+use echo_protocol::precision::Caches;
 use echo_protocol::signed::Signed;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::time::UnixMillis;
@@ -13,6 +15,9 @@ use echo_protocol::trajectory::TrajectoryGroup;
 use echo_sandbox::episode::Step;
 use echo_sandbox::files::TaskFiles;
 use echo_sandbox::task::{Response, Verdict};
+
+/// All orders at once, so that they are in step.
+const ALL: Limits = Limits { cache_bytes: usize::MAX, sequences: usize::MAX, prefill_tokens: usize::MAX };
 
 struct Bench {
     _dir: tempfile::TempDir,
@@ -23,6 +28,27 @@ struct Bench {
     board: Arc<Board>,
     stop: CancellationToken,
     thread: thread::JoinHandle<Result<(), OutboxError>>,
+}
+
+/// Generates until nothing is in flight, from token `at` on under another policy.
+fn fly(flight: &mut Flight<'_>, at: usize, second: &Installed) -> Vec<(OrderCounter, Vec<u8>)> {
+    let mut groups = Vec::new();
+    for step in 0.. {
+        if step == at {
+            flight.install(second.policy.clone()).unwrap();
+        }
+        flight.step(&second.tokenizer).unwrap();
+        groups.extend(flight.landed(&key()).into_iter().map(|(counter, group)| (counter, group.unwrap())));
+        if flight.is_empty() {
+            assert!(step > at, "nothing was left for the second policy");
+            break;
+        }
+    }
+    groups
+}
+
+fn order(counter: u64) -> LeasedOrder {
+    LeasedOrder { lease: LeaseId(1), counter: OrderCounter(counter), deadline: UnixMillis(u64::MAX) }
 }
 
 fn key() -> NodeKey {
@@ -44,7 +70,7 @@ fn bench_of(workload: Arc<Workload>) -> Bench {
         workload,
         key: Arc::new(key()),
         orders,
-        batch: 4,
+        in_flight: 4,
         policy: installed,
         outbox: outbox.clone(),
         board: board.clone(),
@@ -186,25 +212,9 @@ fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
     };
     let (first, second) = (load(1), load(2));
     let workload = testing::workload();
-    let mut batch = Batch::default();
-    for counter in 0..8 {
-        let order =
-            LeasedOrder { lease: LeaseId(1), counter: OrderCounter(counter), deadline: UnixMillis(u64::MAX) };
-        batch.add(order, &workload, &first).unwrap();
-    }
-    let mut generation = Generation::start(first.policy.clone(), batch.requests()).unwrap();
-    for step in 0.. {
-        if step == 2 {
-            generation.install(second.policy.clone()).unwrap();
-        }
-        generation.step().unwrap();
-        batch.listen(&mut generation, &second.tokenizer).unwrap();
-        if generation.is_finished() {
-            assert!(step > 2);
-            break;
-        }
-    }
-    let groups = batch.groups(&workload, &key(), generation.into_completions(), &mut GivenUp::default());
+    let mut flight = Flight::new(&workload, first.policy.clone(), ALL);
+    (0..8).for_each(|counter| flight.begin(order(counter), &first.tokenizer).unwrap());
+    let groups = fly(&mut flight, 2, &second);
     let form = workload.form();
     let mut mixed = 0;
     for (_, bytes) in &groups {
@@ -234,15 +244,9 @@ fn both_log_probabilities_travel_where_they_differ() {
         charter.sampling = Sampling { temperature: 0.5, ..charter.sampling };
     });
     let installed = install::load(&store, &testing::snapshot(&store, 1), &workload).unwrap();
-    let mut batch = Batch::default();
-    let order = LeasedOrder { lease: LeaseId(1), counter: OrderCounter(1), deadline: UnixMillis(u64::MAX) };
-    batch.add(order, &workload, &installed).unwrap();
-    let mut generation = Generation::start(installed.policy.clone(), batch.requests()).unwrap();
-    while !generation.is_finished() {
-        generation.step().unwrap();
-        batch.listen(&mut generation, &installed.tokenizer).unwrap();
-    }
-    let groups = batch.groups(&workload, &key(), generation.into_completions(), &mut GivenUp::default());
+    let mut flight = Flight::new(&workload, installed.policy.clone(), ALL);
+    flight.begin(order(1), &installed.tokenizer).unwrap();
+    let groups = fly(&mut flight, 0, &installed);
     let group: TrajectoryGroup = Signed::from_bytes(&groups[0].1).unwrap().open().unwrap();
     group.check_form(workload.form()).unwrap();
     assert!(group.precision.is_default() && group.caches.is_default());
@@ -253,38 +257,61 @@ fn both_log_probabilities_travel_where_they_differ() {
 }
 
 #[test]
-fn a_newer_policy_takes_over_between_two_tokens_unless_the_charter_wants_it_to_wait() {
+fn a_newer_policy_takes_over_as_the_charter_wants_it() {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
-    for (takeover, takes_over) in
-        [(Takeover::Recompute, true), (Takeover::Keep, true), (Takeover::Wait, false)]
-    {
-        let workload = Arc::new(workload_with(|charter| charter.takeover = takeover));
-        let load = |version| {
-            Arc::new(install::load(&store, &testing::snapshot(&store, version), &workload).unwrap())
-        };
-        let (sender, policy) = watch::channel(Some(load(1)));
-        let outbox =
-            Outbox::open(&dir.path().join(format!("outbox-{takeover:?}")), &testing::run_id()).unwrap();
-        let (_stock, orders) = order_queue(1);
-        let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
-        let mut worker = Worker {
-            workload: workload.clone(),
-            key: Arc::new(key()),
-            orders,
-            batch: 1,
-            policy,
-            outbox,
-            board,
-            stop,
-        };
-        assert!(worker.newer().is_none(), "nothing was installed");
-        sender.send_replace(Some(load(2)));
-        assert_eq!(worker.newer().map(|newer| newer.policy.version()), takes_over.then_some(2));
-        assert!(worker.newer().is_none());
-        // The next batch begins under it in any case.
-        assert_eq!(worker.policy.borrow().as_ref().map(|newest| newest.policy.version()), Some(2));
+    for takeover in [Takeover::Recompute, Takeover::Keep, Takeover::Wait] {
+        let workload = workload_with(|charter| charter.takeover = takeover);
+        let load = |version| install::load(&store, &testing::snapshot(&store, version), &workload).unwrap();
+        let (first, second) = (load(1), load(2));
+        let mut flight = Flight::new(&workload, first.policy.clone(), ALL);
+        (0..8).for_each(|counter| flight.begin(order(counter), &first.tokenizer).unwrap());
+        let mut of_both = 0;
+        for (_, bytes) in fly(&mut flight, 2, &second) {
+            let group: TrajectoryGroup = Signed::from_bytes(&bytes).unwrap().open().unwrap();
+            group.check_form(workload.form()).unwrap();
+            let is_of_both = group.trajectories.iter().any(|t| t.versions.len() > 1);
+            assert_eq!(group.caches == Caches::Kept, is_of_both && takeover == Takeover::Keep);
+            of_both += usize::from(is_of_both);
+        }
+        assert_eq!(of_both > 0, takeover != Takeover::Wait, "{takeover:?}");
+        // What begins when all are done begins under the second in any case.
+        flight.begin(order(8), &second.tokenizer).unwrap();
+        flight.step(&second.tokenizer).unwrap();
+        while flight.len() > 0 {
+            for (_, group) in flight.landed(&key()) {
+                let group: TrajectoryGroup = Signed::from_bytes(&group.unwrap()).unwrap().open().unwrap();
+                assert_eq!(group.oldest_version().map(|version| version.0), Some(2));
+            }
+            flight.step(&second.tokenizer).unwrap();
+        }
     }
+}
+
+#[test]
+fn orders_that_join_others_in_flight_come_to_the_same_groups() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
+    let workload = testing::workload();
+    let installed = install::load(&store, &testing::snapshot(&store, 1), &workload).unwrap();
+    let mut together = Flight::new(&workload, installed.policy.clone(), ALL);
+    (0..12).for_each(|counter| together.begin(order(counter), &installed.tokenizer).unwrap());
+    let together: BTreeMap<_, _> = fly(&mut together, 0, &installed).into_iter().collect();
+
+    let (mut joining, mut waiting) = (Flight::new(&workload, installed.policy.clone(), ALL), 0..12);
+    let mut groups = BTreeMap::new();
+    loop {
+        // Four at most, one more with each token.
+        if let Some(counter) = (joining.len() < 4).then(|| waiting.next()).flatten() {
+            joining.begin(order(counter), &installed.tokenizer).unwrap();
+        } else if joining.is_empty() {
+            break;
+        }
+        joining.step(&installed.tokenizer).unwrap();
+        let landed = joining.landed(&key());
+        groups.extend(landed.into_iter().map(|(counter, group)| (counter, group.unwrap())));
+    }
+    assert_eq!(groups, together);
 }
 
 #[test]
@@ -299,30 +326,11 @@ fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
     let workload = testing::workload_of(TaskSpec::new("guess_number").with("largest", 20));
     let tokenizer = &first.tokenizer;
     let eos = tokenizer.eos_id().unwrap();
-    let mut batch = Batch::default();
+    let mut flight = Flight::new(&workload, first.policy.clone(), ALL);
     // A random policy says a number, and nothing else, in about one of 400 turns.
-    for counter in (0..1000).map(OrderCounter) {
-        let order = LeasedOrder { lease: LeaseId(1), counter, deadline: UnixMillis(u64::MAX) };
-        batch.add(order, &workload, &first).unwrap();
-    }
-    // All at once, so that they are in step.
-    let limits = Limits { sequences: usize::MAX, prefill_tokens: usize::MAX, ..Limits::default() };
-    let mut generation = Generation::new(first.policy.clone(), limits, engine::Takeover::default());
-    for (ticket, request) in (0..).map(Ticket).zip(batch.requests()) {
-        generation.submit(ticket, request).unwrap();
-    }
-    for step in 0.. {
-        if step == 3 {
-            generation.install(second.policy.clone()).unwrap();
-        }
-        generation.step().unwrap();
-        batch.listen(&mut generation, tokenizer).unwrap();
-        if generation.is_finished() {
-            break;
-        }
-    }
+    (0..1000).for_each(|counter| flight.begin(order(counter), tokenizer).unwrap());
+    let groups = fly(&mut flight, 3, &second);
     let form = workload.form();
-    let groups = batch.groups(&workload, &key(), generation.into_completions(), &mut GivenUp::default());
     assert_eq!(groups.len(), 1000);
     let mut several = 0;
     for (counter, bytes) in &groups {

@@ -70,6 +70,14 @@ pub struct Completion {
     pub stopped: bool,
 }
 
+impl Completion {
+    /// Whether tokens were drawn from a cache that an older version had filled: see [`super::Takeover::Keep`].
+    pub fn has_kept_caches(&self) -> bool {
+        let mut changes = (1..self.versions.len()).filter(|&at| self.versions[at] != self.versions[at - 1]);
+        changes.any(|at| !self.recomputed.contains(&(at as u32)))
+    }
+}
+
 /// A turn that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn<'a> {

@@ -1,0 +1,129 @@
+//! Orders whose samples are being generated, and the groups that they become.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use echo_policy::engine::{self, Backend, Completion, Generation, Limits, Policy, Ticket};
+use echo_policy::error::EngineError;
+use echo_policy::tokenizer::Tokenizer;
+use echo_protocol::charter::Takeover;
+use echo_protocol::identity::NodeKey;
+use echo_protocol::order::OrderCounter;
+use echo_protocol::precision::{Caches, PrecisionName};
+use echo_protocol::signed::Signed;
+use echo_protocol::trajectory::TrajectoryGroup;
+
+use super::RolloutError;
+use super::sample::Sample;
+use crate::orders::LeasedOrder;
+use crate::workload::{Workload, WorkloadError};
+
+/// Orders in flight. They come and go; their samples are generated together, each in the episode that it plays.
+pub(super) struct Flight<'w> {
+    workload: &'w Workload,
+    generation: Generation,
+    orders: BTreeMap<Ticket, (LeasedOrder, Vec<Sample<'w>>)>,
+}
+
+/// An order whose samples have come to their ends, and the group that it became: signed, or why not.
+pub(super) type Landed = (OrderCounter, Result<Vec<u8>, String>);
+
+impl<'w> Flight<'w> {
+    pub(super) fn new(workload: &'w Workload, policy: Arc<Policy>, limits: Limits) -> Self {
+        let takeover = match workload.takeover() {
+            Takeover::Recompute => engine::Takeover::Recompute,
+            Takeover::Keep => engine::Takeover::Keep,
+            Takeover::Wait => engine::Takeover::Wait,
+        };
+        let generation = Generation::new(policy, limits, takeover);
+        Self { workload, generation, orders: BTreeMap::new() }
+    }
+
+    /// Begins an order. One that fails leaves the others as they were.
+    pub(super) fn begin(&mut self, order: LeasedOrder, tokenizer: &Tokenizer) -> Result<(), RolloutError> {
+        let (counter, ticket) = (order.counter, Ticket(order.counter.0));
+        let request = self.workload.request(counter, tokenizer)?;
+        let samples = (0..request.samples).map(|_| self.workload.play(counter).map(Sample::new));
+        let samples = samples.collect::<Result<_, WorkloadError>>()?;
+        self.generation.submit(ticket, request)?;
+        self.orders.insert(ticket, (order, samples));
+        Ok(())
+    }
+
+    /// How many orders are in flight.
+    pub(super) fn len(&self) -> usize {
+        self.orders.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.orders.is_empty()
+    }
+
+    pub(super) fn contains(&self, order: OrderCounter) -> bool {
+        self.orders.contains_key(&Ticket(order.0))
+    }
+
+    /// Whether one more order would be taken up soon, as far as the engine's limits say.
+    pub(super) fn has_room(&self) -> bool {
+        self.generation.has_room()
+    }
+
+    /// Tokens drawn so far.
+    pub(super) fn drawn(&self) -> u64 {
+        self.generation.tally().drawn
+    }
+
+    /// Has a newer policy take over, as the charter wants it.
+    pub(super) fn install(&mut self, policy: Arc<Policy>) -> Result<(), EngineError> {
+        self.generation.install(policy)
+    }
+
+    /// Draws a token for every sample that is caught up, and tells the episodes which turns have ended.
+    pub(super) fn step(&mut self, tokenizer: &Tokenizer) -> Result<(), EngineError> {
+        self.generation.step()?;
+        let orders = &mut self.orders;
+        self.generation.converse(|turn| {
+            let heard = orders.get_mut(&turn.ticket).map(|(_, samples)| &mut samples[turn.sample]);
+            Ok(heard.and_then(|sample| sample.hear(turn, tokenizer)))
+        })
+    }
+
+    /// Hands out the orders that are done. One that could not be judged makes no group at all: a failure of ours must never become a reward.
+    pub(super) fn landed(&mut self, key: &NodeKey) -> Vec<Landed> {
+        let mut landed = Vec::new();
+        for (ticket, completions) in self.generation.finished() {
+            if let Some((order, samples)) = self.orders.remove(&ticket) {
+                landed.push((order.counter, self.group(key, order, samples, completions)));
+            }
+        }
+        landed
+    }
+
+    /// The signed group of an order.
+    fn group(
+        &self,
+        key: &NodeKey,
+        order: LeasedOrder,
+        samples: Vec<Sample<'w>>,
+        mut completions: Vec<Completion>,
+    ) -> Result<Vec<u8>, String> {
+        let kept = completions.iter().any(Completion::has_kept_caches);
+        if self.workload.form().is_raw {
+            completions.iter_mut().for_each(|completion| completion.raw_logprobs.clear());
+        }
+        let each = samples.into_iter().zip(completions);
+        let trajectories: Result<Vec<_>, WorkloadError> =
+            each.map(|(sample, completion)| sample.trajectory(completion)).collect();
+        let precision = self.generation.policy().backend().precision().name().to_owned();
+        let group = TrajectoryGroup {
+            run: self.workload.run,
+            lease: order.lease,
+            counter: order.counter,
+            node: key.public(),
+            trajectories: trajectories.map_err(|error| error.to_string())?,
+            precision: PrecisionName::try_from(precision).map_err(|error| error.to_string())?,
+            caches: if kept { Caches::Kept } else { Caches::Recomputed },
+        };
+        Ok(Signed::sign(&group, key).map_err(|error| error.to_string())?.to_bytes())
+    }
+}
