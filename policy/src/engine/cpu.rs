@@ -173,7 +173,7 @@ impl CpuBackend {
         Ok(())
     }
 
-    /// Feeds tokens and makes something of each row of the wanted logits, on all threads.
+    /// Feeds tokens and makes something of each row of the wanted logits.
     fn rows<T: Send + Sync>(
         &self,
         feeds: &mut [Feed<'_, KvCache>],
@@ -205,7 +205,7 @@ impl CpuBackend {
 
     /// Most phases of a pass that wants so many rows of logits.
     fn phases(&self, rows: usize) -> usize {
-        1 + self.layers.len() * layer::PHASES + rows.div_ceil(LOGIT_ROWS) * 3 + 1
+        1 + self.layers.len() * layer::PHASES + rows.div_ceil(LOGIT_ROWS) * 3
     }
 
     /// Operations of a pass, but for its attention.

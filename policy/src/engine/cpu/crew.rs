@@ -1,11 +1,13 @@
-//! The threads of the CPU backend: one forward pass is one job that all of them run, in phases.
+//! The threads of the CPU backend: one forward pass is one job that they run together, in phases.
 //!
 //! A pass has some nine phases a layer, each a few microseconds to milliseconds long; handing every phase to a thread pool anew would cost
-//! a twentieth of a token. Here threads take the work of a phase in chunks, and go on when all chunks are done. Nobody waits for a
-//! *thread*: one that the system does not run, because other programs want its core, takes no chunks, and finds its phases over later.
+//! a twentieth of a token. Here threads take the work of a phase in chunks, and go on when all chunks are done. Phases do not wait for
+//! threads: one that the system does not run, because other programs want its core, takes no chunks, and finds the phases over later. Only
+//! who has a chunk is waited for, and at the end of the job whoever came to it.
 
 use std::any::Any;
 use std::cell::Cell;
+use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
@@ -15,7 +17,7 @@ use std::thread::{self, JoinHandle};
 
 use super::event::Event;
 
-/// What every thread of a crew runs.
+/// What every thread that comes to a job runs.
 type Job = dyn Fn(&Worker<'_>) + Sync;
 
 /// Threads that run one job at a time together; the caller is one of them.
@@ -29,7 +31,7 @@ pub(super) struct Crew {
 #[derive(Default)]
 struct Common {
     desk: Mutex<Desk>,
-    /// As [`Desk::number`], for those who wait for the next.
+    /// As [`Desk::number`], for those who wait for it to change.
     number: AtomicUsize,
     /// Threads besides the caller that are at the job.
     inside: AtomicUsize,
@@ -46,7 +48,7 @@ struct Common {
 /// Where threads find what to do.
 #[derive(Default)]
 struct Desk {
-    /// How many jobs there have been.
+    /// How often there was something new here.
     number: usize,
     /// The job that threads may come to. Its lifetime is that of the call of [`Crew::run`].
     order: Option<Order>,
@@ -64,8 +66,9 @@ struct Order {
 // SAFETY: both pointees are `Sync`, and live for as long as any thread is inside the job.
 unsafe impl Send for Order {}
 
-/// How far a phase is.
+/// How far a phase is. On a cache line of its own: threads that wait for one phase look at it while others are late in the one before.
 #[derive(Default)]
+#[repr(align(64))]
 struct Phase {
     /// Chunks that a thread took, or wanted to take when there were no more.
     taken: AtomicUsize,
@@ -101,18 +104,23 @@ impl Crew {
     /// # Panics
     /// With what a thread panicked with.
     pub(super) fn run(&mut self, phases: usize, job: &(dyn Fn(&Worker<'_>) + Sync)) {
+        // Nobody is inside any more.
         self.phases.clear();
         self.phases.resize_with(phases, Phase::default);
         let common = &*self.common;
-        // SAFETY: only the lifetime changes. This call outlasts the threads that are inside.
-        let job: &'static Job = unsafe { std::mem::transmute(job) };
+        // Whatever happens here, nobody comes any more and nobody is inside when this call ends.
+        let end = Defer(|| {
+            common.desk().order = None;
+            common.progress.wait_until(|| common.inside.load(Ordering::SeqCst) == 0);
+        });
+        // SAFETY: only the lifetime changes. This call outlasts the threads that are inside, and those that could still come.
+        let job: &'static Job = unsafe { mem::transmute(job) };
         let order = Order { job: NonNull::from(job), phases: NonNull::from(self.phases.as_slice()) };
         if !self.threads.is_empty() {
             common.order(|desk| desk.order = Some(order));
         }
         common.work(0, order);
-        common.desk().order = None;
-        common.progress.wait_until(|| common.inside.load(Ordering::SeqCst) == 0);
+        drop(end);
         if common.broken.swap(false, Ordering::SeqCst) {
             let panic = common.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
             resume_unwind(panic.unwrap_or_else(|| Box::new("a thread of the crew panicked")));
@@ -158,10 +166,12 @@ impl Common {
             // None where the others were done before this thread came.
             let Some(order) = desk.order else { continue };
             self.inside.fetch_add(1, Ordering::SeqCst);
+            let _leave = Defer(|| {
+                self.inside.fetch_sub(1, Ordering::SeqCst);
+                self.progress.notify();
+            });
             drop(desk);
             self.work(index, order);
-            self.inside.fetch_sub(1, Ordering::SeqCst);
-            self.progress.notify();
         }
     }
 
@@ -171,7 +181,10 @@ impl Common {
         let worker = Worker { index, common: self, phases, next: Cell::new(0) };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(&worker))) {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
-            if !self.broken.swap(true, Ordering::SeqCst) {
+            if self.broken.swap(true, Ordering::SeqCst) {
+                // What dropping it does is not ours to know, and nothing may unwind from here.
+                mem::forget(panic);
+            } else {
                 *first = Some(panic);
             }
             drop(first);
@@ -191,15 +204,17 @@ impl Worker<'_> {
         self.phase(items, 1, |chunk| each(chunk.start));
     }
 
-    /// The next phase of the job: `each` with chunks of `grain` of its `items`, until no other thread has left any. Returns when all of
-    /// them are done, by whichever thread; what they wrote is seen afterwards.
+    /// The next phase of the job: `each` with chunks of `grain` of its `items`, until none is left. Returns when all of them are done, by
+    /// whichever thread; what they wrote is seen afterwards.
     ///
     /// Every thread calls it with the same numbers. What is said to be shared in a phase must not be touched outside of `each`: a thread
     /// that comes late is between two phases while others are in one far ahead.
     pub(super) fn phase(&self, items: usize, grain: usize, mut each: impl FnMut(Range<usize>)) {
         let phase = &self.phases[self.next.replace(self.next.get() + 1)];
         let chunks = items.div_ceil(grain);
-        loop {
+        let is_done = || phase.done.load(Ordering::SeqCst) == chunks;
+        let broken = || self.common.broken.load(Ordering::SeqCst);
+        while !(is_done() || broken()) {
             let chunk = phase.taken.fetch_add(1, Ordering::Relaxed);
             if chunk >= chunks {
                 break;
@@ -209,8 +224,7 @@ impl Worker<'_> {
                 self.common.progress.notify();
             }
         }
-        let broken = || self.common.broken.load(Ordering::SeqCst);
-        self.common.progress.wait_until(|| phase.done.load(Ordering::SeqCst) == chunks || broken());
+        self.common.progress.wait_until(|| is_done() || broken());
         if broken() {
             // Without a message of its own: that of the thread that broke it tells what happened.
             resume_unwind(Box::new("another thread of the crew panicked"));
@@ -218,10 +232,20 @@ impl Worker<'_> {
     }
 }
 
+/// Does something when it goes out of scope, in a panic too.
+struct Defer<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Defer<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
 
+    use super::super::shared::Shared;
     use super::*;
 
     #[test]
@@ -236,7 +260,6 @@ mod tests {
                     for phase in 0..PHASES {
                         worker.phase(items, 3, |chunk| {
                             for item in chunk {
-                                // Whoever takes it in this phase sees all of the phase before.
                                 assert_eq!(taken[item].fetch_add(1, Ordering::Relaxed), phase);
                             }
                         });
@@ -248,8 +271,33 @@ mod tests {
     }
 
     #[test]
+    fn a_phase_sees_what_the_ones_before_wrote() {
+        const ITEMS: usize = 64;
+        let mut crew = Crew::new(2);
+        let mut numbers = vec![0.0f32; 2 * ITEMS];
+        for _ in 0..200 {
+            let shared = Shared::new(&mut numbers);
+            crew.run(8, &|worker| {
+                for phase in 0..8 {
+                    let (from, to) = if phase % 2 == 0 { (0, ITEMS) } else { (ITEMS, 0) };
+                    worker.each(ITEMS, |item| {
+                        // SAFETY: this phase reads one half, and writes each number of the other once.
+                        let (read, write) = unsafe {
+                            let neighbour = from + (item + 1) % ITEMS;
+                            (shared.read(neighbour..neighbour + 1), shared.write(to + item..to + item + 1))
+                        };
+                        write[0] = read[0] + 1.0;
+                    });
+                }
+            });
+        }
+        assert_eq!(numbers[..ITEMS], [1600.0; ITEMS]);
+    }
+
+    #[test]
     fn a_thread_that_is_kept_away_holds_nobody_up() {
         let mut crew = Crew::new(3);
+        assert_eq!(crew.size(), 3);
         let (away, back) = (Barrier::new(2), Barrier::new(2));
         let done = AtomicUsize::new(0);
         crew.run(2, &|worker| {
@@ -276,6 +324,7 @@ mod tests {
     #[test]
     fn a_panic_reaches_the_caller_and_the_crew_goes_on() {
         let mut crew = Crew::new(3);
+        assert_eq!(crew.size(), 3);
         for panicking in 0..3 {
             // As many chunks as threads, and nobody ends one before each has one.
             let all = Barrier::new(3);

@@ -48,9 +48,9 @@ impl Linear {
             self.outputs.div_ceil(CHUNKS).next_multiple_of(GRAIN)
         };
         worker.phase(self.outputs, grain, |chunk| {
-            // SAFETY: x was written in a phase before.
-            let x = Activations::new(unsafe { x.read(0..x.len()) }, inputs);
-            let cells = y.cells();
+            // SAFETY: x was written in a phase before, and the columns of this chunk are this thread's alone.
+            let (x, cells) = unsafe { (x.read(0..x.len()), y.cells()) };
+            let x = Activations::new(x, inputs);
             debug_assert_eq!(x.tokens() * self.outputs, cells.len());
             let mut update = update;
             if let Some(bias) = &self.bias {

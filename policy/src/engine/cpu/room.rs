@@ -49,7 +49,7 @@ impl Room {
         enter(room.get_or_insert_with(|| Self::new(threads, processor)))
     }
 
-    /// The crew's workspace and what runs a job of at most `phases` phases on all its threads, each with its tools.
+    /// The crew's workspace and what runs a job of at most `phases` phases on its threads, each with its tools.
     pub(super) fn split(&mut self) -> (&mut Workspace, Runner<'_>) {
         (&mut self.workspace, Runner { crew: &mut self.crew, tools: &self.tools })
     }
@@ -62,7 +62,7 @@ pub(super) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs `job`, of at most `phases` phases, on every thread with its tools.
+    /// Runs `job`, of at most `phases` phases, on every thread that comes, each with its tools.
     pub(super) fn run(self, phases: usize, job: impl Fn(&Worker<'_>, &mut Tools) + Sync) {
         let tools = self.tools;
         self.crew.run(phases, &|worker| {

@@ -9,7 +9,8 @@ use super::lanes::{LANES, Line};
 /// A slice of which every thread may read and write parts, one phase after another.
 ///
 /// What makes it sound is the same everywhere: within a phase, an element is written by the one thread that took it and touched by no
-/// other, or written by nobody. A phase begins when all of the one before is done, and sees what was written there.
+/// other, or written by nobody. A phase begins when all of the one before is done, and sees what was written there. References are made
+/// within a chunk of a phase and not kept beyond it: a thread that comes late is between two phases while others are in one far ahead.
 pub(super) struct Shared<'a, T = f32> {
     data: *mut T,
     len: usize,
@@ -63,7 +64,7 @@ impl<'a, T> Shared<'a, T> {
     /// A part to read.
     ///
     /// # Safety
-    /// Nobody writes to it in this phase.
+    /// In a chunk of a phase, for as long as the chunk lasts, in a phase in which nobody writes to it.
     pub(super) unsafe fn read(self, range: Range<usize>) -> &'a [T] {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
         // SAFETY: within the slice; nobody writes to it, says the caller.
@@ -73,7 +74,8 @@ impl<'a, T> Shared<'a, T> {
     /// A part to write.
     ///
     /// # Safety
-    /// Nobody else touches it in this phase, and the caller has no other reference into it.
+    /// In a chunk of a phase, for as long as the chunk lasts, in a phase in which nobody else touches it; the caller has no other reference
+    /// into it.
     pub(super) unsafe fn write(self, range: Range<usize>) -> &'a mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
         // SAFETY: within the slice; nobody else touches it, says the caller.
@@ -101,7 +103,10 @@ impl<'a> Shared<'a> {
     }
 
     /// The same memory for products, which threads share column by column.
-    pub(super) fn cells(self) -> &'a [AtomicU32] {
+    ///
+    /// # Safety
+    /// As [`Shared::write`], for the numbers that the caller takes from it.
+    pub(super) unsafe fn cells(self) -> &'a [AtomicU32] {
         // SAFETY: both types are four bytes of any value with the same alignment; overlaps are excluded as for all access.
         unsafe { std::slice::from_raw_parts(self.data.cast(), self.len) }
     }

@@ -83,6 +83,8 @@ fn course(policy: &Arc<Policy>, prompt: &[u32], samples: usize, new: usize) -> a
         seed: SEED,
         samples: u32::try_from(samples)?,
         stop_ids: Vec::new(),
+        stop_strings: None,
+        limits: Vec::new(),
         max_heard: 0,
         params: SamplingParams::unbiased(u32::try_from(new + 1)?),
     };

@@ -14,7 +14,7 @@ pub(crate) enum Update {
 /// A matrix of f32, one row a token, that threads may share.
 ///
 /// Its numbers are written as atomics without order, which costs nothing and makes an overlap a wrong number instead of
-/// undefined behaviour. Who reads them needs a barrier or a join first, as with any memory.
+/// undefined behaviour. Who reads them needs the end of the phase or a join first, as with any memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Output<'a> {
     cells: &'a [AtomicU32],
