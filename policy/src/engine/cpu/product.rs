@@ -6,9 +6,12 @@
 //! depend on its row of W and its row of x alone.
 
 mod activations;
+mod ahead;
+mod few;
 mod many;
 mod one;
 mod output;
+mod sums;
 mod weight;
 
 #[cfg(test)]
@@ -99,12 +102,13 @@ impl<E: Element> Task for Product<'_, E> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        if self.x.tokens() == 1 {
-            one::product(lanes, self);
-        } else if L::MANY_REGISTERS {
-            many::product::<L, E, 4, 6>(lanes, self);
-        } else {
-            many::product::<L, E, 2, 3>(lanes, self);
+        // Sums that registers hold, beside what is multiplied: in few tokens' products also weights that are being widened.
+        match (self.x.tokens(), L::MANY_REGISTERS) {
+            (1, _) => one::product(lanes, self),
+            (..=few::MOST_TOKENS, true) => few::product::<L, E, 4, 5>(lanes, self),
+            (..=few::MOST_TOKENS, false) => few::product::<L, E, 2, 2>(lanes, self),
+            (_, true) => many::product::<L, E, 4, 6>(lanes, self),
+            (_, false) => many::product::<L, E, 2, 3>(lanes, self),
         }
     }
 }

@@ -1,12 +1,14 @@
-//! The product with several tokens: weights are widened once for many of them.
+//! The product with many tokens: weights are widened once for many of them.
 //!
 //! The second cache holds a block of widened rows and a block of tokens. Of those, panels of a few tokens are multiplied
 //! with tiles of a few rows, all of a tile's sums being in registers, over stretches of the inputs of which the first cache
 //! holds a panel's. Meanwhile the next block of rows is asked for, line by line, so that memory works while the sums do.
 
 use super::super::lanes::{Abreast, Lanes, Line, Task};
+use super::ahead::Ahead;
+use super::sums::{self, Place};
 use super::weight::{Element, Typed};
-use super::{Activations, CACHE_LINE, Output, Product, Scratch, Update, packed_lines};
+use super::{Activations, Output, Product, Scratch, Update, packed_lines};
 
 /// Lines of a block of widened weights: 256 KiB.
 const WEIGHT_LINES: usize = 4096;
@@ -16,8 +18,6 @@ const TOKEN_LINES: usize = 6144;
 const PASS_LINES: usize = 64;
 /// Tiles of the first block. Nobody asked for it ahead, so it is small, and each block is twice the last.
 const FIRST_TILES: usize = 2;
-/// Bytes that are asked for ahead at each step, at most.
-const MAX_PACE: usize = 2 * CACHE_LINE;
 
 /// Tiles have R rows and at most C tokens.
 #[inline(always)]
@@ -43,7 +43,7 @@ pub(super) fn product<L: Lanes, E: Element, const R: usize, const C: usize>(lane
             let next = first + count * R;
             let ahead = weight.between(next, next + (2 * count).min(most_tiles) * R);
             let work = tokens.len().div_ceil(C) * count * steps;
-            let ahead = Ahead { bytes: ahead, pace: ahead.len().div_ceil(work).min(MAX_PACE) };
+            let ahead = Ahead::new(ahead, work);
             let mut block = Block { lanes, weights, steps, first, rows, x, y, update, ahead };
             for token in tokens.clone().step_by(C) {
                 match C.min(tokens.end - token) {
@@ -106,23 +106,6 @@ struct Block<'a, L, const R: usize> {
     ahead: Ahead<'a>,
 }
 
-/// Bytes that will be read next.
-#[derive(Clone, Copy)]
-struct Ahead<'a> {
-    bytes: &'a [u8],
-    /// How many of them to ask for at each step. Evenly, as memory that is asked for too much at a time makes all else wait.
-    pace: usize,
-}
-
-impl Ahead<'_> {
-    /// What so many steps ask for.
-    fn take(&mut self, steps: usize) -> Self {
-        let (now, later) = self.bytes.split_at((steps * self.pace).min(self.bytes.len()));
-        self.bytes = later;
-        Self { bytes: now, pace: if now.is_empty() { 0 } else { self.pace } }
-    }
-}
-
 impl<L: Lanes, const R: usize> Block<'_, L, R> {
     /// Multiplies tokens `token..token + C` with the block.
     #[inline(always)]
@@ -137,21 +120,11 @@ impl<L: Lanes, const R: usize> Block<'_, L, R> {
                 let ahead = self.ahead.take(weights.len());
                 self.lanes.run(Tile { weights, x, sums, first: start == 0, ahead });
                 if end == self.steps {
-                    self.finish(token, self.first + tile * R, sums);
+                    let Self { y, update, first, rows, .. } = *self;
+                    let row = first + tile * R;
+                    sums::finish(self.lanes, sums, Place { y, update, token, row, rows: rows - row });
                 }
             }
-        }
-    }
-
-    #[inline(always)]
-    fn finish<const C: usize>(&self, token: usize, row: usize, sums: &[[Line; R]; C]) {
-        for (c, sums) in sums.iter().enumerate() {
-            let mut vectors = [self.lanes.zero(); 4];
-            for (vector, line) in vectors.iter_mut().zip(sums) {
-                *vector = self.lanes.load(line);
-            }
-            let outputs = self.lanes.sums(vectors);
-            self.y.put(token + c, row, outputs, R.min(self.rows - row), self.update);
         }
     }
 }
@@ -173,24 +146,13 @@ impl<const R: usize, const C: usize> Task for Tile<'_, R, C> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let mut sums = [[lanes.zero(); R]; C];
-        if !self.first {
-            for (sums, lines) in sums.iter_mut().zip(&*self.sums) {
-                for (sum, line) in sums.iter_mut().zip(lines) {
-                    *sum = lanes.load(line);
-                }
-            }
-        }
-        let sums = match self.ahead.pace {
+        let sums = sums::load(lanes, self.sums, self.first);
+        let sums = match self.ahead.lines() {
             0 => self.multiply::<L, 0>(lanes, sums),
-            1..=CACHE_LINE => self.multiply::<L, 1>(lanes, sums),
+            1 => self.multiply::<L, 1>(lanes, sums),
             _ => self.multiply::<L, 2>(lanes, sums),
         };
-        for (lines, sums) in self.sums.iter_mut().zip(sums) {
-            for (line, sum) in lines.iter_mut().zip(sums) {
-                lanes.store(line, sum);
-            }
-        }
+        sums::store(lanes, self.sums, sums);
     }
 }
 
@@ -203,9 +165,7 @@ impl<const R: usize, const C: usize> Tile<'_, R, C> {
         mut sums: [[L::Vector; R]; C],
     ) -> [[L::Vector; R]; C] {
         for (step, weights) in self.weights.iter().enumerate() {
-            for line in 0..A {
-                lanes.prefetch(self.ahead.bytes, step * self.ahead.pace + line * CACHE_LINE);
-            }
+            self.ahead.ask::<L, A>(lanes, step);
             let mut tile = [lanes.zero(); R];
             for (weight, line) in tile.iter_mut().zip(weights) {
                 *weight = lanes.load(line);

@@ -84,7 +84,7 @@ fn every_tile_on_every_processor_gives_the_promised_bits() {
     for dtype in [DType::BF16, DType::F16, DType::F32] {
         for (rows, inputs) in [(1, 1), (2, 31), (3, 32), (5, 33), (4, 64), (9, 127), (19, 1056), (6, 2100)] {
             let weight = Stored::new(rows, inputs, dtype, 2);
-            for tokens in (1..=7).chain([12, 17]) {
+            for tokens in (1..=7).chain([12, 17, 33, 38]) {
                 let x = numbers(tokens * inputs);
                 let expected = bits(&weight.outputs(&x));
                 let lines = packed(&x, inputs);
