@@ -289,7 +289,11 @@ mod tests {
             let panic = catch_unwind(AssertUnwindSafe(|| crew.run(2, &job))).unwrap_err();
             assert_eq!(*panic.downcast::<String>().unwrap(), format!("thread {panicking} fails"));
             let ran = AtomicUsize::new(0);
-            crew.run(1, &|worker| worker.phase(3, 1, |_| drop(ran.fetch_add(1, Ordering::Relaxed))));
+            crew.run(1, &|worker| {
+                worker.each(3, |_| {
+                    ran.fetch_add(1, Ordering::Relaxed);
+                })
+            });
             assert_eq!(ran.into_inner(), 3);
         }
     }
