@@ -24,7 +24,16 @@ pub struct DataDir(PathBuf);
 /// Held as long as a node uses its directory; released when dropped or when the process dies.
 #[derive(Debug)]
 pub struct DataLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for DataLock {
+    fn drop(&mut self) {
+        // Closing the file would not do: a program that is being started has a copy of it for a moment, and with it the lock.
+        if let Err(error) = self.file.unlock() {
+            tracing::debug!(%error, "the data directory's lock");
+        }
+    }
 }
 
 /// Why a data directory cannot be used.
@@ -65,7 +74,7 @@ impl DataDir {
         let file =
             File::options().create(true).truncate(false).write(true).open(path).map_err(not_writable)?;
         match file.try_lock() {
-            Ok(()) => Ok(DataLock { _file: file }),
+            Ok(()) => Ok(DataLock { file }),
             Err(TryLockError::WouldBlock) => Err(DataDirError::InUse { path: self.0.clone() }),
             Err(TryLockError::Error(source)) => Err(not_writable(source)),
         }
@@ -137,7 +146,10 @@ mod tests {
         let data = DataDir::new(dir.path().join("new"));
         let first = data.lock().unwrap();
         assert!(matches!(data.lock(), Err(DataDirError::InUse { .. })));
+        // As a program has it that is just being started.
+        let copy = first.file.try_clone().unwrap();
         drop(first);
         data.lock().unwrap();
+        drop(copy);
     }
 }
