@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::super::lanes::{Abreast, Lanes, Line, Task};
 use super::ahead::Ahead;
 use super::sums::{self, Place};
-use super::weight::{Element, Typed};
+use super::weight::{Element, Row, Typed};
 use super::{Activations, Output, Product, Update};
 
 /// Tokens up to which it is the quicker way.
@@ -102,9 +102,7 @@ impl<L: Lanes, E: Element> Panel<'_, L, E> {
 
 /// What rows have behind their whole blocks.
 #[inline(always)]
-fn rests<'a, E: Element, const R: usize>(
-    rows: &'a [(&[E::Block], Option<E::Block>); R],
-) -> Option<[&'a E::Block; R]> {
+fn rests<'a, E: Element, const R: usize>(rows: &'a [Row<'_, E>; R]) -> Option<[&'a E::Block; R]> {
     let mut rests = [rows[0].1.as_ref()?; R];
     for (rest, row) in rests.iter_mut().zip(rows) {
         *rest = row.1.as_ref()?;

@@ -56,6 +56,9 @@ impl<'a> WeightRows<'a> {
     }
 }
 
+/// The whole blocks of a row, and what is left filled up with zeros, if anything is.
+pub(super) type Row<'a, E> = (&'a [<E as Element>::Block], Option<<E as Element>::Block>);
+
 /// The same, with the numbers' type known to the compiler.
 pub(super) struct Typed<'a, E> {
     bytes: &'a [u8],
@@ -82,9 +85,9 @@ impl<'a, E: Element> Typed<'a, E> {
         self.row_bytes
     }
 
-    /// The whole blocks of a row, and what is left filled up with zeros, if anything is.
+    /// A row.
     #[inline(always)]
-    pub(super) fn row(self, index: usize) -> (&'a [E::Block], Option<E::Block>) {
+    pub(super) fn row(self, index: usize) -> Row<'a, E> {
         let (blocks, rest) = E::blocks(&self.bytes[index * self.row_bytes..][..self.row_bytes]);
         (blocks, (!rest.is_empty()).then(|| E::filled(rest)))
     }
