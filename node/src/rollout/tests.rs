@@ -278,7 +278,7 @@ fn a_newer_policy_takes_over_as_the_charter_wants_it() {
         // What begins when all are done begins under the second in any case.
         flight.begin(order(8), &second.tokenizer).unwrap();
         flight.step(&second.tokenizer).unwrap();
-        while flight.len() > 0 {
+        while !flight.is_empty() {
             for (_, group) in flight.landed(&key()) {
                 let group: TrajectoryGroup = Signed::from_bytes(&group.unwrap()).unwrap().open().unwrap();
                 assert_eq!(group.oldest_version().map(|version| version.0), Some(2));
