@@ -46,6 +46,7 @@ Examples:
   cargo lab bench ingest --json                   trajectories that a learner takes in, against bare signature verification
   cargo lab bench rollout --size 0.6b --peers candle,torch,llama.cpp --python PYTHON --json
                                                   tokens a second of the engine, against those of others
+  cargo lab bench interrupt --json                rollouts a second while newer policies come, against waiting for the longest
   cargo lab bench echo-clip --json                updates with EchoClip, against the same without
   cargo lab bench share --json                    what the rest of a learner costs beside its updates
   cargo lab bench sandbox --json                  isolated runs, judgings and WebAssembly instances, against bubblewrap

@@ -7,7 +7,7 @@
 //!
 //! Before each round this process measures what the machine allows ([`super::ceilings`]), as machines change their speed.
 
-mod model;
+pub(super) mod model;
 mod ours;
 mod peer;
 mod task;

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use echo_lab::bench::ingest::{self, IngestBench};
+use echo_lab::bench::interrupt::{self, InterruptBench};
 use echo_lab::bench::rollout::{self, Peer as Rival, Programs, RolloutBench, Size};
 use echo_lab::bench::sandbox::{self, SandboxBench};
 use echo_lab::bench::share::{self, ShareBench};
@@ -27,6 +28,8 @@ pub(super) enum Bench {
     },
     /// Tokens a second of the engine against those of others: a group that shares a prompt, on the same seeded random weights.
     Rollout(RolloutOptions),
+    /// Rollouts a second while newer policies come: interrupted between two tokens, against a generation that waits for the longest.
+    Interrupt(InterruptOptions),
     /// Updates with EchoClip against the same without.
     EchoClip {
         /// Updates of each, by turns; their median counts.
@@ -93,12 +96,71 @@ pub(super) struct RolloutOptions {
     threads: u16,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct InterruptOptions {
+    /// The model's form.
+    #[arg(long, value_enum, default_value_t = Form::M17)]
+    size: Form,
+    /// Orders.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    orders: u16,
+    /// Samples of each order.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    samples: u16,
+    /// Sequences that are generated together, at most.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    in_flight: u16,
+    /// Tokens of a prompt.
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    prompt: u16,
+    /// The median length of a response; the longest have 16 times as many tokens.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=128))]
+    median: u16,
+    /// Newer policies that come while the orders are generated.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
+    policies: u16,
+    /// Generations of each way, by turns; their median counts.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Threads of the engine.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+}
+
+impl InterruptOptions {
+    fn bench(self) -> InterruptBench {
+        InterruptBench {
+            size: self.size.into(),
+            orders: self.orders.into(),
+            samples: self.samples.into(),
+            in_flight: self.in_flight.into(),
+            prompt: self.prompt.into(),
+            median: self.median.into(),
+            policies: self.policies.into(),
+            rounds: self.rounds.into(),
+            threads: self.threads.into(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
     #[value(name = "tiny")]
     Tiny,
+    #[value(name = "17m")]
+    M17,
     #[value(name = "0.6b")]
     B06,
+}
+
+impl From<Form> for Size {
+    fn from(form: Form) -> Self {
+        match form {
+            Form::Tiny => Self::Tiny,
+            Form::M17 => Self::M17,
+            Form::B06 => Self::B06,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -119,10 +181,7 @@ impl RolloutOptions {
             Engine::Llama => Rival::Llama,
         };
         RolloutBench {
-            size: match self.size {
-                Form::Tiny => Size::Tiny,
-                Form::B06 => Size::B06,
-            },
+            size: self.size.into(),
             peers: self.peers.into_iter().map(rival).collect(),
             programs: Programs { python: self.python, peers: self.peers_program },
             rounds: self.rounds.into(),
@@ -171,6 +230,7 @@ impl Bench {
             Self::Train(options) => train::run(&options.bench(), console),
             Self::MicroBatches { steps, rounds } => micro_batches::run(steps.into(), rounds.into(), console),
             Self::Rollout(options) => rollout::run(&options.bench(), console),
+            Self::Interrupt(options) => interrupt::run(&options.bench(), console),
             Self::EchoClip { updates } => echo_clip::run(updates, console),
             Self::Memory => growth::run(console),
             Self::Ingest(bench) => interruptible(ingest::run(bench, console)),

@@ -27,6 +27,9 @@ pub enum Size {
     /// Two layers and a small vocabulary: shows in seconds that every engine runs.
     #[serde(rename = "tiny")]
     Tiny,
+    /// Eight layers, 17 million parameters: many tokens in a short time.
+    #[serde(rename = "17m")]
+    M17,
     /// The form of Qwen3-0.6B.
     #[serde(rename = "0.6b")]
     B06,
@@ -36,17 +39,18 @@ impl Size {
     fn name(self) -> &'static str {
         match self {
             Self::Tiny => "tiny",
+            Self::M17 => "17m",
             Self::B06 => "0.6b",
         }
     }
 
     /// Where it is kept, and the same for llama.cpp.
-    pub(super) fn places(self, home: &Path) -> (PathBuf, PathBuf) {
+    pub(in crate::bench) fn places(self, home: &Path) -> (PathBuf, PathBuf) {
         let name = format!("qwen3-{}-seed{SEED}", self.name());
         (home.join(&name), home.join(format!("{name}.gguf")))
     }
 
-    pub(super) fn config(self) -> anyhow::Result<ModelConfig> {
+    pub(in crate::bench) fn config(self) -> anyhow::Result<ModelConfig> {
         let tiny = TinySizes {
             vocab: 512,
             hidden: 64,
@@ -56,6 +60,16 @@ impl Size {
             head_dim: 32,
             intermediate: 128,
             positions: 1024,
+        };
+        let middle = TinySizes {
+            vocab: 8192,
+            hidden: 384,
+            layers: 8,
+            heads: 6,
+            kv_heads: 2,
+            head_dim: 64,
+            intermediate: 1152,
+            positions: 4096,
         };
         let large = TinySizes {
             vocab: 151_936,
@@ -67,7 +81,11 @@ impl Size {
             intermediate: 3072,
             positions: 40_960,
         };
-        let mut config = ModelConfig::tiny_qwen3(if self == Self::Tiny { tiny } else { large })?;
+        let mut config = ModelConfig::tiny_qwen3(match self {
+            Self::Tiny => tiny,
+            Self::M17 => middle,
+            Self::B06 => large,
+        })?;
         config.rope_theta = 1e6;
         Ok(config)
     }
@@ -77,7 +95,7 @@ impl Size {
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn make(size: Size, dir: &Path) -> anyhow::Result<()> {
+pub(in crate::bench) fn make(size: Size, dir: &Path) -> anyhow::Result<()> {
     if dir.join("config.json").is_file() {
         return Ok(());
     }
@@ -127,9 +145,14 @@ fn mix(state: u64) -> u64 {
 }
 
 /// `count` token ids below `vocabulary` that look random; `stream` tells lists apart.
-pub(super) fn tokens(stream: u64, count: usize, vocabulary: usize) -> Vec<u32> {
+pub(in crate::bench) fn tokens(stream: u64, count: usize, vocabulary: usize) -> Vec<u32> {
     let first = mix(!stream);
     (0..count as u64).map(|at| (mix(first.wrapping_add(at)) % vocabulary as u64) as u32).collect()
+}
+
+/// Number `at` of a stream of numbers from 0 to 1, 1 excluded, that look random.
+pub(in crate::bench) fn unit(stream: u64, at: u64) -> f64 {
+    (mix(mix(stream).wrapping_add(at)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]
@@ -167,5 +190,8 @@ mod tests {
         assert_eq!(Size::B06.config().unwrap().parameter_count(), 596_049_920);
         assert!(tokens(1, 1000, 7).iter().all(|token| *token < 7));
         assert_ne!(tokens(1, 20, 1000), tokens(2, 20, 1000));
+        let units: Vec<f64> = (0..1000).map(|at| unit(5, at)).collect();
+        assert!(units.iter().all(|unit| (0.0..1.0).contains(unit)));
+        assert!((units.iter().sum::<f64>() / 1000.0 - 0.5).abs() < 0.05);
     }
 }

@@ -1,0 +1,290 @@
+//! What a newer policy costs the responses that are being generated: those that are interrupted, against those that are waited for.
+//!
+//! The same orders with the same seeds are generated to their ends in four ways: without any newer policy; with caches that are computed
+//! anew under it; with caches that are kept; and with a generation that begins nothing new until all that is in flight has ended, and changes
+//! the policy then (the baseline of AReaL, §7.5). Lengths have a long tail, as those of answers that think have. Newer policies come at the
+//! same times in all ways: evenly over the time that the orders take undisturbed, which is measured first. Their weights are those
+//! of the first, as neither times nor lengths depend on what weights say.
+
+use super::machine;
+use super::rollout::{Size, model};
+use crate::cargo::workspace_root;
+use crate::console::{Console, Report};
+use anyhow::{Context as _, ensure};
+use echo_policy::config::ModelConfig;
+use echo_policy::engine::{self, Generation, Limits, Policy, SampleRequest, Takeover, Ticket};
+use echo_policy::sampler::SamplingParams;
+use echo_policy::weights::Weights;
+use serde::Serialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Rollouts a second over those of who waits, at least (AReaL, §7.5: 12 to 17 %).
+const MIN_GAIN: f64 = 1.12;
+/// The longest response over the median one.
+const TAIL: f64 = 16.0;
+/// Deviation of the logarithm of lengths.
+const SPREAD: f64 = 1.0;
+/// Decides lengths and prompts.
+const SEED: u64 = 11;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct InterruptBench {
+    /// The model.
+    pub size: Size,
+    /// Orders.
+    pub orders: usize,
+    /// Samples of each.
+    pub samples: usize,
+    /// Sequences in flight, at most.
+    pub in_flight: usize,
+    /// Tokens of a prompt.
+    pub prompt: usize,
+    /// The median length of a response, in tokens.
+    pub median: usize,
+    /// Newer policies that come.
+    pub policies: usize,
+    /// Generations of each way, by turns; the median counts.
+    pub rounds: usize,
+    /// Threads of the engine.
+    pub threads: usize,
+}
+
+/// How a newer policy is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Way {
+    Undisturbed,
+    Recompute,
+    Keep,
+    Wait,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Undisturbed, Self::Recompute, Self::Keep, Self::Wait];
+
+    fn takeover(self) -> Takeover {
+        match self {
+            Self::Undisturbed | Self::Recompute => Takeover::Recompute,
+            Self::Keep => Takeover::Keep,
+            Self::Wait => Takeover::Wait,
+        }
+    }
+}
+
+/// One generation of all orders.
+#[derive(Clone, Debug, Serialize)]
+struct Course {
+    seconds: f64,
+    rollouts_per_s: f64,
+    /// Seconds from each installation to the first tokens under the new version.
+    first_token_s: Vec<f64>,
+    /// Tokens that were computed once more, for each policy that took over.
+    recomputed_per_interrupt: f64,
+    /// Tokens that were drawn and are in no response.
+    lost: u64,
+}
+
+/// The orders, and the policy that they begin with.
+struct Work {
+    config: ModelConfig,
+    weights: Weights,
+    requests: Vec<SampleRequest>,
+    limits: Limits,
+}
+
+/// Measures.
+///
+/// # Errors
+/// When the model cannot be made, or the engine fails, or a way of meeting newer policies changes how long responses are.
+pub fn run(bench: &InterruptBench, console: &Console) -> anyhow::Result<Report> {
+    engine::set_threads(bench.threads)?;
+    let home = workspace_root().join("target/peers");
+    std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
+    let (dir, _) = bench.size.places(&home);
+    model::make(bench.size, &dir)?;
+    let config = bench.size.config()?;
+    let weights = Weights::load_dir(&dir, &config)?;
+    let limits = Limits { sequences: bench.in_flight, ..Limits::default() };
+    let work = Work { requests: requests(bench, &config), config, weights, limits };
+
+    let mut courses: BTreeMap<Way, Vec<Course>> = BTreeMap::new();
+    for round in 1..=bench.rounds {
+        let mut period = None;
+        for way in Way::ALL {
+            let course = course(&work, way, period)?;
+            period = period.or(Some(Duration::from_secs_f64(course.seconds / (bench.policies + 1) as f64)));
+            console.say(format!(
+                "round {round}: {way:?}: {:.1} rollouts/s, {} policies took over, {:.0} ms to the first token under one, {:.0} tokens anew each",
+                course.rollouts_per_s,
+                course.first_token_s.len(),
+                super::median(course.first_token_s.iter().copied()) * 1e3,
+                course.recomputed_per_interrupt,
+            ));
+            courses.entry(way).or_default().push(course);
+        }
+    }
+    report(bench, &courses, console)
+}
+
+fn report(
+    bench: &InterruptBench,
+    courses: &BTreeMap<Way, Vec<Course>>,
+    console: &Console,
+) -> anyhow::Result<Report> {
+    let rate = |way: Way| super::median(courses[&way].iter().map(|course| course.rollouts_per_s));
+    let (gain, kept, price) = (
+        rate(Way::Recompute) / rate(Way::Wait),
+        rate(Way::Keep) / rate(Way::Wait),
+        rate(Way::Recompute) / rate(Way::Undisturbed),
+    );
+    let verdict = if gain >= MIN_GAIN { "reached" } else { "MISSED" };
+    console.say(format!("{verdict}: rollouts a second over waiting {gain:.3} (at least {MIN_GAIN})"));
+    console.say(format!("with caches kept {kept:.3}; over no newer policy at all {price:.3}"));
+    let figures = |way: Way| {
+        let of_all = |figure: fn(&Course) -> f64| super::median(courses[&way].iter().map(figure));
+        let first: Vec<f64> =
+            courses[&way].iter().flat_map(|course| course.first_token_s.iter().copied()).collect();
+        json!({
+            "rollouts_per_s": rate(way),
+            "first_token_s": super::median(first.iter().copied()),
+            "first_token_max_s": first.iter().copied().fold(0.0, f64::max),
+            "recomputed_per_interrupt": of_all(|course| course.recomputed_per_interrupt),
+            "lost": of_all(|course| course.lost as f64),
+        })
+    };
+    let json = json!({
+        "ours": {"undisturbed": figures(Way::Undisturbed), "recompute": figures(Way::Recompute), "keep": figures(Way::Keep)},
+        "peers": {"wait": figures(Way::Wait)},
+        "ratios": {"recompute_over_wait": gain, "keep_over_wait": kept, "recompute_over_undisturbed": price},
+        "machine": machine::describe(),
+        "runs": Way::ALL.map(|way| json!({"way": way, "courses": courses[&way]})),
+        "setting": {
+            "size": bench.size, "orders": bench.orders, "samples": bench.samples, "in_flight": bench.in_flight, "prompt": bench.prompt,
+            "median": bench.median, "tail": TAIL, "spread": SPREAD, "policies": bench.policies, "rounds": bench.rounds,
+            "threads": bench.threads,
+        },
+    });
+    Ok(Report { passed: gain >= MIN_GAIN, json })
+}
+
+/// Orders whose lengths are log-normal, cut off at [`TAIL`] times the median.
+fn requests(bench: &InterruptBench, config: &ModelConfig) -> Vec<SampleRequest> {
+    let longest = bench.median as f64 * TAIL;
+    let mut numbers = (0..).map(|at| model::unit(SEED, at));
+    let mut length = || {
+        // Box and Muller.
+        let (a, b) = (numbers.next().unwrap_or(0.5), numbers.next().unwrap_or(0.5));
+        let normal = (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos();
+        (bench.median as f64 * (SPREAD * normal).exp()).clamp(1.0, longest).round() as u32
+    };
+    let request = |order: usize| SampleRequest {
+        prompt: model::tokens(order as u64, bench.prompt, config.vocab_size),
+        seed: [order as u8; 32],
+        samples: bench.samples as u32,
+        stop_ids: Vec::new(),
+        stop_strings: None,
+        limits: (0..bench.samples).map(|_| length()).collect(),
+        max_heard: 0,
+        params: SamplingParams::unbiased(longest as u32),
+    };
+    (0..bench.orders).map(request).collect()
+}
+
+/// Generates all orders, with a newer policy every `period`.
+fn course(work: &Work, way: Way, period: Option<Duration>) -> anyhow::Result<Course> {
+    let policy = |version| Policy::load(version, &work.config, &work.weights).map(Arc::new);
+    let mut generation = Generation::new(policy(0)?, work.limits, way.takeover());
+    for (ticket, request) in (0..).map(Ticket).zip(&work.requests) {
+        generation.submit(ticket, request.clone())?;
+    }
+    let (mut version, mut installed, mut first_token_s) = (0, None, Vec::new());
+    let since = Instant::now();
+    loop {
+        let due = period.filter(|_| way != Way::Undisturbed).map(|period| period * (version as u32 + 1));
+        // The last moment is that of the end.
+        if due.is_some_and(|due| since.elapsed() >= due) {
+            version += 1;
+            installed.get_or_insert_with(Instant::now);
+            generation.install(policy(version)?)?;
+        }
+        let before = generation.tally().drawn;
+        let finished = generation.step()?;
+        let drew = generation.tally().drawn > before && generation.policy().version() == version;
+        first_token_s.extend(installed.take_if(|_| drew).map(|installed| installed.elapsed().as_secs_f64()));
+        if finished {
+            break;
+        }
+    }
+    let seconds = since.elapsed().as_secs_f64();
+    let tally = generation.tally();
+    let completions = generation.into_completions();
+    let rollouts: usize = completions.iter().map(Vec::len).sum();
+    let mut kept = 0;
+    for (completions, request) in completions.iter().zip(&work.requests) {
+        for (completion, limit) in completions.iter().zip(&request.limits) {
+            ensure!(completion.tokens.len() == *limit as usize, "a response ended before its time");
+            kept += completion.tokens.len() as u64;
+        }
+    }
+    Ok(Course {
+        seconds,
+        rollouts_per_s: rollouts as f64 / seconds,
+        recomputed_per_interrupt: tally.recomputed as f64 / tally.interrupts.max(1) as f64,
+        lost: tally.drawn - kept,
+        first_token_s,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bench() -> InterruptBench {
+        InterruptBench {
+            size: Size::Tiny,
+            orders: 6,
+            samples: 4,
+            in_flight: 8,
+            prompt: 8,
+            median: 6,
+            policies: 3,
+            rounds: 1,
+            threads: 1,
+        }
+    }
+
+    fn work() -> Work {
+        let (bench, config) = (bench(), Size::Tiny.config().unwrap());
+        let limits = Limits { sequences: bench.in_flight, ..Limits::default() };
+        Work { requests: requests(&bench, &config), weights: Weights::random(&config, 1), config, limits }
+    }
+
+    #[test]
+    fn lengths_have_the_median_and_the_tail_that_are_asked_for() {
+        let bench = InterruptBench { orders: 500, samples: 4, median: 32, ..bench() };
+        let requests = requests(&bench, &Size::Tiny.config().unwrap());
+        let mut lengths: Vec<u32> = requests.into_iter().flat_map(|request| request.limits).collect();
+        lengths.sort_unstable();
+        assert!((28..=36).contains(&lengths[1000]), "{}", lengths[1000]);
+        // A sixth is longer than one deviation above.
+        assert!((75..=100).contains(&lengths[1682]), "{}", lengths[1682]);
+        assert!(lengths[1999] <= 512 && lengths[0] >= 1);
+    }
+
+    #[test]
+    fn every_way_draws_all_tokens_and_loses_none() {
+        let work = work();
+        for way in Way::ALL {
+            // Always due.
+            let course = course(&work, way, Some(Duration::ZERO)).unwrap();
+            assert_eq!(course.lost, 0, "{way:?}");
+            assert_eq!(course.first_token_s.is_empty(), way == Way::Undisturbed, "{way:?}");
+            let anew = course.recomputed_per_interrupt > 0.0;
+            assert_eq!(anew, way == Way::Recompute, "{way:?}");
+        }
+    }
+}
