@@ -6,6 +6,7 @@
 //! [`kill`] is another kind: real processes, and whether they can be killed.
 
 mod arm;
+pub mod audit;
 mod crew;
 mod delay;
 pub mod kill;

@@ -7,7 +7,7 @@
 //!
 //! Before each round this process measures what the machine allows ([`super::ceilings`]), as machines change their speed.
 
-pub(super) mod model;
+pub(crate) mod model;
 mod ours;
 mod peer;
 mod task;

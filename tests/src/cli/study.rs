@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use echo_lab::console::{Console, Report};
 use echo_lab::processes::interruptible;
+use echo_lab::study::audit::{self, AuditStudy};
 use echo_lab::study::kill::{self, KillStudy};
 use echo_lab::study::{self, DelayModel, Study};
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ figures that decided it stand under `claims` in the object that --json prints.";
 #[command(after_help = EXIT_CODE)]
 pub(super) struct StudyOptions {
     /// Which study: staleness (GEPO, table 1), decoupled (AReaL, figure 5), echoclip (EchoRL, table 1), variance (GEPO, figure 2), kill (a
-    /// learner that is killed at random instants).
+    /// learner that is killed at random instants), audit (honest nodes and cheats under the sampling audit).
     #[arg(value_enum)]
     name: StudyName,
     /// Seeds; each has its own weights, prompts and samples.
@@ -47,9 +48,18 @@ pub(super) struct StudyOptions {
     /// How often the kill study kills the learner.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     kills: u32,
-    /// Of the instants at which the kill study kills.
+    /// Of the instants at which the kill study kills, and of the audit study's policies and orders.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Honest responses of each machine that the audit study judges.
+    #[arg(long, value_name = "N", default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    honest: u32,
+    /// Responses of each cheat that the audit study judges.
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    cheats: u32,
+    /// Tokens of each response that the audit study judges.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..=4096))]
+    tokens: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -59,6 +69,7 @@ enum StudyName {
     Echoclip,
     Variance,
     Kill,
+    Audit,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -72,6 +83,7 @@ enum Delays {
 impl StudyOptions {
     pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
         let name = match self.name {
+            StudyName::Audit => return audit::run(&self.audit_study(), console),
             StudyName::Kill => return interruptible(kill::run(self.kill_study(), console)),
             StudyName::Staleness => study::Name::Staleness,
             StudyName::Decoupled => study::Name::Decoupled,
@@ -79,6 +91,11 @@ impl StudyOptions {
             StudyName::Variance => study::Name::Variance,
         };
         study::run(&self.study(name), console)
+    }
+
+    fn audit_study(&self) -> AuditStudy {
+        let Self { honest, cheats, tokens, seed, .. } = *self;
+        AuditStudy { honest: honest as usize, cheats: cheats as usize, tokens, seed }
     }
 
     fn kill_study(&self) -> KillStudy {

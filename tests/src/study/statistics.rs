@@ -59,9 +59,42 @@ impl Average {
     }
 }
 
+/// What the probability of an event is at most, with 95 % confidence, that was seen `count` times in `of` trials (Clopper and Pearson, one-sided).
+pub(super) fn binomial_upper_95(count: u64, of: u64) -> f64 {
+    if count >= of {
+        return 1.0;
+    }
+    // The probability at which so few events, or fewer, would be seen once in twenty times.
+    let (mut low, mut high) = (count as f64 / of as f64, 1.0);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if at_most(count, of, middle) > 0.05 { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// The probability of at most `count` events of probability p in `of` trials.
+fn at_most(count: u64, of: u64, p: f64) -> f64 {
+    // ln of the binomial coefficient grows by one factor with each term.
+    let (mut coefficient, mut sum) = (0.0, 0.0);
+    for k in 0..=count {
+        sum += (coefficient + k as f64 * p.ln() + (of - k) as f64 * (-p).ln_1p()).exp();
+        coefficient += ((of - k) as f64 / (k + 1) as f64).ln();
+    }
+    sum
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bounds_of_a_share_by_hand() {
+        // 1 − 0.05^(1/10); and of 10 trials with 2 events 0.507 (tables of Clopper and Pearson).
+        assert!((binomial_upper_95(0, 10) - 0.258_87).abs() < 1e-5);
+        assert!((binomial_upper_95(2, 10) - 0.507).abs() < 1e-3);
+        assert_eq!((binomial_upper_95(10, 10), binomial_upper_95(0, 0)), (1.0, 1.0));
+    }
 
     #[test]
     fn an_average_of_nothing_is_none() {

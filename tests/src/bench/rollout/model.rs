@@ -45,12 +45,12 @@ impl Size {
     }
 
     /// Where it is kept, and the same for llama.cpp.
-    pub(in crate::bench) fn places(self, home: &Path) -> (PathBuf, PathBuf) {
+    pub(crate) fn places(self, home: &Path) -> (PathBuf, PathBuf) {
         let name = format!("qwen3-{}-seed{SEED}", self.name());
         (home.join(&name), home.join(format!("{name}.gguf")))
     }
 
-    pub(in crate::bench) fn config(self) -> anyhow::Result<ModelConfig> {
+    pub(crate) fn config(self) -> anyhow::Result<ModelConfig> {
         let tiny = TinySizes {
             vocab: 512,
             hidden: 64,
@@ -95,7 +95,7 @@ impl Size {
 ///
 /// # Errors
 /// When it cannot be written.
-pub(in crate::bench) fn make(size: Size, dir: &Path) -> anyhow::Result<()> {
+pub(crate) fn make(size: Size, dir: &Path) -> anyhow::Result<()> {
     if dir.join("config.json").is_file() {
         return Ok(());
     }
@@ -145,13 +145,13 @@ fn mix(state: u64) -> u64 {
 }
 
 /// `count` token ids below `vocabulary` that look random; `stream` tells lists apart.
-pub(in crate::bench) fn tokens(stream: u64, count: usize, vocabulary: usize) -> Vec<u32> {
+pub(crate) fn tokens(stream: u64, count: usize, vocabulary: usize) -> Vec<u32> {
     let first = mix(!stream);
     (0..count as u64).map(|at| (mix(first.wrapping_add(at)) % vocabulary as u64) as u32).collect()
 }
 
 /// Number `at` of a stream of numbers from 0 to 1, 1 excluded, that look random.
-pub(in crate::bench) fn unit(stream: u64, at: u64) -> f64 {
+pub(crate) fn unit(stream: u64, at: u64) -> f64 {
     (mix(mix(stream).wrapping_add(at)) >> 11) as f64 / (1u64 << 53) as f64
 }
 

@@ -1,0 +1,208 @@
+//! How well the sampling audit tells honest nodes from cheats: false alarms, detection by kind of cheat, and what an audit costs.
+//!
+//! A tiny policy is trained by imitation and goes on by reinforcement, so that there are real versions of it. Honest machines and cheats then
+//! answer the same kind of orders with responses of the same length, and [`echo_policy::audit`] judges every response by itself, with the limits
+//! that learners and verifiers use. Everything but the cost is the same every time.
+
+mod arms;
+mod cost;
+mod forged;
+mod players;
+mod policies;
+mod rates;
+
+use super::crew;
+use crate::console::{Console, Report};
+use arms::{Arm, Expected};
+use cost::Cost;
+use echo_policy::audit::{Audit, Draw, Evidence, Fault};
+use echo_policy::engine::Policy;
+use echo_policy::sampler::SamplingParams;
+use policies::Versions;
+use rates::{Rate, Seen};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// False alarms among honest responses, at most.
+const FALSE_ALARMS: f64 = 1e-3;
+/// Responses of a cheat that are found, at least.
+const DETECTION: f64 = 0.99;
+/// What an audit costs of generating what it looks at, at most.
+const COST: f64 = 0.1;
+/// Orders that a job answers together.
+const TOGETHER: usize = 20;
+
+/// What is studied.
+#[derive(Clone, Debug)]
+pub struct AuditStudy {
+    /// Honest responses of each machine.
+    pub honest: usize,
+    /// Responses of each cheat.
+    pub cheats: usize,
+    /// Tokens of a response.
+    pub tokens: u32,
+    /// Decides weights, prompts and samples.
+    pub seed: u64,
+}
+
+/// What a node was asked.
+struct Order {
+    prompt: Vec<u32>,
+    seed: [u8; 32],
+}
+
+/// What a node says that its response to an order is: sample 0 of it, every token drawn under the newest version.
+#[derive(Clone, Debug, PartialEq)]
+struct Claim {
+    tokens: Vec<u32>,
+    logprobs: Vec<f32>,
+}
+
+/// How responses are drawn, but for cheats.
+fn params(tokens: u32) -> SamplingParams {
+    SamplingParams::unbiased(tokens)
+}
+
+/// What became of one response.
+struct Verdict {
+    evidence: Evidence,
+    fault: Option<Fault>,
+}
+
+/// Trains, lets everybody answer, audits, and says what was found. Passes when false alarms, detection and cost are within their bounds.
+///
+/// # Errors
+/// When training or the engine fails.
+pub fn run(study: &AuditStudy, console: &Console) -> anyhow::Result<Report> {
+    let since = Instant::now();
+    let versions = Versions::train(study, console)?;
+    let arms = arms::arms(&versions, study)?;
+    let mut rows = Vec::new();
+    for arm in &arms {
+        let seen = try_arm(arm, &versions, study)?;
+        console.say(row(arm, &seen));
+        rows.push(seen);
+    }
+    let cost = Cost::measure(console)?;
+    let claims = claims(&arms, &rows, study, &cost);
+    for claim in &claims {
+        let word = if claim["holds"] == true { "holds:" } else { "does not hold:" };
+        console.say(format!("{word} {}", claim["claim"].as_str().unwrap_or_default()));
+    }
+    let passed = claims.iter().all(|claim| claim["holds"] == true);
+    let results = arms.iter().zip(&rows).map(|(arm, seen)| {
+        json!({
+            "arm": arm.name, "expected": arm.expected, "declared": arm.precision.name(), "audited_in": arm.precision.name(),
+            "limits": {"border": arm.tolerance.border, "off": arm.tolerance.off, "mean": arm.tolerance.mean, "max": arm.tolerance.max},
+            "responses": seen.found.of, "found": seen.found.count, "share": seen.found.share(),
+            "share_ci95": [seen.found.at_least(), seen.found.at_most()],
+            "by_tokens": seen.by_tokens, "by_logprobs": seen.by_logprobs,
+            "tokens_off": seen.evidence.share_off(arm.tolerance.border),
+            "dlogp": {
+                "mean": seen.evidence.mean(), "p99": seen.evidence.quantile(0.99), "max": seen.evidence.quantile(1.0),
+            },
+        })
+    });
+    let json = json!({
+        "study": "audit",
+        "setting": versions.description(),
+        "tokens": study.tokens,
+        "entropy": versions.entropy(),
+        "results": results.collect::<Vec<_>>(),
+        "cost": cost,
+        "claims": claims,
+        "seconds": since.elapsed().as_secs_f64(),
+    });
+    Ok(Report { passed, json })
+}
+
+/// Has an arm answer all its orders, and audits each response.
+fn try_arm(arm: &Arm, versions: &Versions, study: &AuditStudy) -> anyhow::Result<Seen> {
+    let orders = match arm.expected {
+        Expected::Honest => study.honest,
+        Expected::Found | Expected::Weaker => study.cheats,
+    };
+    let firsts: Vec<usize> = (0..orders).step_by(TOGETHER).collect();
+    let auditing = versions.newest(arm.precision)?;
+    let verdicts = crew::share(&firsts, |&first| {
+        let orders = versions.orders(first..orders.min(first + TOGETHER))?;
+        let claims = (arm.player)(&orders)?;
+        let judged = orders.iter().zip(&claims).map(|(order, claim)| judge(arm, &auditing, order, claim));
+        judged.collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    Ok(Seen::of(verdicts.into_iter().flatten()))
+}
+
+/// Audits one response.
+fn judge(arm: &Arm, policy: &Arc<Policy>, order: &Order, claim: &Claim) -> anyhow::Result<Verdict> {
+    let params = params(claim.tokens.len() as u32);
+    let draws: Vec<Draw> = (0..claim.tokens.len())
+        .map(|at| Draw { at, position: at as u32, logprob: claim.logprobs[at] })
+        .collect();
+    let evidence =
+        Audit::new(policy.as_ref(), &order.prompt, &order.seed, &params)?.look(0, &claim.tokens, &draws)?;
+    let fault = evidence.fault(&arm.tolerance);
+    Ok(Verdict { evidence, fault })
+}
+
+fn row(arm: &Arm, seen: &Seen) -> String {
+    let Rate { count, of } = seen.found;
+    format!(
+        "  {:<44} {:<4} {count:>5} of {of:>5} found ({:.4} to {:.4}); |Δ log p| mean {:.1e}, p99 {:.1e}, max {:.1e}; {:.1e} of tokens off",
+        arm.name,
+        arm.precision.name(),
+        seen.found.at_least(),
+        seen.found.at_most(),
+        seen.evidence.mean(),
+        seen.evidence.quantile(0.99),
+        seen.evidence.quantile(1.0),
+        seen.evidence.share_off(arm.tolerance.border),
+    )
+}
+
+fn claims(arms: &[Arm], rows: &[Seen], study: &AuditStudy, cost: &Cost) -> Vec<serde_json::Value> {
+    let mut claims = Vec::new();
+    for (arm, seen) in arms.iter().zip(rows) {
+        let (share, bounds) = (seen.found.share(), [seen.found.at_least(), seen.found.at_most()]);
+        let (text, holds) = match arm.expected {
+            Expected::Honest => (
+                format!("{}: at most {FALSE_ALARMS} of honest responses are found", arm.name),
+                share <= FALSE_ALARMS,
+            ),
+            Expected::Found => (
+                format!("{}: at least {DETECTION} are found at {} tokens", arm.name, study.tokens),
+                share >= DETECTION,
+            ),
+            Expected::Weaker => continue,
+        };
+        claims.push(json!({"claim": text, "holds": holds, "figures": {"share": share, "ci95": bounds}}));
+    }
+    claims.push(json!({
+        "claim": format!("a group's audit, of one of its responses, costs at most {COST} of generating the group"),
+        "holds": cost.one_of_group() <= COST,
+        "figures": {"share": cost.one_of_group()},
+    }));
+    claims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_audit_is_tried_on_everybody_and_finds_the_cheats_alone() {
+        let study = AuditStudy { honest: 4, cheats: 4, tokens: 48, seed: 3 };
+        let Report { json, .. } = run(&study, &Console::new(true)).unwrap();
+        let results = json["results"].as_array().unwrap();
+        let shares = |expected: &str| -> Vec<f64> {
+            let of = results.iter().filter(|result| result["expected"] == expected);
+            of.map(|result| result["share"].as_f64().unwrap()).collect()
+        };
+        assert!(!shares("honest").is_empty() && shares("honest").iter().all(|share| *share == 0.0));
+        let found = shares("found");
+        assert!(found.len() > 10 && found.iter().filter(|share| **share == 1.0).count() > 10, "{found:?}");
+        assert!(results.iter().all(|result| result["responses"] == 4 && result["dlogp"]["p99"].is_number()));
+        assert!(json["cost"]["audit_one_s"].as_f64().unwrap() > 0.0);
+    }
+}

@@ -1,0 +1,82 @@
+//! Whom the audit is tried on.
+
+use super::AuditStudy;
+use super::players::{self, Player, at_temperature, best_of, edited, made_up, one_made_up, steered};
+use super::policies::{RATES, Versions};
+use echo_policy::audit::{Declared, Tolerance};
+use echo_policy::precision::Precision;
+use serde::Serialize;
+
+/// What is expected of the audit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Expected {
+    /// Nothing is wrong.
+    Honest,
+    /// A lie that has to be found.
+    Found,
+    /// A lie so small that the rate at which it is found is of interest, whatever it is.
+    Weaker,
+}
+
+/// One kind of machine or cheat.
+pub(super) struct Arm<'a> {
+    pub(super) name: String,
+    pub(super) expected: Expected,
+    /// What it says that it computes in, and what the audit computes in.
+    pub(super) precision: Precision,
+    /// The limits that learners and verifiers use for it.
+    pub(super) tolerance: Tolerance,
+    pub(super) player: Player<'a>,
+}
+
+/// Every arm, honest ones first.
+pub(super) fn arms<'a>(versions: &'a Versions, study: &AuditStudy) -> anyhow::Result<Vec<Arm<'a>>> {
+    use Expected::{Found, Honest, Weaker};
+    let tokens = study.tokens;
+    let mut arms = Vec::new();
+    let mut add = |expected, name: String, precision: Precision, player| -> anyhow::Result<()> {
+        let declared = Declared { precision: precision.name(), caches_kept: false };
+        let tolerance = Tolerance::of(declared, precision, 1.0)?;
+        arms.push(Arm { name, expected, precision, tolerance, player });
+        Ok(())
+    };
+    let single = Precision::F32;
+    let newest = || versions.newest(single);
+
+    add(Honest, "honest, cpu".into(), single, players::under(newest()?, tokens))?;
+
+    for (rate, updates, weights) in &versions.older {
+        let policy = versions.policy(weights, single)?;
+        let name = format!("older version, {updates} updates at {rate:e}");
+        // What moves so little at the rate of large models that it is no lie worth telling is not required to be found.
+        let expected = if *rate == RATES[0] { Found } else { Weaker };
+        add(expected, name, single, players::under(policy, tokens))?;
+    }
+    for (expected, temperature) in [(Found, 0.7), (Found, 0.9), (Found, 1.1), (Weaker, 1.01), (Weaker, 1.001)]
+    {
+        let name = format!("temperature {temperature}");
+        let player = at_temperature(newest()?, tokens, temperature, |completion| &completion.logprobs);
+        add(expected, name, single, player)?;
+        // As if it had drawn at 1.
+        let name = format!("temperature {temperature}, log-probs at 1");
+        let player = at_temperature(newest()?, tokens, temperature, |completion| &completion.raw_logprobs);
+        add(expected, name, single, player)?;
+    }
+    let smaller = versions.smaller.policy()?;
+    add(Found, "smaller model".into(), single, players::under(smaller, tokens))?;
+    add(Found, "best of 4".into(), single, best_of(newest()?, tokens, 4))?;
+    add(Found, "one token edited".into(), single, edited(versions, newest()?, tokens))?;
+    add(Found, "one token edited, drawn on behind it".into(), single, steered(newest()?, tokens))?;
+    add(Found, "log-probs 10 % smaller".into(), single, made_up(newest()?, tokens, |logp| 0.9 * logp))?;
+    add(Found, "log-probs all the same".into(), single, made_up(newest()?, tokens, |_| -0.5))?;
+    for (expected, by) in [(Found, 0.1), (Found, 0.01), (Weaker, 1e-3), (Weaker, 1e-4)] {
+        let name = format!("log-probs {by} lower");
+        add(expected, name, single, made_up(newest()?, tokens, move |logp| logp - by))?;
+    }
+    for (expected, by) in [(Found, 0.1), (Weaker, 0.01), (Weaker, 1e-3)] {
+        let name = format!("one log-prob {by} lower");
+        add(expected, name, single, one_made_up(newest()?, tokens, by))?;
+    }
+    Ok(arms)
+}

@@ -1,0 +1,110 @@
+//! What an audit costs, as a share of generating what it looks at.
+
+use crate::bench::median;
+use crate::bench::rollout::{Size, model};
+use crate::console::Console;
+use anyhow::Context;
+use echo_policy::audit::{Sample, Tolerance, examine};
+use echo_policy::engine::{Completion, Generation, Policy, SampleRequest};
+use echo_policy::sampler::SamplingParams;
+use echo_policy::weights::Weights;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The group: samples, tokens of the prompt and of each response.
+const GROUP: (u32, usize, u32) = (16, 128, 256);
+/// Rounds by turns; the median counts.
+const ROUNDS: usize = 5;
+
+/// Seconds, on all cores.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Cost {
+    /// To generate a group of 16, and one response alone.
+    pub(super) generate_group_s: f64,
+    pub(super) generate_one_s: f64,
+    /// To audit all responses of the group, and one.
+    pub(super) audit_group_s: f64,
+    pub(super) audit_one_s: f64,
+}
+
+impl Cost {
+    /// What a learner looks at in every group, as a share of the whole group's generation.
+    pub(super) fn one_of_group(&self) -> f64 {
+        self.audit_one_s / self.generate_group_s
+    }
+
+    pub(super) fn measure(console: &Console) -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir().context("a directory for a model")?;
+        let dir = dir.path().join("model");
+        model::make(Size::M17, &dir)?;
+        let config = Size::M17.config()?;
+        let policy = Arc::new(Policy::load(1, &config, &Weights::load_dir(&dir, &config)?)?);
+        let (samples, prompt, tokens) = GROUP;
+        let prompt = model::tokens(1, prompt, config.vocab_size);
+        let params = SamplingParams::unbiased(tokens);
+        let mut seconds: [Vec<f64>; 4] = Default::default();
+        for _ in 0..ROUNDS {
+            let group = timed(&mut seconds[0], || generate(&policy, &prompt, params, samples))?;
+            timed(&mut seconds[1], || generate(&policy, &prompt, params, 1))?;
+            timed(&mut seconds[2], || audit(&policy, &prompt, params, &group))?;
+            timed(&mut seconds[3], || audit(&policy, &prompt, params, &group[..1]))?;
+        }
+        let [generate_group_s, generate_one_s, audit_group_s, audit_one_s] = seconds.map(median);
+        let cost = Self { generate_group_s, generate_one_s, audit_group_s, audit_one_s };
+        console.say(format!(
+            "17 million parameters, groups of {samples}, {} + {tokens} tokens: generated in {generate_group_s:.2} s, one response alone in \
+             {generate_one_s:.2} s; audited in {audit_group_s:.2} s, one response in {audit_one_s:.3} s",
+            prompt.len()
+        ));
+        console.say(format!(
+            "an audit of one response costs {:.1} % of generating it alone, and {:.1} % of its group; of all responses, {:.1} % of the group",
+            100.0 * audit_one_s / generate_one_s,
+            100.0 * cost.one_of_group(),
+            100.0 * audit_group_s / generate_group_s
+        ));
+        Ok(cost)
+    }
+}
+
+fn timed<T>(seconds: &mut Vec<f64>, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let since = Instant::now();
+    let done = work()?;
+    seconds.push(since.elapsed().as_secs_f64());
+    Ok(done)
+}
+
+fn generate(
+    policy: &Arc<Policy>,
+    prompt: &[u32],
+    params: SamplingParams,
+    samples: u32,
+) -> anyhow::Result<Vec<Completion>> {
+    let request = SampleRequest {
+        prompt: prompt.to_vec(),
+        seed: [3; 32],
+        samples,
+        stop_ids: Vec::new(),
+        stop_strings: None,
+        limits: Vec::new(),
+        max_heard: 0,
+        params,
+    };
+    Ok(Generation::start(policy.clone(), vec![request])?.run()?.remove(0))
+}
+
+fn audit(
+    policy: &Arc<Policy>,
+    prompt: &[u32],
+    params: SamplingParams,
+    group: &[Completion],
+) -> anyhow::Result<()> {
+    let samples = (0..).zip(group).map(|(index, completion)| {
+        let tokens = completion.tokens.iter().map(|token| (*token, true));
+        Sample::new(index, tokens, &completion.logprobs, completion.versions.iter().copied())
+    });
+    let policies = [policy.clone()];
+    let found = examine(&policies, prompt, &[3; 32], &params, samples, &Tolerance::f32(1.0))?;
+    anyhow::ensure!(found.fault.is_none(), "an honest group is found to be wrong: {:?}", found.fault);
+    Ok(())
+}
