@@ -68,7 +68,7 @@ fn setting(seed: u64, hidden: usize, layers: usize, tokens: u32) -> Setting {
         intermediate: 3 * hidden,
         positions: 64 + tokens as usize,
     };
-    let task = TaskSpec::new("chain_sum").with("digits", 1).with("terms", 4).with("steps", true);
+    let task = TaskSpec::new("chain_sum").with("digits", 1).with("terms", 4).with("steps", true.into());
     Setting {
         name: "audit",
         sizes,
@@ -161,7 +161,7 @@ impl Versions {
         numbers
             .map(|number| {
                 let order = workload.order(Purpose::Train, FIRST_ORDER + number as u64);
-                Ok(Order { prompt: workload.prompt(&order)?, seed: order.seed })
+                Ok(Order { prompt: workload.prompt(&order)?, seed: order.sampler_seed() })
             })
             .collect()
     }
