@@ -381,6 +381,7 @@ fn group(run: RunId, node: PublicKey) -> TrajectoryGroup {
         trajectories: vec![trajectory.clone(), trajectory],
         precision: rounded(),
         caches: Caches::Kept,
+        recomputed: vec![],
     }
 }
 

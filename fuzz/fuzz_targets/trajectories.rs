@@ -243,6 +243,7 @@ fn has_form(trajectory: &Trajectory, limit: usize) -> bool {
         trajectories: vec![trajectory.clone()],
         precision: Default::default(),
         caches: Default::default(),
+        recomputed: Vec::new(),
     };
     let form = Form {
         group_size: 1,

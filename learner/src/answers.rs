@@ -172,6 +172,7 @@ mod tests {
                     trajectories,
                     precision: Default::default(),
                     caches: Default::default(),
+                    recomputed: Vec::new(),
                 };
                 audit.check(&group).unwrap();
             }

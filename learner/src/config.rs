@@ -377,15 +377,17 @@ mod tests {
     }
 
     #[test]
-    fn other_precisions_and_kept_caches_are_taken_where_nothing_is_audited() {
+    fn other_precisions_are_taken_where_nothing_is_audited_and_kept_caches_anywhere() {
         let open = "[admission]\naudit = false\nprecisions = ['int8', 'f32']\n[sampling]\ntakeover = 'keep'\n[warmup]";
         let config = RunConfig::parse(&FILE.replace("[warmup]", open)).unwrap();
         config.validate().unwrap();
         let names: Vec<&str> = config.admission.precisions.iter().map(|name| name.as_str()).collect();
         assert_eq!((names, config.sampling.takeover), (vec!["int8", "f32"], Takeover::Keep));
         assert_eq!(RunConfig::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
-        let waits = RunConfig::parse(&FILE.replace("[warmup]", "[sampling]\ntakeover = 'wait'\n[warmup]"));
-        waits.unwrap().validate().unwrap();
+        for takeover in ["wait", "keep"] {
+            let audited = format!("[sampling]\ntakeover = '{takeover}'\n[warmup]");
+            RunConfig::parse(&FILE.replace("[warmup]", &audited)).unwrap().validate().unwrap();
+        }
     }
 
     #[test]
@@ -438,8 +440,6 @@ mod tests {
         assert!(admission("precisions = ['f32', 'fp8']\naudit = false").contains("int4"));
         assert!(admission("precisions = ['f32', 'a-b']").contains("lower-case letters"));
         assert!(admission("precisions = ['f32', 'bf16']").contains("audit = false"));
-        let kept = refused("[warmup]", "[sampling]\ntakeover = 'keep'\n[warmup]");
-        assert!(kept.contains("sampling.takeover = keep") && kept.contains("audit = false"), "{kept}");
         let snapshot = |option: &str| refused("[warmup]", &format!("[snapshot]\n{option}\n[warmup]"));
         assert!(snapshot("keep_versions = 0").contains("snapshot.keep_versions"));
         assert!(snapshot("keep_versions = 17").contains("1 to 16"));

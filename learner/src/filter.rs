@@ -104,6 +104,7 @@ mod tests {
             trajectories: rewards.iter().map(trajectory).collect(),
             precision: Default::default(),
             caches: Default::default(),
+            recomputed: Vec::new(),
         };
         Admitted {
             id: ContentId::of(b""),

@@ -187,6 +187,7 @@ mod tests {
                 trajectories: answers.into_iter().map(Answer::trajectory).collect(),
                 precision: Default::default(),
                 caches: Default::default(),
+                recomputed: Vec::new(),
             }
         }
 

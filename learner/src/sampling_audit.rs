@@ -10,14 +10,14 @@
 //! same ([`SamplingAudit::glance`]): it costs a part of the whole, and what is wrong with all trajectories of a group is found in any.
 //!
 //! How far an honest node may be off depends on the precision that its group declares, and on the one that the audit computes in. Where no
-//! limits are known for the two, or caches were kept over a change of version, a group is refused, and nobody is blamed.
+//! limits are known for the two, a group is refused, and nobody is blamed. Where caches were kept over a change of version, the audit keeps its own.
 
 use crate::admission::{Refusal, Rejection};
 use crate::record::Fault;
 use crate::republished::Republished;
 use crate::sequences;
 use crate::workload::Workload;
-use echo_policy::audit::{Declared, Finding, Sample, Tolerance, examine};
+use echo_policy::audit::{Finding, Sample, Tolerance, examine};
 use echo_policy::engine::Policy;
 use echo_policy::precision::Precision;
 use echo_protocol::order::Purpose;
@@ -165,7 +165,11 @@ impl SamplingAudit {
         let samples = part.zip(trajectories).zip(&sequences).map(|((index, trajectory), sequence)| {
             let tokens = sequence.tokens().skip(sequence.prompt.len());
             let versions = trajectory.token_versions().map(|version| version.0);
-            Sample::new(index as u32, tokens, &trajectory.logprobs, versions)
+            let sample = Sample::new(index as u32, tokens, &trajectory.logprobs, versions);
+            match group.caches {
+                Caches::Recomputed => sample,
+                Caches::Kept => sample.with_kept_caches(group.recomputed.clone()),
+            }
         });
         let _turn = lock(&self.turn);
         examine(policies, prompt, &seed, &params, samples, &tolerance)
@@ -209,10 +213,8 @@ impl SamplingAudit {
 /// # Errors
 /// [`RefuseReason::Sampling`], held against nobody: the charter lets a node compute in what cannot be audited.
 fn tolerance(group: &TrajectoryGroup, temperature: f32) -> Result<Tolerance, Rejection> {
-    let caches_kept = group.caches == Caches::Kept;
-    let declared = Declared { precision: group.precision.as_str(), caches_kept };
     // What policies are loaded in here.
-    Tolerance::of(declared, Precision::F32, temperature).map_err(|error| {
+    Tolerance::of(group.precision.as_str(), Precision::F32, temperature).map_err(|error| {
         let refusal = Refusal::new(RefuseReason::Sampling, error.to_string()).held(Fault::Innocent);
         refusal.of(group.counter).into()
     })

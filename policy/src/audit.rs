@@ -21,7 +21,7 @@ use crate::error::EngineError;
 use crate::sampler::{self, SamplingParams};
 
 pub use samples::{Finding, Sample, examine};
-pub use tolerance::{CannotAudit, Declared, Tolerance};
+pub use tolerance::{CannotAudit, Tolerance};
 
 /// Rows of logits computed at once: bounds memory at large vocabularies.
 const ROWS_PER_CALL: usize = 256;
@@ -46,6 +46,13 @@ pub struct Audit<'a, B: Backend = CpuBackend> {
     prompt: B::Cache,
     seed: &'a [u8; 32],
     params: &'a SamplingParams,
+}
+
+/// How far a sample was read.
+struct Read<C> {
+    cache: C,
+    /// Tokens in the cache behind those that all samples share, the prompt's last one included.
+    tokens: usize,
 }
 
 /// What an audit saw, of one claim or of several.
@@ -103,19 +110,37 @@ impl<'a, B: Backend> Audit<'a, B> {
     /// # Errors
     /// When a draw is not among the tokens, or these do not fit the model.
     pub fn look(&self, sample: u32, tokens: &[u32], draws: &[Draw]) -> Result<Evidence, EngineError> {
+        self.look_on(&mut self.begin(), sample, tokens, draws)
+    }
+
+    /// The prompt alone.
+    fn begin(&self) -> Read<B::Cache> {
+        Read { cache: self.prompt.clone(), tokens: 0 }
+    }
+
+    /// Looks at draws as [`Audit::look`] does, and reads on from where `read` ends: what was read before may be another version's.
+    fn look_on(
+        &self,
+        read: &mut Read<B::Cache>,
+        sample: u32,
+        tokens: &[u32],
+        draws: &[Draw],
+    ) -> Result<Evidence, EngineError> {
         let mut evidence = Evidence::default();
         let Some(end) = draws.iter().map(|draw| draw.at + 1).max() else { return Ok(evidence) };
         if end > tokens.len() {
             return Err(EngineError::TooLong { tokens: end, limit: tokens.len() });
         }
+        // A draw follows the token before it, the first one the prompt's last.
         let inputs: Vec<u32> = std::iter::once(self.last).chain(tokens[..end - 1].iter().copied()).collect();
-        let (backend, mut cache) = (self.policy.backend(), self.prompt.clone());
+        let (backend, cache) = (self.policy.backend(), &mut read.cache);
         let mut draws = draws.iter().peekable();
-        for (chunk, inputs) in inputs.chunks(ROWS_PER_CALL).enumerate() {
-            let first = chunk * ROWS_PER_CALL;
+        for inputs in inputs.get(read.tokens..).unwrap_or_default().chunks(ROWS_PER_CALL) {
+            let first = read.tokens;
+            read.tokens += inputs.len();
             let claim = |token: &u32| Claim { params: self.params, token: *token };
-            let claims: Vec<_> = tokens[first..first + inputs.len()].iter().map(claim).collect();
-            let placed = backend.place(&mut [Feed { tokens: inputs, cache: &mut cache }], &claims)?;
+            let claims: Vec<_> = tokens[first..read.tokens].iter().map(claim).collect();
+            let placed = backend.place(&mut [Feed { tokens: inputs, cache }], &claims)?;
             for (row, placed) in (first..).zip(placed) {
                 if let Some(draw) = draws.next_if(|draw| draw.at == row) {
                     let u = sampler::uniform(self.seed, sample, draw.position);

@@ -96,6 +96,10 @@ pub struct TrajectoryGroup {
     /// What became of caches where the tokens are of several versions.
     #[serde(default, skip_serializing_if = "Caches::is_default")]
     pub caches: Caches,
+    /// Where caches were kept: before which tokens of each response they were computed anew all the same, under the version of that token, though they
+    /// held another's work. Positions count the policy's own tokens, and grow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recomputed: Vec<u32>,
 }
 
 impl Signable for TrajectoryGroup {
@@ -197,12 +201,31 @@ impl TrajectoryGroup {
             return Err(SchemaError::Precision { found: self.precision.clone(), taken });
         }
         match self.caches {
+            Caches::Recomputed if !self.recomputed.is_empty() => {
+                Err(SchemaError::Caches("positions are told where nothing was kept"))
+            }
             Caches::Recomputed => Ok(()),
             Caches::Kept if !form.keeps_caches => Err(SchemaError::Caches("the run does not allow it")),
             Caches::Kept if self.oldest_version() == self.newest_version() => {
                 Err(SchemaError::Caches("all tokens are of one version"))
             }
-            Caches::Kept => Ok(()),
+            Caches::Kept => self.check_recomputed(),
+        }
+    }
+
+    /// Positions are those of tokens, each said once, and a change of version is left at which something was kept.
+    fn check_recomputed(&self) -> Result<(), SchemaError> {
+        let longest = self.trajectories.iter().map(|t| t.response.len()).max().unwrap_or(0);
+        let grow = self.recomputed.is_sorted_by(|a, b| a < b);
+        let are_tokens = self.recomputed.iter().all(|&position| (1..longest).contains(&(position as usize)));
+        if !(grow && are_tokens) {
+            return Err(SchemaError::Caches("positions that grow, behind the first token, are expected"));
+        }
+        let mut changes = self.trajectories.iter().flat_map(Trajectory::version_changes);
+        if changes.any(|at| !self.recomputed.contains(&at)) {
+            Ok(())
+        } else {
+            Err(SchemaError::Caches("nothing was kept at any change of version"))
         }
     }
 
@@ -320,6 +343,15 @@ impl Trajectory {
         // The last turn goes to the end of the response, and so does the only one.
         let ends = ends.take(self.turns.len().saturating_sub(1)).chain([self.response.len()]);
         ends.scan(0, |begin, end| Some(std::mem::replace(begin, end)..end))
+    }
+
+    /// Positions of tokens that are the first of another version.
+    fn version_changes(&self) -> impl Iterator<Item = u32> + '_ {
+        let ends = self.versions.iter().scan(0u32, |end, span| {
+            *end = end.saturating_add(span.tokens);
+            Some(*end)
+        });
+        ends.take(self.versions.len().saturating_sub(1))
     }
 
     /// The version of every token, in order.

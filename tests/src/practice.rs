@@ -154,6 +154,7 @@ impl Practice {
             trajectories,
             precision: Default::default(),
             caches: Default::default(),
+            recomputed: Vec::new(),
         };
         StoredGroup { arrival: counter, group, correct }
     }

@@ -139,6 +139,7 @@ impl World {
             ],
             precision: Default::default(),
             caches: Default::default(),
+            recomputed: Vec::new(),
         }
     }
 

@@ -44,6 +44,7 @@ fn admitted(counter: u64, versions: &[u64]) -> Admitted {
         trajectories: (0..G).map(trajectory).collect(),
         precision: Default::default(),
         caches: Default::default(),
+        recomputed: Vec::new(),
     };
     Admitted { id: ContentId::of(b""), group, correct: vec![false, true] }
 }

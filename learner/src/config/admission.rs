@@ -1,9 +1,8 @@
 //! `[admission]`
 
 use super::{ConfigError, SamplingSection};
-use echo_policy::audit::{Declared, Tolerance};
+use echo_policy::audit::Tolerance;
 use echo_policy::precision::Precision;
-use echo_protocol::charter::Takeover;
 use echo_protocol::precision::{MAX_PRECISIONS, PrecisionName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -32,8 +31,7 @@ impl AdmissionSection {
         let distinct: BTreeSet<&PrecisionName> = self.precisions.iter().collect();
         let known = |name: &&PrecisionName| name.as_str().parse::<Precision>().is_ok();
         let can_audit = |name: &&PrecisionName| {
-            let declared = Declared { precision: name.as_str(), caches_kept: false };
-            Tolerance::of(declared, Precision::F32, sampling.temperature).is_ok()
+            Tolerance::of(name.as_str(), Precision::F32, sampling.temperature).is_ok()
         };
         let listed = self.precisions.len() == distinct.len() && distinct.len() <= MAX_PRECISIONS;
         let rule = if !listed || !distinct.contains(&PrecisionName::default()) {
@@ -42,9 +40,6 @@ impl AdmissionSection {
             "known are f32, bf16, int8 and int4"
         } else if self.audit && !distinct.iter().all(can_audit) {
             "how far honest nodes are off is measured for f32 alone, so the others cannot be audited: leave it at [\"f32\"], or set audit = false"
-        } else if self.audit && sampling.takeover == Takeover::Keep {
-            let rule = "tokens behind caches that were kept cannot be audited: take recompute or wait, or set [admission] audit = false";
-            return Err(ConfigError::Setting { field: "sampling.takeover", found: "keep".to_owned(), rule });
         } else {
             return Ok(());
         };

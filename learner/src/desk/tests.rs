@@ -78,6 +78,7 @@ impl World {
                 trajectories,
                 precision: Default::default(),
                 caches: Default::default(),
+                recomputed: Vec::new(),
             };
             let id = ContentId::of(&group.counter.0.to_le_bytes());
             Admitted { id, group, correct: rewards.iter().map(|reward| *reward == 1.0).collect() }
@@ -231,6 +232,7 @@ fn versions_from_before_a_lost_database_are_waited_for_after_a_further_restart_t
         trajectories: vec![trajectory],
         precision: Default::default(),
         caches: Default::default(),
+        recomputed: Vec::new(),
     };
     let screen = |world: &World| world.desk.screen(UnixMillis(0), &world.admission, &group);
     // The second one does not, but what was published stands beside the database.
@@ -292,6 +294,7 @@ fn who_lies_too_often_gets_no_work_and_no_hearing_until_it_is_over() {
         trajectories: Vec::new(),
         precision: Default::default(),
         caches: Default::default(),
+        recomputed: Vec::new(),
     };
     let screened = world.desk.screen(now, &world.admission, &group).unwrap_err();
     let answer = screened.answer(group.counter);

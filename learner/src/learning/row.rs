@@ -137,6 +137,7 @@ mod tests {
             trajectories: vec![trajectory(&[4, 4, 5, 6]), trajectory(&[6, 6])],
             precision: Default::default(),
             caches: Default::default(),
+            recomputed: Vec::new(),
         };
         let batch = [StoredGroup { arrival: 0, correct: vec![false; 2], group }];
         assert_eq!(staleness(PolicyVersion(7), &batch), [(3, 2), (2, 1), (1, 3)].into());

@@ -1,7 +1,7 @@
 use super::*;
 use crate::answers::{Answer, answers};
 use crate::testing;
-use echo_policy::engine::{Completion, Generation};
+use echo_policy::engine::{Completion, Generation, Limits, Takeover, Ticket};
 use echo_policy::weights::Weights;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::LeaseId;
@@ -23,10 +23,21 @@ fn court() -> (SamplingAudit, [Arc<Policy>; 2]) {
 
 /// A group as an honest node makes it; the first token of each response under the first policy, the rest under the second.
 fn group(audit: &SamplingAudit, counter: u64, policies: &[Arc<Policy>; 2]) -> TrajectoryGroup {
+    group_by(Takeover::Recompute, audit, counter, policies)
+}
+
+/// The same from a node that keeps its caches, or computes them anew.
+fn group_by(
+    takeover: Takeover,
+    audit: &SamplingAudit,
+    counter: u64,
+    policies: &[Arc<Policy>; 2],
+) -> TrajectoryGroup {
     let workload = &audit.workload;
     let order = workload.order(Purpose::Train, counter);
     let request = workload.request(&order, workload.charter.group_size).unwrap();
-    let mut generation = Generation::start(policies[0].clone(), vec![request]).unwrap();
+    let mut generation = Generation::new(policies[0].clone(), Limits::default(), takeover);
+    generation.submit(Ticket(0), request).unwrap();
     generation.step().unwrap();
     generation.install(policies[1].clone()).unwrap();
     while !generation.step().unwrap() {}
@@ -47,7 +58,8 @@ fn group(audit: &SamplingAudit, counter: u64, policies: &[Arc<Policy>; 2]) -> Tr
         node: PublicKey::from_bytes([7; 32]),
         trajectories: generation.into_completions().remove(0).into_iter().map(trajectory).collect(),
         precision: Default::default(),
-        caches: Default::default(),
+        caches: if takeover == Takeover::Keep { Caches::Kept } else { Caches::Recomputed },
+        recomputed: Vec::new(),
     }
 }
 
@@ -90,6 +102,7 @@ fn later_turns_are_drawn_behind_what_was_heard() {
             trajectories,
             precision: Default::default(),
             caches: Default::default(),
+            recomputed: Vec::new(),
         };
         audit.check(&honest).unwrap();
         let mut lie = honest.clone();
@@ -136,10 +149,9 @@ fn what_nobody_can_audit_is_refused_without_blame() {
     let honest = group(&audit, 0, &policies);
     let bf16 = PrecisionName::try_from("bf16".to_owned()).unwrap();
     let unknown = PrecisionName::try_from("fp8".to_owned()).unwrap();
-    let kept = TrajectoryGroup { caches: Caches::Kept, ..honest.clone() };
     let declared = |precision| TrajectoryGroup { precision, ..honest.clone() };
     let taken = audit.all_policies_of(&honest).unwrap();
-    for group in [declared(bf16), declared(unknown), kept] {
+    for group in [declared(bf16), declared(unknown)] {
         let all = [audit.check(&group), audit.glance(&group, 1), audit.find(&group, &taken).map(drop)];
         for refused in all.map(Result::unwrap_err) {
             let Rejection::Refused(refusal) = refused else { panic!("{refused}") };
@@ -147,6 +159,17 @@ fn what_nobody_can_audit_is_refused_without_blame() {
             assert!(refusal.detail.contains("cannot be audited here"), "{refusal}");
         }
     }
+}
+
+#[test]
+fn caches_that_were_kept_are_kept_in_the_audit_too() {
+    let (audit, policies) = court();
+    let kept = group_by(Takeover::Keep, &audit, 0, &policies);
+    assert_eq!(audit.check(&kept), Ok(()));
+    let computed_anew = TrajectoryGroup { caches: Caches::Recomputed, ..kept.clone() };
+    assert!(refused(&audit, &computed_anew), "kept caches passed off as computed anew");
+    let honest = group(&audit, 0, &policies);
+    assert!(refused(&audit, &TrajectoryGroup { caches: Caches::Kept, ..honest }), "and the reverse");
 }
 
 #[test]

@@ -85,6 +85,7 @@ mod tests {
                 trajectories: order.iter().map(trajectory).collect(),
                 precision: Default::default(),
                 caches: Default::default(),
+                recomputed: Vec::new(),
             },
         };
         (0..).zip(orders).map(stored).collect()

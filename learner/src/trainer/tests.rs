@@ -50,6 +50,7 @@ fn groups(workload: &Workload, weights: &Weights, counters: std::ops::Range<u64>
             trajectories: trajectories.collect(),
             precision: Default::default(),
             caches: Default::default(),
+            recomputed: Vec::new(),
         };
         StoredGroup { arrival: arrival as u64, correct: vec![false; group.trajectories.len()], group }
     });
@@ -103,6 +104,7 @@ fn turns_are_scored_where_they_were_said_and_what_was_heard_is_not_trained_on() 
         trajectories: (0..4).map(trajectory).collect(),
         precision: Default::default(),
         caches: Default::default(),
+        recomputed: Vec::new(),
     };
     assert_eq!(steps(&workload, &group.trajectories[0]), [2, 4], "a turn ends a step");
     let mut batch = vec![StoredGroup { arrival: 0, correct: vec![false; 4], group }];
@@ -140,6 +142,7 @@ fn engine_and_trainer_agree_about_episodes_of_holdem() {
             trajectories: answers.into_iter().map(Answer::trajectory).collect(),
             precision: Default::default(),
             caches: Default::default(),
+            recomputed: Vec::new(),
         },
     };
     let batch: Vec<_> = (0..).zip(answers).map(stored).collect();

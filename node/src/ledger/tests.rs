@@ -152,6 +152,7 @@ fn only_receipts_for_what_was_sent_are_kept() {
         trajectories: Vec::new(),
         precision: Default::default(),
         caches: Default::default(),
+        recomputed: Vec::new(),
     };
     let sent = Signed::sign(&group, &key).unwrap();
     assert!(refused(honest.counter, Some(&sent.to_bytes()), &signed(&honest)), "of another group");

@@ -336,5 +336,6 @@ fn group_of(node: PublicKey, counter: OrderCounter) -> TrajectoryGroup {
         trajectories: vec![trajectory],
         precision: Default::default(),
         caches: Default::default(),
+        recomputed: Vec::new(),
     }
 }

@@ -107,7 +107,10 @@ impl<'w> Flight<'w> {
         samples: Vec<Sample<'w>>,
         mut completions: Vec<Completion>,
     ) -> Result<Vec<u8>, String> {
-        let kept = completions.iter().any(Completion::has_kept_caches);
+        // The samples go in lockstep: the longest has all that happened.
+        let longest = completions.iter().max_by_key(|completion| completion.tokens.len());
+        let kept = longest.filter(|longest| longest.has_kept_caches());
+        let recomputed = kept.map(|longest| longest.recomputed.clone());
         if self.workload.form().is_raw {
             completions.iter_mut().for_each(|completion| completion.raw_logprobs.clear());
         }
@@ -122,7 +125,8 @@ impl<'w> Flight<'w> {
             node: key.public(),
             trajectories: trajectories.map_err(|error| error.to_string())?,
             precision: PrecisionName::try_from(precision).map_err(|error| error.to_string())?,
-            caches: if kept { Caches::Kept } else { Caches::Recomputed },
+            caches: if recomputed.is_some() { Caches::Kept } else { Caches::Recomputed },
+            recomputed: recomputed.unwrap_or_default(),
         };
         Ok(Signed::sign(&group, key).map_err(|error| error.to_string())?.to_bytes())
     }

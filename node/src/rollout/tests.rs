@@ -249,7 +249,7 @@ fn both_log_probabilities_travel_where_they_differ() {
     let groups = fly(&mut flight, 0, &installed);
     let group: TrajectoryGroup = Signed::from_bytes(&groups[0].1).unwrap().open().unwrap();
     group.check_form(workload.form()).unwrap();
-    assert!(group.precision.is_default() && group.caches.is_default());
+    assert!(group.precision.is_default() && group.caches.is_default() && group.recomputed.is_empty());
     for t in &group.trajectories {
         assert_eq!(t.raw_logprobs.len(), t.response.len());
         assert_ne!(t.raw_logprobs, t.logprobs);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use echo_policy::audit::{Declared, Finding, Sample, Tolerance, examine};
+use echo_policy::audit::{Finding, Sample, Tolerance, examine};
 use echo_policy::engine::Policy;
 use echo_policy::precision::Precision;
 use echo_policy::tokenizer::{Tokenizer, TokenizerError};
@@ -84,9 +84,7 @@ fn look(workload: &Workload, policies: &[Arc<Installed>], group: &TrajectoryGrou
     let form = workload.form();
     group.check_form(form).map_err(|error| lie(RefuseReason::Schema, &error))?;
     // Before anything is computed: policies are loaded in f32 here.
-    let caches_kept = group.caches == Caches::Kept;
-    let declared = Declared { precision: group.precision.as_str(), caches_kept };
-    let tolerance = Tolerance::of(declared, Precision::F32, workload.sampling().temperature)
+    let tolerance = Tolerance::of(group.precision.as_str(), Precision::F32, workload.sampling().temperature)
         .map_err(|error| unable(&error))?;
     let named: BTreeSet<u64> =
         group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version.0).collect();
@@ -116,7 +114,12 @@ fn look(workload: &Workload, policies: &[Arc<Installed>], group: &TrajectoryGrou
         .map_err(|error| unable(&error))?;
     let samples = (0..).zip(&group.trajectories).zip(&between).map(|((index, trajectory), heard)| {
         let versions = trajectory.token_versions().map(|version| version.0);
-        Sample::new(index, interleave(&trajectory.response, heard), &trajectory.logprobs, versions)
+        let tokens = interleave(&trajectory.response, heard);
+        let sample = Sample::new(index, tokens, &trajectory.logprobs, versions);
+        match group.caches {
+            Caches::Recomputed => sample,
+            Caches::Kept => sample.with_kept_caches(group.recomputed.clone()),
+        }
     });
     let prompt = tokenizer.prompt(&assignment.prompt().text).map_err(|error| unable(&error))?;
     match examine(&held, &prompt, &order.sampler_seed(), workload.sampling(), samples, &tolerance) {

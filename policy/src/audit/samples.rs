@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Audit, Draw, Evidence, Fault, Tolerance};
+use crate::engine::backend::Backend;
 use crate::engine::policy::Policy;
 use crate::error::EngineError;
 use crate::sampler::SamplingParams;
@@ -28,8 +29,10 @@ pub struct Sample {
     index: u32,
     /// All tokens that followed the prompt.
     tokens: Vec<u32>,
-    /// Those that were drawn, by the version of the policy.
-    draws: BTreeMap<u64, Vec<Draw>>,
+    /// Those that were drawn, in order, each with the version of the policy.
+    draws: Vec<(u64, Draw)>,
+    /// Where caches were kept from one version to the next: positions of draws before which they were computed anew all the same.
+    kept: Option<Vec<u32>>,
 }
 
 impl Sample {
@@ -43,11 +46,62 @@ impl Sample {
     ) -> Self {
         let (tokens, drawn): (Vec<u32>, Vec<bool>) = tokens.into_iter().unzip();
         let places = (0..tokens.len()).filter(|&at| drawn[at]);
-        let mut draws: BTreeMap<u64, Vec<Draw>> = BTreeMap::new();
-        for (((position, at), &logprob), version) in (0..).zip(places).zip(logprobs).zip(versions) {
-            draws.entry(version).or_default().push(Draw { at, position, logprob });
+        let draws = (0..).zip(places).zip(logprobs).zip(versions);
+        let draws =
+            draws.map(|(((position, at), &logprob), version)| (version, Draw { at, position, logprob }));
+        Self { index, tokens, draws: draws.collect(), kept: None }
+    }
+
+    /// Of a group that kept its caches when a newer version took over, but for the draws at these positions ([`Completion::recomputed`]): what
+    /// stands before them was computed anew under the version of their token.
+    ///
+    /// [`Completion::recomputed`]: crate::engine::Completion::recomputed
+    #[must_use]
+    pub fn with_kept_caches(self, recomputed: Vec<u32>) -> Self {
+        Self { kept: Some(recomputed), ..self }
+    }
+
+    /// What the policies that are there say of it.
+    fn look<B: Backend>(&self, audits: &BTreeMap<u64, Audit<'_, B>>) -> Result<Evidence, EngineError> {
+        match &self.kept {
+            None => self.look_by_version(audits),
+            Some(recomputed) => self.look_by_lineage(audits, recomputed),
         }
-        Self { index, tokens, draws }
+    }
+
+    /// Each version's tokens follow a cache of its own.
+    fn look_by_version<B: Backend>(
+        &self,
+        audits: &BTreeMap<u64, Audit<'_, B>>,
+    ) -> Result<Evidence, EngineError> {
+        let mut evidence = Evidence::default();
+        for (version, audit) in audits {
+            let own = self.draws.iter().filter(|(of, _)| of == version);
+            let own: Vec<Draw> = own.map(|(_, draw)| *draw).collect();
+            evidence.add(audit.look(self.index, &self.tokens, &own)?);
+        }
+        Ok(evidence)
+    }
+
+    /// A token was fed by the version of the next draw, up to where everything was computed anew. Behind the tokens of a version that is not
+    /// there nothing is known until then.
+    fn look_by_lineage<B: Backend>(
+        &self,
+        audits: &BTreeMap<u64, Audit<'_, B>>,
+        recomputed: &[u32],
+    ) -> Result<Evidence, EngineError> {
+        let mut evidence = Evidence::default();
+        let is_kept = |_: &_, (_, draw): &(u64, Draw)| !recomputed.contains(&draw.position);
+        for lineage in self.draws.chunk_by(is_kept) {
+            let mut read = None;
+            for leg in lineage.chunk_by(|(a, _), (b, _)| a == b) {
+                let Some(audit) = audits.get(&leg[0].0) else { break };
+                let draws: Vec<Draw> = leg.iter().map(|(_, draw)| *draw).collect();
+                let read = read.get_or_insert_with(|| audit.begin());
+                evidence.add(audit.look_on(read, self.index, &self.tokens, &draws)?);
+            }
+        }
+        Ok(evidence)
     }
 }
 
@@ -58,8 +112,8 @@ impl Sample {
 ///
 /// # Errors
 /// When the prompt is empty, or a sample does not fit the model.
-pub fn examine(
-    policies: &[Arc<Policy>],
+pub fn examine<B: Backend>(
+    policies: &[Arc<Policy<B>>],
     prompt: &[u32],
     seed: &[u8; 32],
     params: &SamplingParams,
@@ -73,11 +127,7 @@ pub fn examine(
     let (mut evidence, mut found) = (Evidence::default(), Finding::default());
     for sample in samples {
         let before = evidence.tokens();
-        for (version, draws) in &sample.draws {
-            if let Some(audit) = audits.get(version) {
-                evidence.add(audit.look(sample.index, &sample.tokens, draws)?);
-            }
-        }
+        evidence.add(sample.look(&audits)?);
         let fault = evidence.fault(tolerance);
         if fault.is_some() && evidence.fault(&tolerance.times(MARGIN)).is_some() {
             return Ok(Finding { fault, is_close: false });

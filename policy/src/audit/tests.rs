@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::config::ModelConfig;
 use crate::decoder::tests::families;
-use crate::engine::{Completion, Generation, SampleRequest};
+use crate::engine::{Completion, Generation, Limits, SampleRequest, Takeover, Ticket};
 use crate::weights::Weights;
 
 const SEED: [u8; 32] = [7; 32];
@@ -167,4 +167,81 @@ fn draws_outside_of_the_sequence_are_errors_and_no_draws_are_no_evidence() {
     assert_eq!(audit.look(0, &[1], &[]).unwrap(), Evidence::default());
     assert_eq!(Evidence::default().fault(&Tolerance::f32(1.0)), None);
     assert!(Audit::new(&policy, &[], &SEED, &params).is_err());
+}
+
+/// Three groups under a policy and two newer ones, with so little room for caches that groups are put back and computed anew in between.
+fn kept_in_little_room(policies: &[Arc<Policy>; 3]) -> Vec<(SampleRequest, Vec<Completion>)> {
+    let requests: Vec<_> = [6u8, 30, 40]
+        .map(|salt| SampleRequest {
+            prompt: (0..salt).map(|at| u32::from(at * 7 + salt) % 20).collect(),
+            seed: [salt; 32],
+            samples: 3,
+            stop_ids: vec![],
+            stop_strings: None,
+            limits: vec![TOKENS, TOKENS - 5, TOKENS - 11],
+            max_heard: 0,
+            params: params(0.8),
+        })
+        .into();
+    let mut generation =
+        Generation::new(policies[0].clone(), Limits { sequences: 5, ..Limits::default() }, Takeover::Keep);
+    for (ticket, request) in (0..).map(Ticket).zip(&requests) {
+        generation.submit(ticket, request.clone()).unwrap();
+    }
+    let mut steps = 0;
+    while !generation.step().unwrap() {
+        steps += 1;
+        if let Some(newer) = [9, 17].iter().position(|at| *at == steps) {
+            generation.install(policies[newer + 1].clone()).unwrap();
+        }
+        if steps == 13 {
+            // As where a device is lost: everything is computed anew.
+            let same = generation.policy().clone();
+            generation.install(same).unwrap();
+        }
+    }
+    requests.into_iter().zip(generation.into_completions()).collect()
+}
+
+#[test]
+fn kept_caches_are_audited_to_the_bit() {
+    for (config, weights) in families() {
+        let version = |version, weights: &Weights| Arc::new(Policy::load(version, &config, weights).unwrap());
+        let other = |seed| Weights::random(&config, seed);
+        let policies = [version(1, &weights), version(2, &other(5)), version(3, &other(6))];
+        let (mut kept, mut anew, mut wrong) = (0, 0, 0);
+        for (request, completions) in kept_in_little_room(&policies) {
+            let longest = &completions[0];
+            kept += usize::from(longest.has_kept_caches());
+            anew += longest.recomputed.len();
+            let sample = |index: usize| {
+                let completion = &completions[index];
+                let tokens = completion.tokens.iter().map(|token| (*token, true));
+                let versions = completion.versions.iter().copied();
+                Sample::new(index as u32, tokens, &completion.logprobs, versions)
+            };
+            let examine = |policies: &[Arc<Policy>], samples: Vec<Sample>| {
+                let exact = Tolerance { border: 0.0, off: 0.0, mean: 0.0, max: 0.0 };
+                examine(policies, &request.prompt, &request.seed, &request.params, samples, &exact)
+                    .unwrap()
+                    .fault
+            };
+            let told = |index| sample(index).with_kept_caches(longest.recomputed.clone());
+            assert_eq!(examine(&policies, (0..3).map(told).collect()), None, "{:?}", config.family);
+            // Without the oldest policy, what follows its caches is left out; without the newest, its own tokens.
+            assert_eq!(examine(&policies[1..], (0..3).map(told).collect()), None);
+            assert_eq!(examine(&policies[..2], (0..3).map(told).collect()), None);
+            if longest.has_kept_caches() {
+                wrong += usize::from(examine(&policies, (0..3).map(sample).collect()).is_some());
+                assert!(
+                    examine(
+                        &[version(1, &other(5)), policies[1].clone(), policies[2].clone()],
+                        vec![told(0)]
+                    )
+                    .is_some()
+                );
+            }
+        }
+        assert!(kept > 1 && anew > 0 && wrong == kept, "{kept} {anew} {wrong}");
+    }
 }

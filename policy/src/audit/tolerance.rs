@@ -15,15 +15,6 @@ pub struct Tolerance {
     pub max: f32,
 }
 
-/// What a node says of how it computed tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Declared<'a> {
-    /// The name of its precision.
-    pub precision: &'a str,
-    /// Whether it kept its caches when a newer version took over.
-    pub caches_kept: bool,
-}
-
 /// Why nothing can be said about tokens, true or false.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CannotAudit {
@@ -40,9 +31,6 @@ pub enum CannotAudit {
         /// What the audit would compute in.
         auditing: Precision,
     },
-    /// One prefill under one version does not compute such caches again.
-    #[error("tokens cannot be audited here: caches were kept from one version to the next")]
-    CachesKept,
 }
 
 /// Between kernels in f32, at temperature 1: on one kind of processor they agree to the bit; between kinds, differences of 1e-5 in a logit
@@ -63,17 +51,16 @@ fn limits(declared: Precision, auditing: Precision) -> Option<Tolerance> {
 }
 
 impl Tolerance {
-    /// For tokens that were drawn at this temperature as `declared`, where the audit computes in `auditing`. A temperature below 1 multiplies
+    /// For tokens that were drawn at this temperature in the precision of the name `declared`, where the audit computes in `auditing`. A temperature below 1 multiplies
     /// differences. Where top-p or top-k cut the distribution, a token at the cut may be in on one machine and out on another: such draws
     /// cannot be judged by these limits.
     ///
     /// # Errors
     /// When an audit would say nothing about them.
-    pub fn of(declared: Declared<'_>, auditing: Precision, temperature: f32) -> Result<Self, CannotAudit> {
-        let Declared { precision, caches_kept } = declared;
-        let declared: Precision = precision.parse()?;
+    pub fn of(declared: &str, auditing: Precision, temperature: f32) -> Result<Self, CannotAudit> {
+        let declared: Precision = declared.parse()?;
         let limits = limits(declared, auditing).ok_or(CannotAudit::Unmeasured { declared, auditing })?;
-        if caches_kept { Err(CannotAudit::CachesKept) } else { Ok(limits.at(temperature)) }
+        Ok(limits.at(temperature))
     }
 
     /// For nodes and audits that both compute in f32.
@@ -98,8 +85,6 @@ impl Tolerance {
 mod tests {
     use super::*;
 
-    const PLAIN: Declared<'_> = Declared { precision: "f32", caches_kept: false };
-
     #[test]
     fn a_low_temperature_widens_the_limits() {
         let (warm, cold) = (Tolerance::f32(2.0), Tolerance::f32(0.1));
@@ -110,7 +95,7 @@ mod tests {
 
     #[test]
     fn nothing_is_judged_by_limits_that_nobody_measured() {
-        let of = |precision, auditing| Tolerance::of(Declared { precision, ..PLAIN }, auditing, 0.5);
+        let of = |precision, auditing| Tolerance::of(precision, auditing, 0.5);
         for declared in Precision::ALL {
             for auditing in Precision::ALL {
                 let expected = match (declared, auditing) {
@@ -121,7 +106,5 @@ mod tests {
             }
         }
         assert!(matches!(of("fp8", Precision::F32), Err(CannotAudit::Unknown(_))));
-        let kept = Declared { caches_kept: true, ..PLAIN };
-        assert_eq!(Tolerance::of(kept, Precision::F32, 0.5), Err(CannotAudit::CachesKept));
     }
 }

@@ -45,6 +45,7 @@ fn group() -> TrajectoryGroup {
         trajectories: vec![trajectory(), trajectory()],
         precision: PrecisionName::default(),
         caches: Caches::Recomputed,
+        recomputed: Vec::new(),
     }
 }
 
@@ -201,12 +202,14 @@ fn a_group_of_f32_is_encoded_as_ever() {
 
 #[test]
 fn what_is_declared_travels() {
-    let mut declared = TrajectoryGroup { precision: precision("bf16"), caches: Caches::Kept, ..plain() };
+    let precision = precision("bf16");
+    let mut declared = TrajectoryGroup { precision, caches: Caches::Kept, recomputed: vec![3], ..plain() };
     declared.trajectories[0].raw_logprobs = vec![-0.5, -0.75, -1.0];
     let bytes = crate::codec::encode(&declared, 1 << 10).unwrap();
     assert_eq!(crate::codec::decode::<TrajectoryGroup>(&bytes, 1 << 10).unwrap(), declared);
     assert_eq!(ciborium::from_reader::<TrajectoryGroup, _>(bytes.as_slice()).unwrap(), declared);
-    let behind = "69707265636973696f6e 6462663136 666361636865 73646b657074".replace(' ', "");
+    let behind = "69707265636973696f6e 6462663136 66636163686573 646b657074 6a7265636f6d7075746564 8103"
+        .replace(' ', "");
     assert!(hexed(&declared).ends_with(&behind), "{}", hexed(&declared));
 }
 
@@ -229,7 +232,17 @@ fn caches_are_kept_where_the_charter_allows_it_and_there_is_something_to_keep() 
     assert_eq!(kept.check_form(&keeps), Ok(()));
     assert!(matches!(kept.check_form(&form()), Err(SchemaError::Caches(_))));
     assert_eq!(group().check_form(&keeps), Ok(()), "nobody has to");
-    let mut one = kept;
+    let with = |recomputed: &[u32]| {
+        TrajectoryGroup { recomputed: recomputed.to_vec(), ..kept.clone() }.check_form(&keeps)
+    };
+    assert_eq!(with(&[1]), Ok(()));
+    // The only change of version is before token 2, and there are three tokens.
+    for wrong in [&[2][..], &[1, 2], &[1, 1], &[0], &[3]] {
+        assert!(matches!(with(wrong), Err(SchemaError::Caches(_))), "{wrong:?}");
+    }
+    let told = TrajectoryGroup { recomputed: vec![1], ..group() };
+    assert!(matches!(told.check_form(&keeps), Err(SchemaError::Caches(_))));
+    let mut one = kept.clone();
     one.trajectories.iter_mut().for_each(|t| t.versions = spans([2, 2, 2].map(PolicyVersion)));
     assert!(matches!(one.check_form(&keeps), Err(SchemaError::Caches(_))));
 }

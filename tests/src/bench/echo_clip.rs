@@ -133,6 +133,7 @@ fn groups(practice: &Practice) -> anyhow::Result<Vec<StoredGroup>> {
             trajectories,
             precision: Default::default(),
             caches: Default::default(),
+            recomputed: Vec::new(),
         };
         StoredGroup { arrival: counter, group, correct }
     };

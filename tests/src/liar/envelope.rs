@@ -69,6 +69,7 @@ mod tests {
             trajectories: Vec::new(),
             precision: Default::default(),
             caches: Default::default(),
+            recomputed: Vec::new(),
         };
         let bytes = Signed::sign(&group, &key).unwrap().to_bytes();
         let mut envelope = Envelope::open(&bytes).unwrap();

@@ -147,6 +147,7 @@ impl Liar {
             trajectories: Vec::new(),
             precision: Default::default(),
             caches: Default::default(),
+            recomputed: Vec::new(),
         }
     }
 

@@ -64,6 +64,7 @@ fn deliver(desk: &mut Desk, counter: u64) {
         trajectories: vec![trajectory],
         precision: Default::default(),
         caches: Default::default(),
+        recomputed: Vec::new(),
     };
     desk.buffer.stage(Admitted { id: ContentId::of(b""), group, correct: vec![true] }).unwrap();
     desk.buffer.flush().unwrap();

@@ -62,6 +62,7 @@ impl World {
             trajectories,
             precision: Default::default(),
             caches: Default::default(),
+            recomputed: Vec::new(),
         }
     }
 
@@ -208,6 +209,7 @@ fn made_up(world: &World, (lease, counter): (LeaseId, OrderCounter), turns: &[u3
         trajectories,
         precision: Default::default(),
         caches: Default::default(),
+        recomputed: Vec::new(),
     };
     let frame = Signed::sign(&group, &world.node).unwrap().to_bytes();
     judge(&world.shared, &node, &Arc::new(frame)).err().map(|answer| answer.outcome)
@@ -298,6 +300,7 @@ fn drawn(world: &World, lease: LeaseId, counter: OrderCounter) -> TrajectoryGrou
         trajectories,
         precision: Default::default(),
         caches: Default::default(),
+        recomputed: Vec::new(),
     }
 }
 

@@ -62,6 +62,7 @@ fn honest(workload: &Workload, installed: &[Arc<Installed>], counter: u64) -> Tr
         trajectories,
         precision: Default::default(),
         caches: Default::default(),
+        recomputed: Vec::new(),
     }
 }
 
@@ -126,9 +127,12 @@ fn what_nobody_can_audit_is_no_lie_where_the_charter_allows_it() {
     let group = honest(&open, &installed, 0);
     assert_eq!(opinion(&open, &installed, &group), Opinion::Sound);
     let rounded = TrajectoryGroup { precision: bf16, ..group.clone() };
-    for declared in [rounded, TrajectoryGroup { caches: Caches::Kept, ..group }] {
-        let found = opinion(&open, &installed, &declared);
-        assert!(matches!(found, Opinion::Unable { .. }), "{found:?}");
+    let kept = TrajectoryGroup { caches: Caches::Kept, ..group };
+    assert!(matches!(opinion(&open, &installed, &rounded), Opinion::Unable { .. }));
+    // They were computed anew, which is another thing.
+    let found = opinion(&open, &installed, &kept);
+    assert!(matches!(found, Opinion::Lie { reason: RefuseReason::Sampling, .. }), "{found:?}");
+    for declared in [rounded, kept] {
         let found = opinion(&strict, &installed, &declared);
         assert!(matches!(found, Opinion::Lie { reason: RefuseReason::Schema, .. }), "{found:?}");
     }

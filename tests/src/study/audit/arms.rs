@@ -3,7 +3,7 @@
 use super::AuditStudy;
 use super::players::{self, Player, at_temperature, best_of, edited, made_up, one_made_up, steered};
 use super::policies::{RATES, Versions};
-use echo_policy::audit::{Declared, Tolerance};
+use echo_policy::audit::Tolerance;
 use echo_policy::precision::Precision;
 use serde::Serialize;
 
@@ -36,8 +36,7 @@ pub(super) fn arms<'a>(versions: &'a Versions, study: &AuditStudy) -> anyhow::Re
     let tokens = study.tokens;
     let mut arms = Vec::new();
     let mut add = |expected, name: String, precision: Precision, player| -> anyhow::Result<()> {
-        let declared = Declared { precision: precision.name(), caches_kept: false };
-        let tolerance = Tolerance::of(declared, precision, 1.0)?;
+        let tolerance = Tolerance::of(precision.name(), precision, 1.0)?;
         arms.push(Arm { name, expected, precision, tolerance, player });
         Ok(())
     };
