@@ -30,6 +30,9 @@ pub enum Size {
     /// Eight layers, 17 million parameters: many tokens in a short time.
     #[serde(rename = "17m")]
     M17,
+    /// Twelve layers, 125 million parameters: too large for a processor's caches.
+    #[serde(rename = "125m")]
+    M125,
     /// The form of Qwen3-0.6B.
     #[serde(rename = "0.6b")]
     B06,
@@ -40,6 +43,7 @@ impl Size {
         match self {
             Self::Tiny => "tiny",
             Self::M17 => "17m",
+            Self::M125 => "125m",
             Self::B06 => "0.6b",
         }
     }
@@ -71,6 +75,16 @@ impl Size {
             intermediate: 1152,
             positions: 4096,
         };
+        let upper = TinySizes {
+            vocab: 32_768,
+            hidden: 768,
+            layers: 12,
+            heads: 12,
+            kv_heads: 4,
+            head_dim: 64,
+            intermediate: 2304,
+            positions: 4096,
+        };
         let large = TinySizes {
             vocab: 151_936,
             hidden: 1024,
@@ -84,6 +98,7 @@ impl Size {
         let mut config = ModelConfig::tiny_qwen3(match self {
             Self::Tiny => tiny,
             Self::M17 => middle,
+            Self::M125 => upper,
             Self::B06 => large,
         })?;
         config.rope_theta = 1e6;
