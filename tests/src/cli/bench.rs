@@ -99,7 +99,7 @@ pub(super) struct RolloutOptions {
 #[derive(Debug, Args)]
 pub(super) struct InterruptOptions {
     /// The model's form.
-    #[arg(long, value_enum, default_value_t = Form::M125)]
+    #[arg(long, value_enum, default_value_t = Form::M108)]
     size: Form,
     /// Orders.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
@@ -149,8 +149,8 @@ enum Form {
     Tiny,
     #[value(name = "17m")]
     M17,
-    #[value(name = "125m")]
-    M125,
+    #[value(name = "108m")]
+    M108,
     #[value(name = "0.6b")]
     B06,
 }
@@ -160,7 +160,7 @@ impl From<Form> for Size {
         match form {
             Form::Tiny => Self::Tiny,
             Form::M17 => Self::M17,
-            Form::M125 => Self::M125,
+            Form::M108 => Self::M108,
             Form::B06 => Self::B06,
         }
     }

@@ -30,9 +30,9 @@ pub enum Size {
     /// Eight layers, 17 million parameters: many tokens in a short time.
     #[serde(rename = "17m")]
     M17,
-    /// Twelve layers, 125 million parameters: too large for a processor's caches.
-    #[serde(rename = "125m")]
-    M125,
+    /// Twelve layers, 108 million parameters: too large for a processor's caches.
+    #[serde(rename = "108m")]
+    M108,
     /// The form of Qwen3-0.6B.
     #[serde(rename = "0.6b")]
     B06,
@@ -43,7 +43,7 @@ impl Size {
         match self {
             Self::Tiny => "tiny",
             Self::M17 => "17m",
-            Self::M125 => "125m",
+            Self::M108 => "108m",
             Self::B06 => "0.6b",
         }
     }
@@ -98,7 +98,7 @@ impl Size {
         let mut config = ModelConfig::tiny_qwen3(match self {
             Self::Tiny => tiny,
             Self::M17 => middle,
-            Self::M125 => upper,
+            Self::M108 => upper,
             Self::B06 => large,
         })?;
         config.rope_theta = 1e6;
