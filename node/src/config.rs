@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use echo_policy::precision::Precision;
 use echo_protocol::rate::BytesPerSec;
 use figment::providers::{Format, Toml};
 use figment::{Figment, Metadata, Provider};
@@ -47,6 +48,8 @@ pub struct Settings {
     pub listen: Vec<String>,
     /// Processor threads for generating.
     pub threads: usize,
+    /// In which numbers to generate; the charter's first when absent ([`crate::precision`]).
+    pub precision: Option<Precision>,
     /// Most orders that are leased to this node at once: half of them being worked on, half waiting.
     pub max_orders: u32,
     /// What this node does for the run: at least one role.
@@ -115,6 +118,7 @@ impl Default for Settings {
             listen: ["/ip4/0.0.0.0/udp/0/quic-v1", "/ip4/0.0.0.0/tcp/0"].map(str::to_owned).to_vec(),
             // Half: the computer belongs to somebody who is using it.
             threads: (cores / 2).max(1),
+            precision: None,
             max_orders: 8,
             roles: Role::DEFAULT.into(),
             max_upload: None,

@@ -42,7 +42,9 @@ pub struct Installed {
     pub tokenizer: Tokenizer,
 }
 
-/// Reads a snapshot, every chunk verified again, and makes a policy of it, which takes no memory beyond its weights. Blocks.
+/// Reads a snapshot, every chunk verified again, and makes a policy of it, in the precision of the workload. Blocks.
+///
+/// In f32 it takes no memory beyond its weights; others that are made of them lie beside these until it is done.
 ///
 /// # Errors
 /// [`InstallError`]
@@ -63,7 +65,7 @@ pub fn load(store: &ChunkStore, manifest: &Manifest, workload: &Workload) -> Res
         });
     }
     let weights = Weights::from_raw(&workload.model, tensors)?;
-    let policy = Policy::load(manifest.version.0, &workload.model, &weights)?;
+    let policy = Policy::load_as(manifest.version.0, &workload.model, &weights, workload.precision())?;
     Ok(Installed { policy: Arc::new(policy), tokenizer })
 }
 

@@ -11,6 +11,7 @@
 //! - [`config`] and [`preflight`] say what the node runs with, and everything that would keep it from running;
 //! - [`discovery`] finds the learner, [`session`] keeps talking to it, [`neighbours`] are those that it names;
 //! - [`downloads`] follows snapshots, [`install`] makes a policy of one;
+//! - [`precision`] says in which numbers it generates;
 //! - [`rollout`] turns leased orders into signed groups, [`outbox`] keeps them, [`uplink`] delivers them, [`ledger`] keeps what the learner said of them;
 //! - [`verifier`] checks the groups of others, where its owner wants it;
 //! - [`status`] tells the owner; [`node`] puts it all together and takes it down again.
@@ -36,6 +37,7 @@ pub mod neighbours;
 pub mod node;
 pub mod orders;
 pub mod outbox;
+pub mod precision;
 pub mod preflight;
 pub mod rollout;
 pub mod session;

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::data_dir::{DataDir, DataDirError, DataLock};
+use crate::precision::NotTaken;
 use crate::trust::TrustError;
 
 /// Free bytes that the data directory's disk must have: room for a full outbox and a small policy's snapshots.
@@ -97,6 +98,9 @@ pub enum Problem {
     /// The run has tasks that this machine cannot do.
     #[error("{0}\nMend that, or help without generating: --role relay")]
     Machine(SpecError),
+    /// The run does not take what the owner wants to compute in.
+    #[error(transparent)]
+    Precision(#[from] NotTaken),
     /// The log filter makes no sense.
     #[error("log {filter:?}: {cause}; use error, warn, info, debug or trace")]
     Log {
@@ -182,7 +186,7 @@ pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
     }
     let target = list.as_ref().and_then(|(list, _)| note(&mut problems, checks::target(settings, list)));
     if let (Some(target), true) = (&target, settings.generates()) {
-        problems.extend(checks::machine(&data, target));
+        problems.extend(checks::charter(settings, &data, target));
     }
     let learner = target.as_ref().and_then(|target| {
         let no_key = || Problem::NoKey { run: target.name.clone(), key: target.learner };

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use echo_policy::config::ModelConfig;
 use echo_policy::engine::SampleRequest;
 use echo_policy::error::ConfigError;
+use echo_policy::precision::Precision;
 use echo_policy::sampler::SamplingParams;
 use echo_policy::tokenizer::{CharTokenizer, HfTokenizer, Tokenizer, TokenizerError};
 use echo_policy::weights::{DType, expected_tensors};
@@ -22,6 +23,8 @@ use echo_sandbox::registry;
 use echo_sandbox::spec::SpecError;
 use echo_sandbox::task::TaskError;
 
+use crate::precision::{self, NotTaken};
+
 /// Most bytes of a snapshot's companion files together: a tokenizer and its companions, and the files of tasks.
 pub const MAX_COMPANION_BYTES: u64 = 256 << 20;
 
@@ -34,6 +37,9 @@ pub enum WorkloadError {
     /// A task that this version does not know.
     #[error("the run's tasks: {0}; a newer echo-node may know them")]
     Tasks(SpecError),
+    /// The owner wants to compute in what the run does not take.
+    #[error(transparent)]
+    Precision(#[from] NotTaken),
     /// A task that this machine cannot do.
     #[error(
         "this node cannot generate for the run: {0}\nMend that and start again, or help without generating: --role relay"
@@ -91,6 +97,7 @@ pub struct Workload {
     snapshot_type: TensorType,
     chunk_bytes: u32,
     takeover: Takeover,
+    precision: Precision,
     form: Form,
     tokenizer: TokenizerSpec,
     specs: Vec<TaskSpec>,
@@ -122,6 +129,7 @@ impl Workload {
             snapshot_type: charter.snapshot_type,
             chunk_bytes: charter.chunk_bytes,
             takeover: charter.takeover,
+            precision: Precision::default(),
             form,
             tokenizer: charter.tokenizer.clone(),
             specs: charter.tasks.clone(),
@@ -132,6 +140,15 @@ impl Workload {
             workload.build_tasks(&[])?;
         }
         Ok(workload)
+    }
+
+    /// The same, generated in `wanted`, or else in what the run would have its nodes compute in.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Precision`] when the run does not take it.
+    pub fn computed_in(self, wanted: Option<Precision>) -> Result<Self, WorkloadError> {
+        let precision = precision::choose(&self.form.precisions, wanted)?;
+        Ok(Self { precision, ..self })
     }
 
     /// Checks that this machine can do what the run's tasks need, as far as that is known before their files are there. Only who
@@ -166,6 +183,11 @@ impl Workload {
     /// What holds for the form of every group of the run.
     pub fn form(&self) -> &Form {
         &self.form
+    }
+
+    /// In which numbers policies compute here.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// What becomes of the samples on their way when a newer policy is installed.

@@ -47,6 +47,12 @@ pub struct WeightTensor {
 }
 
 impl WeightTensor {
+    /// Takes a raw tensor over as it is.
+    pub(crate) fn unchecked(raw: RawTensor) -> Self {
+        let spec = TensorSpec { name: raw.name, shape: raw.shape };
+        Self { spec, dtype: raw.dtype, bytes: Bytes::Owned(Arc::new(raw.bytes)) }
+    }
+
     /// Hugging Face name.
     pub fn name(&self) -> &str {
         &self.spec.name
@@ -92,11 +98,7 @@ impl Weights {
         config: &ModelConfig,
         raw: impl IntoIterator<Item = RawTensor>,
     ) -> Result<Self, WeightsError> {
-        let found = raw.into_iter().map(|tensor| {
-            let spec = TensorSpec { name: tensor.name, shape: tensor.shape };
-            WeightTensor { spec, dtype: tensor.dtype, bytes: Bytes::Owned(Arc::new(tensor.bytes)) }
-        });
-        Self::assemble(config, found)
+        Self::assemble(config, raw.into_iter().map(WeightTensor::unchecked))
     }
 
     fn assemble(

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use echo_policy::precision::Precision;
 use echo_protocol::rate::BytesPerSec;
 use figment::value::{Dict, Map, Value};
 use figment::{Error, Metadata, Profile, Provider};
@@ -19,7 +20,8 @@ pub(super) struct Layer {
 
 impl Layer {
     /// Settings whose default is that there is none; a layer never lists what is absent.
-    pub(super) const NULLABLE: [&str; 5] = ["peers", "list_key", "run", "max_upload", "max_download"];
+    pub(super) const NULLABLE: [&str; 6] =
+        ["peers", "list_key", "run", "precision", "max_upload", "max_download"];
 
     /// The fields of `values` that are not absent.
     pub(super) fn of(name: &'static str, values: &impl Serialize) -> Self {
@@ -65,6 +67,9 @@ pub struct Flags {
     /// Processor threads for generating [default: half of the cores]
     #[arg(long, global = true, value_name = "N")]
     pub threads: Option<usize>,
+    /// Numbers to generate in, of those that the run takes: f32, bf16, int8, int4 [default: the first that the run's charter lists]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub precision: Option<Precision>,
     /// Most orders leased to this node at once: more keeps a fast node busy, fewer keeps its rollouts fresh [default: 8]
     #[arg(long, global = true, value_name = "N")]
     pub max_orders: Option<u32>,

@@ -98,7 +98,7 @@ fn the_table_is_aligned_and_complete() {
 }
 
 #[test]
-fn roles_and_rates_are_read_from_every_layer() {
+fn roles_rates_and_precisions_are_read_from_every_layer() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(
         dir.path().join(FILE_NAME),
@@ -123,6 +123,12 @@ fn roles_and_rates_are_read_from_every_layer() {
     let s = Config::load(&Flags::default(), verifier).unwrap().settings;
     assert_eq!((s.generates(), s.relays(), s.verifies()), (false, true, true));
     assert!(!Settings::default().verifies(), "only who says so");
+
+    let s = Config::load(&Flags::default(), env(&[("ECHO_NODE_PRECISION", "int8")])).unwrap().settings;
+    assert_eq!((s.precision, Settings::default().precision), (Some(Precision::Int8), None));
+    let text =
+        Config::load(&Flags::default(), env(&[("ECHO_NODE_PRECISION", "fp8")])).unwrap_err().to_string();
+    assert!(text.contains("fp8") && text.contains("int4"), "{text}");
 
     let text =
         Config::load(&Flags::default(), env(&[("ECHO_NODE_MAX_UPLOAD", "fast")])).unwrap_err().to_string();

@@ -66,10 +66,13 @@ impl Works {
     ) -> Result<Self, NodeError> {
         let ledger = Ledger::open(&ready.data.receipts(), charter, ready.identity.public())?;
         let (run, charter) = Charter::open(charter)?;
-        let workload = Arc::new(Workload::new(run, &charter)?);
+        let mut workload = Workload::new(run, &charter)?;
+        // Who only checks others computes in f32, by which they are judged.
         if settings.generates() {
             workload.check_machine()?;
+            workload = workload.computed_in(settings.precision)?;
         }
+        let workload = Arc::new(workload);
         // Blocks, and nothing else of the run has begun.
         let outbox = Outbox::open(&ready.data.outbox(), &run)?;
         board.set(|facts| {

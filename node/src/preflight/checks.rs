@@ -16,6 +16,7 @@ use super::{MIN_FREE_BYTES, Problem, Target};
 use crate::config::{MAX_ORDERS, MIN_ORDERS, Settings};
 use crate::data_dir::DataDir;
 use crate::membership;
+use crate::precision;
 use crate::trust;
 
 pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
@@ -90,13 +91,14 @@ pub(super) fn target(settings: &Settings, list: &PeerList) -> Result<Target, Pro
     }
 }
 
-/// What the tasks of the run ask of this machine, where its charter is known from an earlier start. A run that is new to this node is
-/// looked at when it is joined.
-pub(super) fn machine(data: &DataDir, target: &Target) -> Option<Problem> {
-    let signed = membership::kept_charter(data, &target.learner)?;
-    let (_, charter) = Charter::open(&signed).ok()?;
-    let lacking = charter.tasks.iter().try_for_each(registry::check_machine).err();
-    lacking.map(Problem::Machine)
+/// What the run asks of this machine and of its owner's choices, where its charter is known from an earlier start. A run that is new to
+/// this node is looked at when it is joined.
+pub(super) fn charter(settings: &Settings, data: &DataDir, target: &Target) -> Vec<Problem> {
+    let kept = membership::kept_charter(data, &target.learner);
+    let Some((_, charter)) = kept.and_then(|signed| Charter::open(&signed).ok()) else { return Vec::new() };
+    let lacking = charter.tasks.iter().try_for_each(registry::check_machine).err().map(Problem::Machine);
+    let not_taken = precision::choose(&charter.precisions, settings.precision).err().map(Problem::Precision);
+    lacking.into_iter().chain(not_taken).collect()
 }
 
 pub(super) fn listen(addresses: &[String], problems: &mut Vec<Problem>) -> Vec<Multiaddr> {

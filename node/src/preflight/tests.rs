@@ -1,5 +1,7 @@
 use super::*;
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, Role};
+use crate::{membership, testing};
+use echo_policy::precision::Precision;
 use echo_protocol::peer_list::{self, ListedRun, PeerList};
 use std::fs;
 use std::path::Path;
@@ -71,6 +73,20 @@ fn all_problems_are_listed_at_once_each_with_its_mend() {
         assert!(text.contains(expected), "{expected:?} is missing from {text}");
     }
     assert!(text.starts_with("9 problems"), "{text}");
+}
+
+#[test]
+fn a_precision_that_the_known_run_does_not_take_is_a_problem_for_who_generates() {
+    let dir = tempfile::tempdir().unwrap();
+    // Whose charter it is.
+    write_list(dir.path(), &[("sums", 200)]);
+    let settings = Settings { precision: Some(Precision::Int8), ..settings(dir.path()) };
+    drop(check(&settings, NOW).expect("the charter is not known yet"));
+    membership::keep_charter(&settings.data(), &testing::charter()).unwrap();
+    let text = check(&settings, NOW).unwrap_err().to_string();
+    assert!(text.contains("precision is int8, and the run takes f32"), "{text}");
+    drop(check(&Settings { roles: [Role::Relay].into(), ..settings.clone() }, NOW).unwrap());
+    drop(check(&Settings { precision: None, ..settings }, NOW).unwrap());
 }
 
 #[test]

@@ -4,10 +4,12 @@ use super::*;
 use crate::install;
 use crate::orders::{OrderStock, order_queue};
 use crate::testing;
+use crate::workload::WorkloadError;
+use echo_policy::precision::Precision;
 use echo_protocol::charter::{Charter, Sampling, Takeover, TaskSpec, task_file_name};
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
-use echo_protocol::precision::Caches;
+use echo_protocol::precision::{Caches, PrecisionName};
 use echo_protocol::signed::Signed;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::time::UnixMillis;
@@ -254,6 +256,29 @@ fn both_log_probabilities_travel_where_they_differ() {
         assert_eq!(t.raw_logprobs.len(), t.response.len());
         assert_ne!(t.raw_logprobs, t.logprobs);
     }
+}
+
+#[test]
+fn a_group_says_in_which_of_the_charters_precisions_it_was_computed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
+    let manifest = testing::snapshot(&store, 1);
+    let names = ["int8", "bf16", "f32"];
+    let workload = |wanted| {
+        let list = names.map(|name| PrecisionName::try_from(name.to_owned()).unwrap());
+        workload_with(|charter| charter.precisions = list.into()).computed_in(wanted)
+    };
+    for (wanted, name) in [(None, "int8"), (Some(Precision::Bf16), "bf16"), (Some(Precision::F32), "f32")] {
+        let workload = workload(wanted).unwrap();
+        let installed = install::load(&store, &manifest, &workload).unwrap();
+        let mut flight = Flight::new(&workload, installed.policy.clone(), ALL);
+        flight.begin(order(1), &installed.tokenizer).unwrap();
+        let group: TrajectoryGroup =
+            Signed::from_bytes(&fly(&mut flight, 0, &installed)[0].1).unwrap().open().unwrap();
+        group.check_form(workload.form()).unwrap();
+        assert_eq!(group.precision.as_str(), name);
+    }
+    assert!(matches!(workload(Some(Precision::Int4)), Err(WorkloadError::Precision(_))));
 }
 
 #[test]

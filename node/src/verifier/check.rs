@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use echo_policy::audit::{Finding, Sample, Tolerance, examine};
-use echo_policy::engine::Policy;
+use echo_policy::engine::{Backend, Policy};
 use echo_policy::precision::Precision;
 use echo_policy::tokenizer::{Tokenizer, TokenizerError};
 use echo_protocol::check::{Opinion, Report};
@@ -83,8 +83,9 @@ fn look(workload: &Workload, policies: &[Arc<Installed>], group: &TrajectoryGrou
     }
     let form = workload.form();
     group.check_form(form).map_err(|error| lie(RefuseReason::Schema, &error))?;
-    // Before anything is computed: policies are loaded in f32 here.
-    let tolerance = Tolerance::of(group.precision.as_str(), Precision::F32, workload.sampling().temperature)
+    // Before anything is computed.
+    let auditing = policies.last().map_or(Precision::F32, |installed| installed.policy.backend().precision());
+    let tolerance = Tolerance::of(group.precision.as_str(), auditing, workload.sampling().temperature)
         .map_err(|error| unable(&error))?;
     let named: BTreeSet<u64> =
         group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version.0).collect();

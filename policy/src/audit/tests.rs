@@ -4,6 +4,7 @@ use super::*;
 use crate::config::ModelConfig;
 use crate::decoder::tests::families;
 use crate::engine::{Completion, Generation, Limits, SampleRequest, Takeover, Ticket};
+use crate::precision::Precision;
 use crate::weights::Weights;
 
 const SEED: [u8; 32] = [7; 32];
@@ -55,6 +56,23 @@ fn honest_samples_pass_and_to_the_bit() {
         assert_eq!(all.tokens(), 4 * TOKENS as usize);
         assert_eq!((all.share_off(1e-9), all.mean(), all.quantile(1.0)), (0.0, 0.0, 0.0));
         assert_eq!(all.fault(&Tolerance::f32(0.8)), None);
+    }
+}
+
+#[test]
+fn samples_of_another_precision_are_audited_by_a_policy_in_that_precision() {
+    for (config, weights) in families() {
+        let exact = load(&config, &weights);
+        for precision in [Precision::Bf16, Precision::Int8, Precision::Int4] {
+            let policy = Arc::new(Policy::load_as(1, &config, &weights, precision).unwrap());
+            let (mut same, mut other) = (Evidence::default(), Evidence::default());
+            for (sample, completion) in (0..).zip(generate(&policy, params(0.8))) {
+                same.add(look(&policy, sample, &completion.tokens, &completion.logprobs));
+                other.add(look(&exact, sample, &completion.tokens, &completion.logprobs));
+            }
+            assert_eq!((same.share_off(1e-9), same.quantile(1.0)), (0.0, 0.0), "{precision}");
+            assert!(other.mean() > 1e-5, "{precision} is told from f32: {}", other.mean());
+        }
     }
 }
 

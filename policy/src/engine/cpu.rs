@@ -1,7 +1,7 @@
-//! The f32 CPU backend.
+//! The CPU backend.
 //!
-//! Weights stay as they were published, bf16, f16 or f32, in the memory or the file that they came in, and are widened on their way into
-//! products; everything else is f32.
+//! In f32, weights stay as they were published, bf16, f16 or f32, in the memory or the file that they came in, and are widened on their way
+//! into products; everything else is f32. Other precisions change what products multiply, and nothing else: see [`Precision`].
 //!
 //! **What holds about numbers.** The logits after a token are the same, bit for bit, whether the token was fed alone or in
 //! a batch, in one call with its prompt or in a later one, with a shared or an own cache, and with any number of threads.
@@ -13,6 +13,7 @@ mod event;
 pub(super) mod lanes;
 mod layer;
 mod linear;
+mod matrix;
 mod pass;
 mod product;
 mod room;
@@ -26,6 +27,7 @@ use super::cache::{KvCache, PAGE_TOKENS, PageShape};
 use crate::config::ModelConfig;
 use crate::error::{EngineError, WeightsError};
 use crate::math;
+use crate::precision::Precision;
 use crate::sampler::{self, Interval, Sampled};
 use crate::weights::{WeightTensor, Weights};
 use attention::{Sight, Sights};
@@ -34,16 +36,17 @@ use lanes::Processor;
 use layer::Layer;
 use linear::Linear;
 use pass::{Buffers, Pass};
-use product::Update;
+use product::{Packing, Update};
 use room::Room;
 use shared::Shared;
 
 /// Rows of logits that exist at a time.
 const LOGIT_ROWS: usize = 64;
 
-/// A model on the CPU. It shares the bytes of its weights.
+/// A model on the CPU. It shares the bytes of its weights, unless its precision makes others of them.
 pub struct CpuBackend {
     config: ModelConfig,
+    precision: Precision,
     processor: Processor,
     inv_freq: Vec<f32>,
     /// `[vocab, hidden]`.
@@ -54,12 +57,25 @@ pub struct CpuBackend {
 }
 
 impl CpuBackend {
-    /// Takes over weights; matrices are shared, not copied.
+    /// Takes over weights, to compute in f32; matrices are shared, not copied.
     ///
     /// # Errors
     /// When the weights are not those of `config`.
     pub fn load(config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
-        Self::load_on(Processor::best(), config, weights)
+        Self::load_as(config, weights, Precision::F32)
+    }
+
+    /// Takes over weights, to compute in `precision`. In int8 and int4 it makes matrices of its own of them, some 1.06 and 0.56 bytes a
+    /// weight, and shares but the table of embeddings; in bf16 it copies what was not published in bf16.
+    ///
+    /// # Errors
+    /// As [`CpuBackend::load`].
+    pub fn load_as(
+        config: &ModelConfig,
+        weights: &Weights,
+        precision: Precision,
+    ) -> Result<Self, EngineError> {
+        Self::load_on(Processor::best(), config, weights, precision)
     }
 
     /// The vector instructions that it computes with, for people.
@@ -67,7 +83,12 @@ impl CpuBackend {
         self.processor.name()
     }
 
-    fn load_on(processor: Processor, config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
+    fn load_on(
+        processor: Processor,
+        config: &ModelConfig,
+        weights: &Weights,
+        precision: Precision,
+    ) -> Result<Self, EngineError> {
         for spec in crate::weights::expected_tensors(config) {
             let found = weights.get(&spec.name).map(|tensor| tensor.shape().to_vec());
             if found.as_ref().is_some_and(|found| *found != spec.shape) {
@@ -77,15 +98,17 @@ impl CpuBackend {
         }
         let table = "model.embed_tokens";
         let head = if config.tie_word_embeddings { table } else { "lm_head" };
-        let layers = (0..config.num_hidden_layers).map(|index| Layer::load(config, index, weights));
+        let layers =
+            (0..config.num_hidden_layers).map(|index| Layer::load(config, index, weights, precision));
         Ok(Self {
             config: config.clone(),
+            precision,
             processor,
             inv_freq: config.inv_freq(),
             embedding: linear::tensor(weights, &format!("{table}.weight"))?.clone(),
             layers: layers.collect::<Result<_, WeightsError>>()?,
             norm: linear::vector(weights, "model.norm.weight")?,
-            head: Linear::load(weights, &[head.to_owned()], false)?,
+            head: Linear::load(weights, &[head.to_owned()], false, precision.of_head())?,
         })
     }
 
@@ -145,8 +168,10 @@ impl CpuBackend {
         let sights = Sights { tokens, pages, shape, head_dim, group };
         Room::enter(self.operations(total, rows.len()), self.processor, |room| {
             let (workspace, runner) = room.split();
-            let (buffers, logits) = workspace.buffers(&self.config, total, rows.len().min(LOGIT_ROWS));
-            let pass = Pass { config: &self.config, tokens: total, buffers, sights };
+            let packing = Packing::of(self.precision);
+            let (buffers, logits) =
+                workspace.buffers(&self.config, packing, total, rows.len().min(LOGIT_ROWS));
+            let pass = Pass { config: &self.config, packing, tokens: total, buffers, sights };
             runner.run(self.phases(rows.len()), |worker, tools| {
                 self.embed(&ids, &pass, worker);
                 for (index, layer) in self.layers.iter().enumerate() {
@@ -235,6 +260,10 @@ impl Backend for CpuBackend {
 
     fn config(&self) -> &ModelConfig {
         &self.config
+    }
+
+    fn precision(&self) -> Precision {
+        self.precision
     }
 
     fn new_cache(&self) -> KvCache {

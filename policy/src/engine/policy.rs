@@ -3,6 +3,7 @@
 use super::{Backend, CpuBackend};
 use crate::config::ModelConfig;
 use crate::error::EngineError;
+use crate::precision::Precision;
 use crate::weights::Weights;
 
 /// A policy version, loaded and ready to generate. Shared as `Arc<Policy>`; a newer version is a new value.
@@ -18,12 +19,25 @@ impl<B> std::fmt::Debug for Policy<B> {
 }
 
 impl Policy<CpuBackend> {
-    /// Loads `weights` into the CPU backend as policy version `version`.
+    /// Loads `weights` into the CPU backend as policy version `version`, to compute in f32.
     ///
     /// # Errors
     /// When the weights do not fit the configuration.
     pub fn load(version: u64, config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
-        Ok(Self::new(version, CpuBackend::load(config, weights)?))
+        Self::load_as(version, config, weights, Precision::F32)
+    }
+
+    /// As [`Policy::load`], to compute in `precision`.
+    ///
+    /// # Errors
+    /// As [`Policy::load`].
+    pub fn load_as(
+        version: u64,
+        config: &ModelConfig,
+        weights: &Weights,
+        precision: Precision,
+    ) -> Result<Self, EngineError> {
+        Ok(Self::new(version, CpuBackend::load_as(config, weights, precision)?))
     }
 }
 

@@ -6,14 +6,17 @@ use super::*;
 use crate::decoder::{Decoder, tests::families};
 use crate::error::EngineError;
 use crate::packed::Packed;
+use crate::precision::Precision;
 use crate::sampler::SamplingParams;
 use crate::weights::Weights;
 
+/// In every precision, the finest first.
 fn policies(version: u64) -> Vec<Arc<Policy>> {
-    families()
-        .iter()
-        .map(|(config, weights)| Arc::new(Policy::load(version, config, weights).unwrap()))
-        .collect()
+    let load = |precision| {
+        let load = move |(config, weights)| Policy::load_as(version, &config, &weights, precision);
+        families().into_iter().map(move |family| Arc::new(load(family).unwrap()))
+    };
+    Precision::ALL.into_iter().flat_map(load).collect()
 }
 
 fn request(prompt: &[u32], samples: u32, max_new_tokens: u32) -> SampleRequest {

@@ -27,6 +27,15 @@ impl WeightTensor {
         decode(bytes, self.dtype, to);
     }
 
+    /// The same numbers stored as `dtype`, rounded to nearest even. Where they are already, the bytes are shared.
+    pub fn to_dtype(&self, dtype: DType) -> WeightTensor {
+        if self.dtype == dtype {
+            return self.clone();
+        }
+        let bytes = Bytes::Owned(Arc::new(encode(&self.to_f32(), dtype)));
+        WeightTensor { spec: self.spec.clone(), dtype, bytes }
+    }
+
     /// An f32 candle tensor on `device`.
     ///
     /// # Errors
@@ -62,14 +71,7 @@ pub(super) fn encode(values: &[f32], dtype: DType) -> Vec<u8> {
 impl Weights {
     /// The same weights stored as `dtype`, rounded to nearest even; tensors that have it already share their bytes.
     pub fn to_dtype(&self, dtype: DType) -> Weights {
-        let tensors = self.iter().map(|tensor| {
-            if tensor.dtype == dtype {
-                return tensor.clone();
-            }
-            let bytes = Bytes::Owned(Arc::new(encode(&tensor.to_f32(), dtype)));
-            WeightTensor { spec: tensor.spec.clone(), dtype, bytes }
-        });
-        Weights { tensors: tensors.collect() }
+        Weights { tensors: self.iter().map(|tensor| tensor.to_dtype(dtype)).collect() }
     }
 
     /// The element type of the largest part of the weights.

@@ -56,7 +56,7 @@ pub(super) struct Attend<'a> {
     /// Rows of `query_stride` numbers, one a token, which begin with its query heads.
     pub(super) queries: Shared<'a>,
     pub(super) query_stride: usize,
-    /// Packed rows of all heads' outputs, one a token.
+    /// Rows of all heads' outputs, one a token, packed in f32.
     pub(super) outputs: Shared<'a, Line>,
     pub(super) scratch: &'a mut Scratch,
 }

@@ -1,7 +1,7 @@
 //! Vectors of sixteen f32 on every processor, behind one trait.
 //!
 //! Sixteen lanes are one AVX-512 register, two of AVX2 or four of NEON. Every implementation rounds alike: a product and
-//! its sum are rounded once (fused), and [`Lanes::sum`] adds in one fixed tree. So a kernel written with [`Lanes`] gives
+//! its sum are rounded once (fused), [`Lanes::sums`] adds in one fixed tree, and sums of products of 8-bit numbers are exact. So a kernel written with [`Lanes`] gives
 //! the same bits on all of them.
 //!
 //! A value of an implementing type is the proof that the processor has the instructions: [`Processor::available`] alone
@@ -29,6 +29,23 @@ pub(crate) const LANES: usize = 16;
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [f32; LANES]);
 
+/// Numbers of 8 bits in a line.
+pub(crate) const BYTES: usize = size_of::<Line>();
+
+/// A line as numbers of 8 bits.
+#[inline(always)]
+pub(crate) fn levels(line: &Line) -> &[i8; BYTES] {
+    // SAFETY: a line is 64 bytes, and any of them is a number of 8 bits.
+    unsafe { &*std::ptr::from_ref(line).cast() }
+}
+
+/// A line as numbers of 8 bits.
+#[inline(always)]
+pub(crate) fn levels_mut(line: &mut Line) -> &mut [i8; BYTES] {
+    // SAFETY: a line is 64 bytes, any of them is a number of 8 bits, and any four of them are an f32.
+    unsafe { &mut *std::ptr::from_mut(line).cast() }
+}
+
 /// The numbers of lines, one after the other.
 #[inline(always)]
 pub(crate) fn flat(lines: &[Line]) -> &[f32] {
@@ -50,6 +67,10 @@ pub(crate) fn flat_mut(lines: &mut [Line]) -> &mut [f32] {
 pub(crate) trait Lanes: Copy {
     /// Sixteen f32 in registers.
     type Vector: Copy;
+    /// 64 weights of 8 bits in registers, as [`Lanes::dots`] wants them.
+    type Weights: Copy;
+    /// 64 activations of 8 bits in registers, as [`Lanes::dots`] wants them.
+    type Activations: Copy;
     /// Whether there are registers for 24 vectors and more; else there are for 6.
     const MANY_REGISTERS: bool;
 
@@ -63,12 +84,24 @@ pub(crate) trait Lanes: Copy {
     fn store(self, line: &mut Line, vector: Self::Vector);
     /// a · b + c, rounded once.
     fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// a · b.
+    fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// The even and the odd ones of 32 bf16 in little-endian order.
     fn widen_bf16(self, block: &[u8; 64]) -> [Self::Vector; 2];
     /// The even and the odd ones of 32 f16 in little-endian order.
     fn widen_f16(self, block: &[u8; 64]) -> [Self::Vector; 2];
     /// The even and the odd ones of 32 f32 in little-endian order.
     fn split_f32(self, block: &[u8; 128]) -> [Self::Vector; 2];
+    /// Two bf16 in little-endian order: the first in the first eight lanes, the second in the others.
+    fn widen_pair(self, pair: &[u8; 4]) -> Self::Vector;
+    /// 64 weights of 8 bits, none of them -128.
+    fn weights_i8(self, weights: &[u8; 64]) -> Self::Weights;
+    /// 64 weights of 4 bits, from -8 to 7: byte i has weight i in its lower half and weight i + 32 in its upper one, each with 8 added.
+    fn weights_i4(self, weights: &[u8; 32]) -> Self::Weights;
+    /// 64 activations of 8 bits, none of them -128.
+    fn activations(self, line: &Line) -> Self::Activations;
+    /// Lane i is the exact sum of the products of the numbers 4i to 4i + 3.
+    fn dots(self, weights: Self::Weights, activations: Self::Activations) -> Self::Vector;
     /// The sum of each vector's lanes: lane i takes in lane i + 8, then i + 4, i + 2 and i + 1.
     fn sums(self, vectors: [Self::Vector; 4]) -> [f32; 4];
     /// Asks for the cache line `ahead` bytes behind the start of `bytes`; it may lie anywhere.
@@ -93,7 +126,9 @@ pub(crate) struct Processor(Kind);
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     #[cfg(target_arch = "x86_64")]
-    Avx512(avx512::Avx512),
+    Avx512Vnni(avx512::Avx512<true>),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512<false>),
     #[cfg(target_arch = "x86_64")]
     Avx2(avx2::Avx2),
     #[cfg(target_arch = "aarch64")]
@@ -113,6 +148,7 @@ impl Processor {
         let mut found = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
+            found.extend(avx512::Avx512::detect_vnni().map(Kind::Avx512Vnni));
             found.extend(avx512::Avx512::detect().map(Kind::Avx512));
             found.extend(avx2::Avx2::detect().map(Kind::Avx2));
         }
@@ -127,6 +163,8 @@ impl Processor {
     pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Vnni(lanes) => lanes.run(task),
+            #[cfg(target_arch = "x86_64")]
             Kind::Avx512(lanes) => lanes.run(task),
             #[cfg(target_arch = "x86_64")]
             Kind::Avx2(lanes) => lanes.run(task),
@@ -139,6 +177,8 @@ impl Processor {
     /// The name of the instructions, for people.
     pub(crate) fn name(self) -> &'static str {
         match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Vnni(_) => "AVX-512 VNNI",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512(_) => "AVX-512",
             #[cfg(target_arch = "x86_64")]

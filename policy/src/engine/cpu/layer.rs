@@ -5,15 +5,16 @@ use super::crew::Worker;
 use super::lanes::LANES;
 use super::linear::{Linear, vector};
 use super::pass::{Buffers, Pass, Tools};
-use super::product::{Update, pack};
+use super::product::Update;
 use crate::config::ModelConfig;
 use crate::engine::cache::PAGE_TOKENS;
 use crate::error::WeightsError;
 use crate::math;
+use crate::precision::Precision;
 use crate::weights::Weights;
 
-/// Phases of [`Layer::forward`].
-pub(super) const PHASES: usize = 9;
+/// Phases of [`Layer::forward`], at most.
+pub(super) const PHASES: usize = 10;
 
 pub(super) struct Layer {
     input_norm: Vec<f32>,
@@ -26,11 +27,17 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    pub(super) fn load(config: &ModelConfig, index: usize, weights: &Weights) -> Result<Self, WeightsError> {
+    pub(super) fn load(
+        config: &ModelConfig,
+        index: usize,
+        weights: &Weights,
+        precision: Precision,
+    ) -> Result<Self, WeightsError> {
         let name = |part: &str| format!("model.layers.{index}.{part}");
         let norm = |part: &str| vector(weights, &format!("{}.weight", name(part)));
         let linear = |parts: &[&str], biased: bool| {
-            Linear::load(weights, &parts.iter().map(|part| name(part)).collect::<Vec<_>>(), biased)
+            let names: Vec<_> = parts.iter().map(|part| name(part)).collect();
+            Linear::load(weights, &names, biased, precision)
         };
         let qk_norm = if config.has_qk_norm() {
             Some((norm("self_attn.q_norm")?, norm("self_attn.k_norm")?))
@@ -51,11 +58,12 @@ impl Layer {
 
     /// Adds layer `index` to the residual stream, and its keys and values to the caches.
     pub(super) fn forward(&self, index: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools) {
-        let Buffers { x, normed, qkv, attended, gate_up, inner, .. } = pass.buffers;
+        let Buffers { x, normed, qkv, gate_up, inner, .. } = pass.buffers;
         pass.normalise(worker, tools, &self.input_norm, pass.tokens, |token| token);
         self.qkv.multiply(worker, &mut tools.multiplier, normed, qkv, Update::Set);
         self.place_heads(index, pass, worker);
         attend(index, pass, worker, tools);
+        let attended = pass.rounded(worker, tools);
         self.o.multiply(worker, &mut tools.multiplier, attended, x, Update::Add);
         pass.normalise(worker, tools, &self.post_norm, pass.tokens, |token| token);
         self.gate_up.multiply(worker, &mut tools.multiplier, normed, gate_up, Update::Set);
@@ -141,7 +149,7 @@ fn swiglu(pass: &Pass<'_>, worker: &Worker<'_>) {
             for (gate, up) in gate.iter_mut().zip(&*up) {
                 *gate = *gate * math::sigmoid(*gate) * *up;
             }
-            pack(gate, packed);
+            pass.packing.pack(gate, packed);
         });
     });
 }

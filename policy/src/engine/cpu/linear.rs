@@ -4,9 +4,11 @@ use std::sync::atomic::Ordering;
 
 use super::crew::Worker;
 use super::lanes::Line;
-use super::product::{Activations, Multiplier, Output, Update, WeightRows};
+use super::matrix::Matrix;
+use super::product::{Activations, Multiplier, Output, Packing, Update};
 use super::shared::Shared;
 use crate::error::WeightsError;
+use crate::precision::Precision;
 use crate::weights::{WeightTensor, Weights};
 
 /// Rows that a thread takes at a time, at least: a few microseconds even with one token.
@@ -14,22 +16,28 @@ const GRAIN: usize = 64;
 /// Into how many chunks the rows are cut for many tokens, which are multiplied with large blocks of rows.
 const CHUNKS: usize = 16;
 
-/// One or more weights `[out, input]` as they were published, and their biases.
+/// One or more weights `[out, input]` in the numbers of a precision, and their biases.
 pub(super) struct Linear {
-    parts: Vec<WeightTensor>,
+    parts: Vec<Matrix>,
+    packing: Packing,
     bias: Option<Vec<f32>>,
     outputs: usize,
 }
 
 impl Linear {
     /// The weights `{name}.weight` side by side, with `{name}.bias` where `biased`.
-    pub(super) fn load(weights: &Weights, names: &[String], biased: bool) -> Result<Self, WeightsError> {
-        let parts = names.iter().map(|name| tensor(weights, &format!("{name}.weight")).cloned());
-        let parts = parts.collect::<Result<Vec<_>, _>>()?;
-        let outputs = parts.iter().map(|part| part.shape()[0]).sum();
+    pub(super) fn load(
+        weights: &Weights,
+        names: &[String],
+        biased: bool,
+        precision: Precision,
+    ) -> Result<Self, WeightsError> {
+        let part = |name: &String| Ok(Matrix::load(tensor(weights, &format!("{name}.weight"))?, precision));
+        let parts = names.iter().map(part).collect::<Result<Vec<_>, WeightsError>>()?;
+        let outputs = parts.iter().map(Matrix::outputs).sum();
         let biases = names.iter().map(|name| vector(weights, &format!("{name}.bias")));
         let bias = biased.then(|| biases.collect::<Result<Vec<_>, _>>()).transpose()?;
-        Ok(Self { parts, bias: bias.map(|bias| bias.concat()), outputs })
+        Ok(Self { parts, packing: Packing::of(precision), bias: bias.map(|bias| bias.concat()), outputs })
     }
 
     /// Adds to, or sets, `y` `[tokens, outputs]` by the products of `x` `[tokens, packed input]`: a phase.
@@ -41,7 +49,7 @@ impl Linear {
         y: Shared<'_>,
         update: Update,
     ) {
-        let inputs = self.parts[0].shape()[1];
+        let inputs = self.parts[0].inputs();
         let grain = if y.len() == self.outputs {
             GRAIN
         } else {
@@ -50,7 +58,7 @@ impl Linear {
         worker.phase(self.outputs, grain, |chunk| {
             // SAFETY: x was written in a phase before, and the columns of this chunk are this thread's alone.
             let (x, cells) = unsafe { (x.read(0..x.len()), y.cells()) };
-            let x = Activations::new(x, inputs);
+            let x = Activations::new(x, inputs, self.packing);
             debug_assert_eq!(x.tokens() * self.outputs, cells.len());
             let mut update = update;
             if let Some(bias) = &self.bias {
@@ -67,12 +75,11 @@ impl Linear {
             }
             let mut start = 0;
             for part in &self.parts {
-                let end = start + part.shape()[0];
+                let end = start + part.outputs();
                 let rows = chunk.start.max(start)..chunk.end.min(end);
                 if rows.start < rows.end {
-                    let weight = WeightRows::new(part.bytes(), part.dtype(), inputs);
                     let y = Output::shared(cells, self.outputs).skip(rows.start);
-                    multiplier.product(weight, rows.start - start..rows.end - start, x, y, update);
+                    multiplier.product(part.rows(), rows.start - start..rows.end - start, x, y, update);
                 }
                 start = end;
             }

@@ -3,7 +3,7 @@
 use super::attention::{Scratch, Sights};
 use super::crew::Worker;
 use super::lanes::{LANES, Line, Processor};
-use super::product::{Multiplier, pack, packed_lines};
+use super::product::{Multiplier, Packing, unpack};
 use super::shared::Shared;
 use crate::config::ModelConfig;
 use crate::engine::cache::PAGE_TOKENS;
@@ -18,8 +18,10 @@ pub(super) struct Buffers<'a> {
     pub(super) normed: Shared<'a, Line>,
     /// Queries, keys and values, `[tokens, q_dim + 2 · kv_dim]`.
     pub(super) qkv: Shared<'a>,
-    /// `[tokens, packed q_dim]`.
+    /// `[tokens, q_dim]`, packed in f32 whatever the packing is: a block may have heads of several threads.
     pub(super) attended: Shared<'a, Line>,
+    /// `[tokens, packed q_dim]`; empty where `attended` is that already.
+    pub(super) rounded: Shared<'a, Line>,
     /// Gates, then ups, `[tokens, 2 · intermediate]`.
     pub(super) gate_up: Shared<'a>,
     /// silu(gate) · up, `[tokens, packed intermediate]`.
@@ -33,6 +35,8 @@ pub(super) struct Buffers<'a> {
 /// One pass.
 pub(super) struct Pass<'a> {
     pub(super) config: &'a ModelConfig,
+    /// What products read.
+    pub(super) packing: Packing,
     pub(super) tokens: usize,
     pub(super) buffers: Buffers<'a>,
     pub(super) sights: Sights<'a>,
@@ -64,18 +68,20 @@ impl Workspace {
     pub(super) fn buffers(
         &mut self,
         config: &ModelConfig,
+        packing: Packing,
         tokens: usize,
         rows: usize,
     ) -> (Buffers<'_>, Shared<'_>) {
         let lines = |numbers: usize| (tokens * numbers).div_ceil(LANES);
-        let packed = |inputs: usize| tokens * packed_lines(inputs);
+        let packed = |inputs: usize| tokens * packing.lines(inputs);
         let (hidden, inner, half) = (config.hidden_size, config.intermediate_size, config.head_dim / 2);
         let qkv = config.q_dim() + 2 * config.kv_dim();
         let sizes = [
             lines(hidden),
             packed(hidden),
             lines(qkv),
-            packed(config.q_dim()),
+            tokens * Packing::F32.lines(config.q_dim()),
+            if packing == Packing::F32 { 0 } else { packed(config.q_dim()) },
             lines(2 * inner),
             packed(inner),
             lines(half),
@@ -87,11 +93,12 @@ impl Workspace {
             self.lines.resize(total, Line::default());
         }
         let mut rest = Shared::new(&mut self.lines[..total]);
-        let [x, normed, qkv_rows, attended, gate_up, inner_rows, cos, sin, logits] = sizes.map(|size| {
-            let (part, behind) = rest.split_at(size);
-            rest = behind;
-            part
-        });
+        let [x, normed, qkv_rows, attended, rounded, gate_up, inner_rows, cos, sin, logits] =
+            sizes.map(|size| {
+                let (part, behind) = rest.split_at(size);
+                rest = behind;
+                part
+            });
         // The attention leaves out the zeros behind a row.
         // SAFETY: no thread has it yet.
         unsafe { attended.write(0..attended.len()) }.fill(Line::default());
@@ -100,6 +107,7 @@ impl Workspace {
             normed,
             qkv: numbers(qkv_rows, tokens * qkv),
             attended,
+            rounded,
             gate_up: numbers(gate_up, tokens * 2 * inner),
             inner: inner_rows,
             cos: numbers(cos, tokens * half),
@@ -117,7 +125,7 @@ fn numbers(part: Shared<'_, Line>, count: usize) -> Shared<'_> {
 impl Pass<'_> {
     /// Lines of a packed row of the residual stream.
     pub(super) fn packed_hidden(&self) -> usize {
-        packed_lines(self.config.hidden_size)
+        self.packing.lines(self.config.hidden_size)
     }
 
     /// Numbers of one token's queries, keys and values.
@@ -154,9 +162,29 @@ impl Pass<'_> {
                 for ((y, x), w) in tools.row.iter_mut().zip(x).zip(weight) {
                     *y = x * scale * w;
                 }
-                pack(&tools.row, packed);
+                self.packing.pack(&tools.row, packed);
             });
         });
+    }
+
+    /// What attention came to, packed for products: a phase, unless it is so already.
+    pub(super) fn rounded(&self, worker: &Worker<'_>, tools: &mut Tools) -> Shared<'_, Line> {
+        let Buffers { attended, rounded, .. } = self.buffers;
+        if self.packing == Packing::F32 {
+            return attended;
+        }
+        let inputs = self.config.q_dim();
+        let lines = Packing::F32.lines(inputs);
+        tools.row.resize(inputs, 0.0);
+        worker.each(self.tokens, |token| {
+            // SAFETY: what attention came to is not written in this phase, and the packed row is this thread's alone.
+            let (from, to) = unsafe {
+                (attended.read(token * lines..(token + 1) * lines), self.packed(rounded, token, inputs))
+            };
+            unpack(from, &mut tools.row);
+            math::wide(|| self.packing.pack(&tools.row, to));
+        });
+        rounded
     }
 
     /// The packed row of a token.
@@ -169,7 +197,7 @@ impl Pass<'_> {
         token: usize,
         inputs: usize,
     ) -> &'b mut [Line] {
-        let lines = packed_lines(inputs);
+        let lines = self.packing.lines(inputs);
         // SAFETY: the caller's promise.
         unsafe { rows.write(token * lines..(token + 1) * lines) }
     }

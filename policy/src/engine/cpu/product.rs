@@ -1,8 +1,8 @@
-//! Products of activations with weights as they were published: y = x · Wᵀ.
+//! Products of activations with weights, as these were published or quantised: y = x · Wᵀ.
 //!
-//! **What holds about numbers.** Each output is a dot product in sixteen lanes: lane i takes in the inputs 2i and 2i + 1 of
-//! each block of 32, one after the other, each fused with its addition, block after block; then the lanes are added in one
-//! fixed tree. Neither tiles, tokens, threads, the element type nor the processor change that order, so a result's bits
+//! **What holds about numbers.** Each output is a dot product in sixteen lanes, which take in the inputs step after step; then the lanes
+//! are added in one fixed tree. With published weights, lane i takes in the inputs 2i and 2i + 1 of each step of 32, one after the other,
+//! each fused with its addition; [`quantised`] ones have their own rule. Neither tiles, tokens, threads, the element type nor the processor change that order, so a result's bits
 //! depend on its row of W and its row of x alone.
 
 mod activations;
@@ -11,6 +11,9 @@ mod few;
 mod many;
 mod one;
 mod output;
+mod published;
+mod quantise;
+mod quantised;
 mod sums;
 mod weight;
 
@@ -19,15 +22,18 @@ mod tests;
 
 use std::ops::Range;
 
-pub(crate) use activations::{Activations, pack, packed_index, packed_lines};
+pub(crate) use activations::{Activations, Packing, packed_index, unpack};
 pub(crate) use output::{Output, Update};
-pub(crate) use weight::WeightRows;
+pub(crate) use quantised::quantised;
+pub(crate) use weight::{Format, WeightRows};
 
 use super::lanes::{Lanes, Line, Processor, Task};
 use crate::weights::DType;
-use weight::{Bf16, Element, F16, F32};
+use published::{Bf16, F16, F32};
+use quantised::{Int4, Int8};
+use weight::Element;
 
-/// Inputs in a block: two vectors' worth, the even ones and the odd ones.
+/// Inputs in a block of published weights: two vectors' worth, the even ones and the odd ones.
 const BLOCK: usize = 32;
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
@@ -68,23 +74,24 @@ impl Multiplier {
         update: Update,
     ) {
         assert_eq!(weight.inputs(), x.inputs(), "rows of the weight and of x are equally long");
+        assert_eq!(weight.format().step(), x.step(), "x is packed for such weights");
         let weight = weight.rows(rows);
         assert!(y.holds(x.tokens(), weight.len()), "y holds every output");
         if weight.len() == 0 || x.tokens() == 0 {
             return;
         }
-        let scratch = &mut self.scratch;
-        match weight.dtype() {
-            DType::BF16 => {
-                self.processor.run(Product::<Bf16> { weight: weight.typed(), x, y, update, scratch })
-            }
-            DType::F16 => {
-                self.processor.run(Product::<F16> { weight: weight.typed(), x, y, update, scratch })
-            }
-            DType::F32 => {
-                self.processor.run(Product::<F32> { weight: weight.typed(), x, y, update, scratch })
-            }
+        match weight.format() {
+            Format::Published(DType::BF16) => self.run::<Bf16>(weight, x, y, update),
+            Format::Published(DType::F16) => self.run::<F16>(weight, x, y, update),
+            Format::Published(DType::F32) => self.run::<F32>(weight, x, y, update),
+            Format::Int8 => self.run::<Int8>(weight, x, y, update),
+            Format::Int4 => self.run::<Int4>(weight, x, y, update),
         }
+    }
+
+    fn run<E: Element>(&mut self, weight: WeightRows<'_>, x: Activations<'_>, y: Output<'_>, update: Update) {
+        let scratch = &mut self.scratch;
+        self.processor.run(Product::<E> { weight: weight.typed(), x, y, update, scratch });
     }
 }
 
@@ -102,13 +109,6 @@ impl<E: Element> Task for Product<'_, E> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        // Sums that registers hold, beside what is multiplied: in few tokens' products also weights that are being widened.
-        match (self.x.tokens(), L::MANY_REGISTERS) {
-            (1, _) => one::product(lanes, self),
-            (..=few::MOST_TOKENS, true) => few::product::<L, E, 4, 5>(lanes, self),
-            (..=few::MOST_TOKENS, false) => few::product::<L, E, 2, 2>(lanes, self),
-            (_, true) => many::product::<L, E, 4, 6>(lanes, self),
-            (_, false) => many::product::<L, E, 2, 3>(lanes, self),
-        }
+        E::product(lanes, self);
     }
 }

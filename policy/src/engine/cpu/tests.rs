@@ -5,7 +5,8 @@ use crate::config::TinySizes;
 use crate::decoder::{Decoder, tests::families};
 use crate::packed::Packed;
 use crate::sampler::SamplingParams;
-use crate::weights::DType;
+use crate::weights::{DType, RawTensor};
+use matrix::Matrix;
 
 /// Large enough that a pass wakes all threads, with heads as wide as those of real models, in each type of stored weights.
 fn models() -> Vec<(ModelConfig, Weights)> {
@@ -62,17 +63,19 @@ fn own_logits(backend: &CpuBackend, tokens: &[u32]) -> Vec<f32> {
 
 #[test]
 fn logits_depend_neither_on_neighbours_nor_on_threads_nor_on_the_processor() {
-    for (config, weights) in models() {
-        let first = CpuBackend::load(&config, &weights).unwrap();
+    for ((config, weights), precision) in models().iter().flat_map(|model| Precision::ALL.map(|p| (model, p)))
+    {
+        let first = CpuBackend::load_as(config, weights, precision).unwrap();
+        assert_eq!(first.precision(), precision);
         let expected: Vec<_> = sequences().iter().map(|tokens| own_logits(&first, tokens)).collect();
         assert!(first.operations(111, 1) > 2_000_000, "the pass is too small for several threads");
         for processor in Processor::available() {
-            let backend = CpuBackend::load_on(processor, &config, &weights).unwrap();
-            assert_eq!(shared_logits(&backend), expected, "{}", processor.name());
+            let backend = CpuBackend::load_on(processor, config, weights, precision).unwrap();
+            assert_eq!(shared_logits(&backend), expected, "{precision} {}", processor.name());
         }
         for threads in [1, 2, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            assert_eq!(pool.install(|| shared_logits(&first)), expected, "{threads} threads");
+            assert_eq!(pool.install(|| shared_logits(&first)), expected, "{precision}, {threads} threads");
         }
     }
 }
@@ -98,10 +101,90 @@ fn logits_are_those_of_the_training_forward() {
     }
 }
 
+/// The log-probabilities of all tokens after each of a sequence's.
+fn logprobs(backend: &CpuBackend, tokens: &[u32]) -> Vec<Vec<f64>> {
+    let mut cache = backend.new_cache();
+    let logits = backend.forward(&mut [Feed { tokens, cache: &mut cache }], Want::All).unwrap();
+    let row = |row: &[f32]| {
+        let total: f64 = row.iter().map(|logit| f64::from(*logit).exp()).sum();
+        row.iter().map(|logit| f64::from(*logit) - total.ln()).collect()
+    };
+    logits.rows().map(row).collect()
+}
+
 #[test]
-fn weights_are_shared_and_not_copied() {
+fn a_coarser_precision_is_near_f32_and_not_the_same() {
+    for (config, weights) in models().into_iter().chain(families()) {
+        let tokens: Vec<u32> = (0..60).map(|i| i * 7 % config.vocab_size as u32).collect();
+        let exact = logprobs(&CpuBackend::load(&config, &weights).unwrap(), &tokens);
+        // Measured: 4e-3 to 1e-2 and 2e-5 to 7e-5 in bf16, 0.02 and 2e-4 to 7e-4 in int8, 0.2 to 0.3 and 0.02 to 0.05 in int4.
+        for (precision, mean_limit, kl_limit) in
+            [(Precision::Bf16, 0.01, 1e-3), (Precision::Int8, 0.05, 2e-3), (Precision::Int4, 0.5, 0.1)]
+        {
+            let found = logprobs(&CpuBackend::load_as(&config, &weights, precision).unwrap(), &tokens);
+            let next = exact.iter().zip(&found).zip(&tokens[1..]);
+            let mean =
+                next.map(|((a, b), token)| (a[*token as usize] - b[*token as usize]).abs()).sum::<f64>()
+                    / 59.0;
+            let pairs = exact.iter().flatten().zip(found.iter().flatten());
+            let kl = pairs.map(|(a, b)| a.exp() * (a - b)).sum::<f64>() / 60.0;
+            let what =
+                format!("{precision} {:?} {:?}: {mean:.2e} {kl:.2e}", config.family, weights.main_dtype());
+            assert!(mean > 1e-6 && mean <= mean_limit && kl <= kl_limit, "{what}");
+        }
+    }
+}
+
+#[test]
+fn weights_that_are_no_numbers_end_in_an_error_and_others_in_tokens() {
+    let (config, weights) = families().remove(0);
+    let params = SamplingParams::unbiased(1);
+    for precision in Precision::ALL {
+        for (value, is_usable) in
+            [(0.0, true), (1e-40, true), (3e38, false), (f32::NAN, false), (f32::INFINITY, false)]
+        {
+            for name in [
+                "model.layers.0.self_attn.o_proj.weight",
+                "model.layers.1.mlp.down_proj.weight",
+                "model.embed_tokens.weight",
+            ] {
+                let raw = weights.iter().map(|tensor| {
+                    let mut values = tensor.to_f32();
+                    if tensor.name() == name {
+                        values.fill(value);
+                    }
+                    RawTensor::from_f32(tensor.name(), tensor.shape(), &values, DType::F32)
+                });
+                let weights = Weights::from_raw(&config, raw).unwrap();
+                let backend = CpuBackend::load_as(&config, &weights, precision).unwrap();
+                let mut cache = backend.new_cache();
+                let mut feeds = [Feed { tokens: &[1, 2, 3], cache: &mut cache }];
+                let drawn = backend.draw(&mut feeds, &[Pick { params: &params, u: 0.5 }]);
+                match drawn {
+                    Ok(drawn) => assert!(is_usable || value == 3e38, "{precision} {name} {value}: {drawn:?}"),
+                    Err(error) => {
+                        assert!(
+                            !is_usable && matches!(error, EngineError::Logits { .. }),
+                            "{precision} {error}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_are_shared_where_nothing_is_made_of_them() {
     let (config, weights) = models().remove(1);
-    let backend = CpuBackend::load(&config, &weights).unwrap();
     let table = weights.get("model.embed_tokens.weight").unwrap();
-    assert_eq!(backend.embedding.bytes().as_ptr(), table.bytes().as_ptr());
+    let down = weights.get("model.layers.1.mlp.down_proj.weight").unwrap();
+    for precision in Precision::ALL {
+        let backend = CpuBackend::load_as(&config, &weights, precision).unwrap();
+        assert_eq!(backend.embedding.bytes().as_ptr(), table.bytes().as_ptr());
+        let matrix = Matrix::load(down, precision);
+        let shares = matrix.rows().len() == 96
+            && matches!(&matrix, Matrix::Published(t) if t.bytes().as_ptr() == down.bytes().as_ptr());
+        assert_eq!(shares, matches!(precision, Precision::F32 | Precision::Bf16));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Lanes, Line, Task};
+use super::{Lanes, Line, Task, levels};
 
 /// The processor has AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,8 @@ impl Avx2 {
 // Each operation below is safe to use: a value of `Avx2` exists only where its instructions were found.
 impl Lanes for Avx2 {
     type Vector = [__m256; 2];
+    type Weights = [__m256i; 2];
+    type Activations = [__m256i; 2];
     const MANY_REGISTERS: bool = false;
 
     #[inline(always)]
@@ -55,6 +57,12 @@ impl Lanes for Avx2 {
     fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
         // SAFETY: the processor has FMA.
         unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: the processor has AVX2.
+        unsafe { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }
     }
 
     #[inline(always)]
@@ -104,6 +112,52 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn widen_pair(self, pair: &[u8; 4]) -> Self::Vector {
+        // SAFETY: the processor has AVX2.
+        unsafe {
+            let pair = _mm256_set1_epi32(i32::from_le_bytes(*pair));
+            let second = _mm256_and_si256(pair, _mm256_set1_epi32(0xffff_0000_u32.cast_signed()));
+            [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(pair)), _mm256_castsi256_ps(second)]
+        }
+    }
+
+    #[inline(always)]
+    fn weights_i8(self, weights: &[u8; 64]) -> Self::Weights {
+        let half = weights.as_ptr().cast::<__m256i>();
+        // SAFETY: the processor has AVX2; there are 64 bytes, and the loads ask for no alignment.
+        unsafe { [_mm256_loadu_si256(half), _mm256_loadu_si256(half.add(1))] }
+    }
+
+    #[inline(always)]
+    fn weights_i4(self, weights: &[u8; 32]) -> Self::Weights {
+        // SAFETY: the processor has AVX2; there are 32 bytes, and the load asks for no alignment.
+        unsafe {
+            let pairs = _mm256_loadu_si256(weights.as_ptr().cast());
+            let (mask, eight) = (_mm256_set1_epi8(15), _mm256_set1_epi8(8));
+            let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(pairs), mask);
+            [_mm256_sub_epi8(_mm256_and_si256(pairs, mask), eight), _mm256_sub_epi8(upper, eight)]
+        }
+    }
+
+    #[inline(always)]
+    fn activations(self, line: &Line) -> Self::Activations {
+        let half = levels(line).as_ptr().cast::<__m256i>();
+        // SAFETY: the processor has AVX2; a line is 64 bytes at a multiple of 64.
+        unsafe { [_mm256_load_si256(half), _mm256_load_si256(half.add(1))] }
+    }
+
+    #[inline(always)]
+    fn dots(self, weights: Self::Weights, activations: Self::Activations) -> Self::Vector {
+        // SAFETY: the processor has AVX2.
+        unsafe {
+            [
+                _mm256_cvtepi32_ps(dots(weights[0], activations[0])),
+                _mm256_cvtepi32_ps(dots(weights[1], activations[1])),
+            ]
+        }
+    }
+
+    #[inline(always)]
     fn sums(self, [a, b, c, d]: [Self::Vector; 4]) -> [f32; 4] {
         // SAFETY: the processor has AVX2.
         unsafe {
@@ -133,6 +187,23 @@ impl Lanes for Avx2 {
         }
         // SAFETY: the processor has AVX2, FMA and F16C.
         unsafe { compiled(task, self) }
+    }
+}
+
+/// The sums of the products of four neighbours each, of 32 weights and activations of 8 bits.
+///
+/// The instruction multiplies unsigned numbers with signed ones and adds two products in 16 bits. With the weight's sign moved to the
+/// activation, and neither of them -128, that is at most 2 · 127² and no sum saturates; a weight of -8 and an activation are far below.
+///
+/// # Safety
+/// The processor must have AVX2.
+#[inline(always)]
+pub(super) unsafe fn dots(weights: __m256i, activations: __m256i) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let signed = _mm256_sign_epi8(activations, weights);
+        let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(weights), signed);
+        _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
     }
 }
 

@@ -2,21 +2,33 @@
 
 use std::arch::x86_64::*;
 
-use super::{Lanes, Line, Task};
+use super::{Lanes, Line, Task, avx2, levels};
 
-/// The processor has AVX-512 F.
+/// The processor has AVX-512 F, and where `VNNI` is true, its instructions for products of 8-bit numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx512(());
+pub(crate) struct Avx512<const VNNI: bool>(());
 
-impl Avx512 {
+impl Avx512<false> {
     pub(super) fn detect() -> Option<Self> {
-        std::is_x86_feature_detected!("avx512f").then_some(Self(()))
+        let found = std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx2");
+        found.then_some(Self(()))
+    }
+}
+
+impl Avx512<true> {
+    pub(super) fn detect_vnni() -> Option<Self> {
+        let found = Avx512::detect().is_some() && std::is_x86_feature_detected!("avx512vnni");
+        found.then_some(Self(()))
     }
 }
 
 // Each operation below is safe to use: a value of `Avx512` exists only where AVX-512 F, and with it AVX2 and FMA, was found.
-impl Lanes for Avx512 {
+impl<const VNNI: bool> Lanes for Avx512<VNNI> {
     type Vector = __m512;
+    /// With `VNNI`, 128 is added to each: its instruction takes weights without a sign.
+    type Weights = __m512i;
+    /// And what every sum of four products begins with: what those 128 add to it, taken away.
+    type Activations = (__m512i, __m512i);
     const MANY_REGISTERS: bool = true;
 
     #[inline(always)]
@@ -47,6 +59,12 @@ impl Lanes for Avx512 {
     fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
         // SAFETY: the processor has AVX-512 F.
         unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the processor has AVX-512 F.
+        unsafe { _mm512_mul_ps(a, b) }
     }
 
     #[inline(always)]
@@ -81,6 +99,75 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn widen_pair(self, pair: &[u8; 4]) -> __m512 {
+        // SAFETY: the processor has AVX-512 F.
+        unsafe {
+            let pair = _mm512_set1_epi32(i32::from_le_bytes(*pair));
+            let upper = _mm512_set1_epi32(0xffff_0000_u32.cast_signed());
+            let second = _mm512_and_si512(pair, upper);
+            _mm512_castsi512_ps(_mm512_mask_slli_epi32::<16>(second, 0x00ff, pair))
+        }
+    }
+
+    #[inline(always)]
+    fn weights_i8(self, weights: &[u8; 64]) -> __m512i {
+        // SAFETY: the processor has AVX-512 F; there are 64 bytes, and the load asks for no alignment.
+        unsafe {
+            let weights = _mm512_loadu_si512(weights.as_ptr().cast());
+            // The upper bit turned over: 128 added.
+            if VNNI { _mm512_xor_si512(weights, _mm512_set1_epi8(-128)) } else { weights }
+        }
+    }
+
+    #[inline(always)]
+    fn weights_i4(self, weights: &[u8; 32]) -> __m512i {
+        // SAFETY: the processor has AVX2 and AVX-512 F; there are 32 bytes, and the load asks for no alignment.
+        unsafe {
+            let pairs = _mm256_loadu_si256(weights.as_ptr().cast());
+            let mask = _mm256_set1_epi8(15);
+            let (lower, upper) = (pairs, _mm256_srli_epi16::<4>(pairs));
+            // With 8 added as they are stored; there, 128 - 8 more make it 128.
+            let more = if VNNI { _mm256_set1_epi8(120) } else { _mm256_set1_epi8(-8) };
+            let [lower, upper] = [
+                _mm256_add_epi8(_mm256_and_si256(lower, mask), more),
+                _mm256_add_epi8(_mm256_and_si256(upper, mask), more),
+            ];
+            _mm512_inserti64x4::<1>(_mm512_castsi256_si512(lower), upper)
+        }
+    }
+
+    #[inline(always)]
+    fn activations(self, line: &Line) -> Self::Activations {
+        // SAFETY: the processor has AVX-512 F, and VNNI where that is asked for; a line is 64 bytes at a multiple of 64.
+        unsafe {
+            let line = _mm512_load_si512(levels(line).as_ptr().cast());
+            let zero = _mm512_setzero_si512();
+            if !VNNI {
+                return (line, zero);
+            }
+            let added = _mm512_dpbusd_epi32(zero, _mm512_set1_epi8(-128), line);
+            (line, _mm512_sub_epi32(zero, added))
+        }
+    }
+
+    #[inline(always)]
+    fn dots(self, weights: __m512i, (activations, begin): Self::Activations) -> __m512 {
+        // SAFETY: the processor has AVX2 and AVX-512 F, and VNNI where that is asked for.
+        unsafe {
+            let sums = if VNNI {
+                _mm512_dpbusd_epi32(begin, weights, activations)
+            } else {
+                let low = [_mm512_castsi512_si256(weights), _mm512_castsi512_si256(activations)];
+                let high =
+                    [_mm512_extracti64x4_epi64::<1>(weights), _mm512_extracti64x4_epi64::<1>(activations)];
+                let low = _mm512_castsi256_si512(avx2::dots(low[0], low[1]));
+                _mm512_inserti64x4::<1>(low, avx2::dots(high[0], high[1]))
+            };
+            _mm512_cvtepi32_ps(sums)
+        }
+    }
+
+    #[inline(always)]
     fn sums(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
         // SAFETY: the processor has AVX-512 F, and with it all that came before.
         unsafe {
@@ -108,11 +195,16 @@ impl Lanes for Avx512 {
     fn run<T: Task>(self, task: T) -> T::Output {
         #[inline(never)]
         #[target_feature(enable = "avx512f")]
-        fn compiled<T: Task>(task: T, lanes: Avx512) -> T::Output {
+        fn plain<T: Task>(task: T, lanes: impl Lanes) -> T::Output {
             task.run(lanes)
         }
-        // SAFETY: the processor has AVX-512 F.
-        unsafe { compiled(task, self) }
+        #[inline(never)]
+        #[target_feature(enable = "avx512f,avx512vnni")]
+        fn vnni<T: Task>(task: T, lanes: impl Lanes) -> T::Output {
+            task.run(lanes)
+        }
+        // SAFETY: the processor has AVX-512 F, and VNNI where that is asked for.
+        unsafe { if VNNI { vnni(task, self) } else { plain(task, self) } }
     }
 }
 

@@ -4,7 +4,7 @@ use std::arch::aarch64::*;
 
 use half::slice::HalfFloatSliceExt;
 
-use super::{Lanes, Line, Task};
+use super::{Lanes, Line, Task, levels};
 
 /// The processor has NEON.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,8 @@ impl Neon {
 // Each operation below is safe to use: a value of `Neon` exists only where NEON was found.
 impl Lanes for Neon {
     type Vector = [float32x4_t; 4];
+    type Weights = [int8x16_t; 4];
+    type Activations = [int8x16_t; 4];
     const MANY_REGISTERS: bool = false;
 
     #[inline(always)]
@@ -64,6 +66,14 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
+    fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: the processor has NEON.
+        unsafe {
+            [vmulq_f32(a[0], b[0]), vmulq_f32(a[1], b[1]), vmulq_f32(a[2], b[2]), vmulq_f32(a[3], b[3])]
+        }
+    }
+
+    #[inline(always)]
     fn widen_bf16(self, block: &[u8; 64]) -> [Self::Vector; 2] {
         // SAFETY: the processor has NEON; the block is 64 bytes, and the loads are by bytes.
         unsafe {
@@ -97,6 +107,54 @@ impl Lanes for Neon {
             let pairs = [0, 32, 64, 96].map(|at| (four(at), four(at + 16)));
             [pairs.map(|(a, b)| vuzp1q_f32(a, b)), pairs.map(|(a, b)| vuzp2q_f32(a, b))]
         }
+    }
+
+    #[inline(always)]
+    fn widen_pair(self, pair: &[u8; 4]) -> Self::Vector {
+        let pair = u32::from_le_bytes(*pair);
+        // SAFETY: the processor has NEON.
+        unsafe {
+            let first = vreinterpretq_f32_u32(vdupq_n_u32(pair << 16));
+            let second = vreinterpretq_f32_u32(vdupq_n_u32(pair & 0xffff_0000));
+            [first, first, second, second]
+        }
+    }
+
+    #[inline(always)]
+    fn weights_i8(self, weights: &[u8; 64]) -> Self::Weights {
+        // SAFETY: the processor has NEON; there are 64 bytes.
+        unsafe { [0, 16, 32, 48].map(|at| vld1q_s8(weights.as_ptr().add(at).cast())) }
+    }
+
+    #[inline(always)]
+    fn weights_i4(self, weights: &[u8; 32]) -> Self::Weights {
+        // SAFETY: the processor has NEON; there are 32 bytes.
+        unsafe {
+            let pairs = [0, 16].map(|at| vld1q_u8(weights.as_ptr().add(at)));
+            let lower = pairs.map(|pairs| vandq_u8(pairs, vdupq_n_u8(15)));
+            let upper = pairs.map(|pairs| vshrq_n_u8::<4>(pairs));
+            let eight = vdupq_n_s8(8);
+            [lower[0], lower[1], upper[0], upper[1]].map(|four| vsubq_s8(vreinterpretq_s8_u8(four), eight))
+        }
+    }
+
+    #[inline(always)]
+    fn activations(self, line: &Line) -> Self::Activations {
+        // SAFETY: the processor has NEON; a line is 64 bytes.
+        unsafe { [0, 16, 32, 48].map(|at| vld1q_s8(levels(line).as_ptr().add(at))) }
+    }
+
+    #[inline(always)]
+    fn dots(self, weights: Self::Weights, activations: Self::Activations) -> Self::Vector {
+        [0, 1, 2, 3].map(|quarter| {
+            let (w, x) = (weights[quarter], activations[quarter]);
+            // SAFETY: the processor has NEON.
+            unsafe {
+                // Two products of numbers above -128 fit into 16 bits.
+                let products = [vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x)];
+                vcvtq_f32_s32(vpaddlq_s16(vpaddq_s16(products[0], products[1])))
+            }
+        })
     }
 
     #[inline(always)]

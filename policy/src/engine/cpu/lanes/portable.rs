@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{LANES, Lanes, Line, Task};
+use super::{BYTES, LANES, Lanes, Line, Task, levels};
 
 /// No instructions that not every processor has.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,8 @@ fn split<const N: usize>(block: &[u8], widen: impl Fn([u8; N]) -> f32) -> [[f32;
 
 impl Lanes for Portable {
     type Vector = [f32; LANES];
+    type Weights = [i8; BYTES];
+    type Activations = [i8; BYTES];
     const MANY_REGISTERS: bool = false;
 
     #[inline(always)]
@@ -45,6 +47,11 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        std::array::from_fn(|lane| a[lane] * b[lane])
+    }
+
+    #[inline(always)]
     fn widen_bf16(self, block: &[u8; 64]) -> [Self::Vector; 2] {
         split(block, |bytes| bf16::from_le_bytes(bytes).to_f32())
     }
@@ -57,6 +64,34 @@ impl Lanes for Portable {
     #[inline(always)]
     fn split_f32(self, block: &[u8; 128]) -> [Self::Vector; 2] {
         split(block, f32::from_le_bytes)
+    }
+
+    #[inline(always)]
+    fn widen_pair(self, [a, b, c, d]: &[u8; 4]) -> Self::Vector {
+        let pair = [[*a, *b], [*c, *d]].map(|bytes| bf16::from_le_bytes(bytes).to_f32());
+        std::array::from_fn(|lane| pair[lane / (LANES / 2)])
+    }
+
+    #[inline(always)]
+    fn weights_i8(self, weights: &[u8; 64]) -> Self::Weights {
+        weights.map(u8::cast_signed)
+    }
+
+    #[inline(always)]
+    fn weights_i4(self, weights: &[u8; 32]) -> Self::Weights {
+        let half = |at: usize| if at < 32 { weights[at] & 15 } else { weights[at - 32] >> 4 };
+        std::array::from_fn(|at| half(at).cast_signed() - 8)
+    }
+
+    #[inline(always)]
+    fn activations(self, line: &Line) -> Self::Activations {
+        *levels(line)
+    }
+
+    #[inline(always)]
+    fn dots(self, weights: Self::Weights, activations: Self::Activations) -> Self::Vector {
+        let product = |at: usize| i32::from(weights[at]) * i32::from(activations[at]);
+        std::array::from_fn(|lane| (4 * lane..4 * lane + 4).map(product).sum::<i32>() as f32)
     }
 
     #[inline(always)]

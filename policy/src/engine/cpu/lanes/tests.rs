@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{LANES, Lanes, Line, Processor, Task};
+use super::{BYTES, LANES, Lanes, Line, Processor, Task, levels_mut};
 
 /// Runs each operation once and writes down the results.
 struct All {
@@ -11,13 +11,18 @@ struct All {
     c: Line,
     halves: [u8; 64],
     singles: [u8; 128],
+    weights: [i8; BYTES],
+    activations: Line,
 }
 
 #[derive(Debug, PartialEq)]
 struct Results {
     zero: Line,
     fused: Line,
+    product: Line,
     widened: [[Line; 2]; 3],
+    pair: Line,
+    dots: [Line; 2],
     sums: [f32; 4],
 }
 
@@ -33,14 +38,20 @@ impl Task for &All {
         };
         let [a, b, c] = [&self.a, &self.b, &self.c].map(|line| lanes.load(line));
         lanes.prefetch(&self.halves, usize::MAX);
+        let activations = lanes.activations(&self.activations);
+        let eight = lanes.weights_i8(&self.weights.map(i8::cast_unsigned));
+        let four = lanes.weights_i4(self.halves.first_chunk().unwrap());
         Results {
             zero: line(lanes.zero()),
             fused: line(lanes.mul_add(a, b, c)),
+            product: line(lanes.mul(a, b)),
             widened: [
                 lanes.widen_bf16(&self.halves).map(line),
                 lanes.widen_f16(&self.halves).map(line),
                 lanes.split_f32(&self.singles).map(line),
             ],
+            pair: line(lanes.widen_pair(self.halves.first_chunk().unwrap())),
+            dots: [line(lanes.dots(eight, activations)), line(lanes.dots(four, activations))],
             sums: lanes.sums([a, b, c, lanes.mul_add(a, b, c)]),
         }
     }
@@ -70,7 +81,31 @@ fn every_kind_of_vectors_does_the_same_arithmetic() {
         31 => 0x7c00,
         _ => (i as u16).wrapping_mul(2221) & 0xbbff,
     });
-    let mut all = All { a, b, c, halves: [0; 64], singles: [0; 128] };
+    // The largest products there are in the first half, with every sign; all kinds of numbers in the second.
+    let weights: [i8; BYTES] = std::array::from_fn(|i| match i {
+        ..32 => {
+            if i / 4 % 2 == 0 {
+                127
+            } else {
+                -127
+            }
+        }
+        _ => (i * i * 29 % 255) as i8,
+    });
+    let weights = weights.map(|weight| weight.max(-127));
+    let mut activations = Line::default();
+    *levels_mut(&mut activations) = std::array::from_fn(|i| match i {
+        ..32 => {
+            if i / 8 % 2 == 0 {
+                127
+            } else {
+                -127
+            }
+        }
+        _ => (i * 41 % 255) as i8,
+    });
+    let activated = *levels_mut(&mut activations);
+    let mut all = All { a, b, c, halves: [0; 64], singles: [0; 128], weights, activations };
     all.halves.as_chunks_mut().0.iter_mut().zip(halves).for_each(|(to, half)| *to = half.to_le_bytes());
     all.singles.as_chunks_mut().0.iter_mut().zip(singles).for_each(|(to, single)| *to = single.to_le_bytes());
 
@@ -78,9 +113,18 @@ fn every_kind_of_vectors_does_the_same_arithmetic() {
     let split = |number: &dyn Fn(usize) -> f32| {
         [Line(std::array::from_fn(|i| number(2 * i))), Line(std::array::from_fn(|i| number(2 * i + 1)))]
     };
+    let dots = |weight: &dyn Fn(usize) -> i32| {
+        let product = |i: usize| weight(i) * i32::from(activated[i]);
+        Line(std::array::from_fn(|lane| (4 * lane..4 * lane + 4).map(product).sum::<i32>() as f32))
+    };
+    let four = |i: usize| i32::from(all.halves[i % 32] >> (i / 32 * 4) & 15) - 8;
+    assert_eq!(dots(&|i| i32::from(weights[i])).0[0], 4.0 * 127.0 * 127.0);
     let expected = Results {
         zero: Line::default(),
         fused,
+        product: Line(std::array::from_fn(|i| a.0[i] * b.0[i])),
+        pair: Line(std::array::from_fn(|i| bf16::from_bits(halves[i / 8]).to_f32())),
+        dots: [dots(&|i| i32::from(weights[i])), dots(&four)],
         widened: [
             split(&|i| bf16::from_bits(halves[i]).to_f32()),
             split(&|i| f16::from_bits(halves[i]).to_f32()),

@@ -1,38 +1,108 @@
-//! Activations in the order in which the products read them.
+//! Activations in the order in which the products read them, and in the numbers of the precision.
 
-use super::super::lanes::{LANES, Line};
-use super::BLOCK;
+use half::bf16;
 
-/// Lines that a row of `inputs` activations takes when packed.
-pub(crate) const fn packed_lines(inputs: usize) -> usize {
-    inputs.div_ceil(BLOCK) * (BLOCK / LANES)
+use super::super::lanes::{LANES, Line, levels_mut};
+use super::quantise::{self, BLOCK as QUANTISED_BLOCK};
+use crate::precision::Precision;
+
+/// Lines of a step: what products read at a time of each row.
+pub(super) const STEP_LINES: usize = 2;
+
+/// What becomes of a row of activations on its way into products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// They stay as they are. A step is 32 numbers, the even ones, then the odd ones.
+    F32,
+    /// As [`Packing::F32`], rounded to bf16.
+    Bf16,
+    /// Rounded to 8 bits with a scale for each block of 32. A step is 64 numbers, then sixteen scales: that of the first block in the first
+    /// eight lanes, that of the second in the others.
+    Int8,
 }
 
-/// Where number `index` of a row lies in the packed row.
+impl Packing {
+    /// The packing of a precision.
+    pub(crate) fn of(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => Self::F32,
+            Precision::Bf16 => Self::Bf16,
+            Precision::Int8 | Precision::Int4 => Self::Int8,
+        }
+    }
+
+    /// Numbers of a step.
+    pub(super) const fn step(self) -> usize {
+        match self {
+            Self::F32 | Self::Bf16 => 2 * LANES,
+            Self::Int8 => 4 * LANES,
+        }
+    }
+
+    /// Lines that a row of `inputs` activations takes when packed.
+    pub(crate) const fn lines(self, inputs: usize) -> usize {
+        inputs.div_ceil(self.step()) * STEP_LINES
+    }
+
+    /// Packs one row of activations; the last step is filled up with zeros.
+    ///
+    /// # Panics
+    /// When `packed` is not [`Packing::lines`] long.
+    pub(crate) fn pack(self, row: &[f32], packed: &mut [Line]) {
+        assert_eq!(packed.len(), self.lines(row.len()), "a packed row has the length of its inputs");
+        let (steps, _) = packed.as_chunks_mut();
+        match self {
+            Self::F32 => split(row, steps, |value| value),
+            Self::Bf16 => split(row, steps, |value| bf16::from_f32(value).to_f32()),
+            Self::Int8 => quantised(row, steps),
+        }
+    }
+}
+
+/// Where number `index` of a row lies in the row that [`Packing::F32`] makes of it.
 #[inline(always)]
 pub(crate) const fn packed_index(index: usize) -> usize {
-    let within = index % BLOCK;
+    let within = index % Packing::F32.step();
     index - within + within % 2 * LANES + within / 2
 }
 
-/// Packs one row of activations: of each 32 the even ones, then the odd ones; the last block is filled up with zeros.
-///
-/// # Panics
-/// When `packed` is not [`packed_lines`] long.
-pub(crate) fn pack(row: &[f32], packed: &mut [Line]) {
-    assert_eq!(packed.len(), packed_lines(row.len()), "a packed row has the length of its inputs");
-    let (blocks, rest) = row.as_chunks::<BLOCK>();
-    let (lines, _) = packed.as_chunks_mut::<2>();
-    for (block, lines) in blocks.iter().zip(&mut *lines) {
-        for lane in 0..LANES {
-            lines[0].0[lane] = block[2 * lane];
-            lines[1].0[lane] = block[2 * lane + 1];
+/// The row that [`Packing::F32`] made this of.
+pub(crate) fn unpack(packed: &[Line], row: &mut [f32]) {
+    let (steps, _) = packed.as_chunks::<STEP_LINES>();
+    for (values, lines) in row.chunks_mut(Packing::F32.step()).zip(steps) {
+        for (i, value) in values.iter_mut().enumerate() {
+            *value = lines[i % 2].0[i / 2];
         }
     }
-    if let (false, Some(lines)) = (rest.is_empty(), lines.last_mut()) {
-        *lines = [Line::default(); 2];
+}
+
+#[inline(always)]
+fn split(row: &[f32], steps: &mut [[Line; STEP_LINES]], round: impl Fn(f32) -> f32) {
+    let (whole, rest) = row.as_chunks::<{ Packing::F32.step() }>();
+    for (values, lines) in whole.iter().zip(&mut *steps) {
+        for lane in 0..LANES {
+            lines[0].0[lane] = round(values[2 * lane]);
+            lines[1].0[lane] = round(values[2 * lane + 1]);
+        }
+    }
+    if let (false, Some(lines)) = (rest.is_empty(), steps.last_mut()) {
+        *lines = [Line::default(); STEP_LINES];
         for (i, value) in rest.iter().enumerate() {
-            lines[i % 2].0[i / 2] = *value;
+            lines[i % 2].0[i / 2] = round(*value);
+        }
+    }
+}
+
+#[inline(always)]
+fn quantised(row: &[f32], steps: &mut [[Line; STEP_LINES]]) {
+    for (values, [numbers, scales]) in row.chunks(Packing::Int8.step()).zip(steps) {
+        let (numbers, _) = levels_mut(numbers).as_chunks_mut::<QUANTISED_BLOCK>();
+        let (scales, _) = scales.0.as_chunks_mut::<{ LANES / 2 }>();
+        for (which, (numbers, scales)) in numbers.iter_mut().zip(scales).enumerate() {
+            let block = quantise::block(values, which);
+            let scale = quantise::usable(quantise::magnitude(&block) / quantise::INT8);
+            *numbers = quantise::levels(&block, scale, -quantise::INT8, quantise::INT8);
+            *scales = [scale; LANES / 2];
         }
     }
 }
@@ -42,21 +112,22 @@ pub(crate) fn pack(row: &[f32], packed: &mut [Line]) {
 pub(crate) struct Activations<'a> {
     lines: &'a [Line],
     inputs: usize,
+    packing: Packing,
 }
 
 impl<'a> Activations<'a> {
-    /// Rows of `inputs` numbers each, packed by [`pack`] and without gaps.
+    /// Rows of `inputs` numbers each, packed by [`Packing::pack`] and without gaps.
     ///
     /// # Panics
     /// When `lines` is not a whole number of rows, or rows are empty.
-    pub(crate) fn new(lines: &'a [Line], inputs: usize) -> Self {
-        assert!(inputs > 0 && lines.len().is_multiple_of(packed_lines(inputs)), "x is whole rows");
-        Self { lines, inputs }
+    pub(crate) fn new(lines: &'a [Line], inputs: usize, packing: Packing) -> Self {
+        assert!(inputs > 0 && lines.len().is_multiple_of(packing.lines(inputs)), "x is whole rows");
+        Self { lines, inputs, packing }
     }
 
     /// Number of rows.
     pub(crate) fn tokens(self) -> usize {
-        self.lines.len() / packed_lines(self.inputs)
+        self.lines.len() / self.row_lines()
     }
 
     /// Numbers in a row, without the zeros behind them.
@@ -64,10 +135,21 @@ impl<'a> Activations<'a> {
         self.inputs
     }
 
+    /// Numbers of a step.
+    pub(super) fn step(self) -> usize {
+        self.packing.step()
+    }
+
+    /// Lines of a packed row.
+    #[inline(always)]
+    pub(super) fn row_lines(self) -> usize {
+        self.packing.lines(self.inputs)
+    }
+
     /// One packed row.
     #[inline(always)]
     pub(super) fn row(self, token: usize) -> &'a [Line] {
-        let length = packed_lines(self.inputs);
+        let length = self.row_lines();
         &self.lines[token * length..][..length]
     }
 }

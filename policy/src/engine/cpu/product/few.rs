@@ -1,4 +1,4 @@
-//! The product with a few tokens: weights are widened on their way into the sums.
+//! The product with a few tokens, and with any number where weights are quantised: weights are widened on their way into the sums.
 //!
 //! The second cache holds a block of rows as they are stored. Panels of tokens are multiplied with it one after the other, with tiles of a
 //! few rows, all of a tile's sums being in registers, over stretches of the inputs of which the first cache holds a panel's. Meanwhile the
@@ -7,12 +7,13 @@
 use std::ops::Range;
 
 use super::super::lanes::{Abreast, Lanes, Line, Task};
+use super::activations::STEP_LINES;
 use super::ahead::Ahead;
 use super::sums::{self, Place};
-use super::weight::{Element, Row, Typed};
+use super::weight::{self, Element, Typed};
 use super::{Activations, Output, Product, Update};
 
-/// Tokens up to which it is the quicker way.
+/// Tokens up to which it is the quicker way with published weights.
 pub(super) const MOST_TOKENS: usize = 32;
 
 /// Bytes of a block of rows.
@@ -68,7 +69,7 @@ struct Panel<'a, L, E> {
 impl<L: Lanes, E: Element> Panel<'_, L, E> {
     #[inline(always)]
     fn multiply<const R: usize, const C: usize>(&self, sums: &mut [Line]) {
-        let x: [&[[Line; 2]]; C] = std::array::from_fn(|c| self.x.row(self.token + c).as_chunks().0);
+        let x: [&[[Line; STEP_LINES]]; C] = std::array::from_fn(|c| self.x.row(self.token + c).as_chunks().0);
         let sums = sums.as_chunks_mut::<R>().0.as_chunks_mut::<C>().0;
         let blocks = x[0].len();
         let tiles = self.rows.len().div_ceil(R);
@@ -82,7 +83,7 @@ impl<L: Lanes, E: Element> Panel<'_, L, E> {
                 let whole = end.min(rows[0].0.len());
                 let tile = Tile::<E, R, C> {
                     weights: Abreast::new(rows.each_ref().map(|(blocks, _)| &blocks[start..]), whole - start),
-                    rest: rests::<E, R>(&rows).filter(|_| whole < end),
+                    rest: weight::rests::<E, R>(&rows).filter(|_| whole < end),
                     x: Abreast::new(x.map(|row| &row[start..]), end - start),
                     whole: whole - start,
                     sums,
@@ -100,16 +101,6 @@ impl<L: Lanes, E: Element> Panel<'_, L, E> {
     }
 }
 
-/// What rows have behind their whole blocks.
-#[inline(always)]
-fn rests<'a, E: Element, const R: usize>(rows: &'a [Row<'_, E>; R]) -> Option<[&'a E::Block; R]> {
-    let mut rests = [rows[0].1.as_ref()?; R];
-    for (rest, row) in rests.iter_mut().zip(rows) {
-        *rest = row.1.as_ref()?;
-    }
-    Some(rests)
-}
-
 /// Adds to a tile's sums the products of a stretch of the inputs.
 ///
 /// A task of its own, as within the loops around it the compiler would not keep all of the sums in registers.
@@ -119,7 +110,7 @@ struct Tile<'a, E: Element, const R: usize, const C: usize> {
     whole: usize,
     /// What is behind them, of each row.
     rest: Option<[&'a E::Block; R]>,
-    x: Abreast<'a, [Line; 2], C>,
+    x: Abreast<'a, [Line; STEP_LINES], C>,
     sums: &'a mut [[Line; R]; C],
     /// Whether this is the first stretch: sums begin at zero.
     first: bool,
@@ -151,33 +142,11 @@ impl<E: Element, const R: usize, const C: usize> Tile<'_, E, R, C> {
     ) -> [[L::Vector; R]; C] {
         for block in 0..self.whole {
             self.ahead.ask::<L, A>(lanes, block);
-            step::<L, E, R, C>(lanes, self.weights.at(block), self.x.at(block), &mut sums);
+            E::step::<L, R, C>(lanes, self.weights.at(block), self.x.at(block), &mut sums);
         }
         if let Some(rest) = self.rest {
-            step::<L, E, R, C>(lanes, rest, self.x.at(self.whole), &mut sums);
+            E::step::<L, R, C>(lanes, rest, self.x.at(self.whole), &mut sums);
         }
         sums
-    }
-}
-
-/// Adds the products of a block of each row with those of each token.
-#[inline(always)]
-fn step<L: Lanes, E: Element, const R: usize, const C: usize>(
-    lanes: L,
-    weights: [&E::Block; R],
-    x: [&[Line; 2]; C],
-    sums: &mut [[L::Vector; R]; C],
-) {
-    for half in 0..2 {
-        let mut tile = [lanes.zero(); R];
-        for (weight, block) in tile.iter_mut().zip(weights) {
-            *weight = E::widen(lanes, block)[half];
-        }
-        for (sums, x) in sums.iter_mut().zip(x) {
-            let x = lanes.load(&x[half]);
-            for (sum, weight) in sums.iter_mut().zip(tile) {
-                *sum = lanes.mul_add(weight, x, *sum);
-            }
-        }
     }
 }

@@ -6,9 +6,10 @@
 
 use super::super::lanes::{Abreast, Lanes, Line, Task};
 use super::ahead::Ahead;
+use super::published::Widen;
 use super::sums::{self, Place};
-use super::weight::{Element, Typed};
-use super::{Activations, Output, Product, Scratch, Update, packed_lines};
+use super::weight::Typed;
+use super::{Activations, Output, Product, Scratch, Update};
 
 /// Lines of a block of widened weights: 256 KiB.
 const WEIGHT_LINES: usize = 4096;
@@ -21,9 +22,9 @@ const FIRST_TILES: usize = 2;
 
 /// Tiles have R rows and at most C tokens.
 #[inline(always)]
-pub(super) fn product<L: Lanes, E: Element, const R: usize, const C: usize>(lanes: L, call: Product<'_, E>) {
+pub(super) fn product<L: Lanes, E: Widen, const R: usize, const C: usize>(lanes: L, call: Product<'_, E>) {
     let Product { weight, x, y, update, scratch } = call;
-    let steps = packed_lines(x.inputs());
+    let steps = x.row_lines();
     let rows = weight.len();
     let most_tiles = (WEIGHT_LINES / (R * steps)).clamp(1, rows.div_ceil(R));
     let most_tokens = (TOKEN_LINES / (C * steps)).max(1) * C;
@@ -63,7 +64,7 @@ pub(super) fn product<L: Lanes, E: Element, const R: usize, const C: usize>(lane
 
 /// Widens the rows of a tile, step by step; rows beyond the last are zeros.
 #[inline(always)]
-fn widen<L: Lanes, E: Element, const R: usize>(
+fn widen<L: Lanes, E: Widen, const R: usize>(
     lanes: L,
     weight: Typed<'_, E>,
     first: usize,

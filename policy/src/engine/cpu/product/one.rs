@@ -1,7 +1,8 @@
 //! The product with a single token: as fast as the weights can be read.
 
 use super::super::lanes::{Abreast, Lanes, Line};
-use super::weight::{Element, Typed};
+use super::activations::STEP_LINES;
+use super::weight::{self, Element, Typed};
 use super::{CACHE_LINE, Output, Product, Update};
 
 /// Rows that are read at a time.
@@ -10,7 +11,7 @@ const ROWS: usize = 4;
 #[inline(always)]
 pub(super) fn product<L: Lanes, E: Element>(lanes: L, call: Product<'_, E>) {
     let Product { weight, x, y, update, .. } = call;
-    let x = x.row(0).as_chunks::<2>().0;
+    let x = x.row(0).as_chunks::<STEP_LINES>().0;
     let whole = weight.len() / ROWS * ROWS;
     for row in (0..whole).step_by(ROWS) {
         rows::<L, E, ROWS>(lanes, weight, row, x, y, update);
@@ -26,7 +27,7 @@ fn rows<L: Lanes, E: Element, const R: usize>(
     lanes: L,
     weight: Typed<'_, E>,
     first: usize,
-    x: &[[Line; 2]],
+    x: &[[Line; STEP_LINES]],
     y: Output<'_>,
     update: Update,
 ) {
@@ -34,9 +35,8 @@ fn rows<L: Lanes, E: Element, const R: usize>(
     let blocks = rows[0].0.len();
     let whole = Abreast::new(rows.each_ref().map(|(whole, _)| *whole), blocks);
     let next = weight.between(first + R, first + 2 * R);
-    let mut sums = [lanes.zero(); R];
+    let mut sums = [[lanes.zero(); R]];
     for (block, x) in x[..blocks].iter().enumerate() {
-        let [even, odd] = [lanes.load(&x[0]), lanes.load(&x[1])];
         for row in 0..R {
             // The next rows' bytes are likely in other pages, and the processor itself does not look beyond its page.
             let ahead = row * weight.row_bytes() + block * size_of::<E::Block>();
@@ -44,19 +44,12 @@ fn rows<L: Lanes, E: Element, const R: usize>(
                 lanes.prefetch(next, ahead + line);
             }
         }
-        for (sum, w) in sums.iter_mut().zip(whole.at(block)) {
-            let w = E::widen(lanes, w);
-            *sum = lanes.mul_add(w[1], odd, lanes.mul_add(w[0], even, *sum));
-        }
+        E::step::<L, R, 1>(lanes, whole.at(block), [x], &mut sums);
     }
-    for r in 0..R {
-        if let (Some(rest), Some(x)) = (&rows[r].1, x.get(blocks)) {
-            let w = E::widen(lanes, rest);
-            sums[r] = lanes.mul_add(w[0], lanes.load(&x[0]), sums[r]);
-            sums[r] = lanes.mul_add(w[1], lanes.load(&x[1]), sums[r]);
-        }
+    if let (Some(rests), Some(x)) = (weight::rests::<E, R>(&rows), x.get(blocks)) {
+        E::step::<L, R, 1>(lanes, rests, [x], &mut sums);
     }
     let mut vectors = [lanes.zero(); ROWS];
-    vectors[..R].copy_from_slice(&sums);
+    vectors[..R].copy_from_slice(&sums[0]);
     y.put(0, first, lanes.sums(vectors), R, update);
 }

@@ -39,7 +39,7 @@ impl Stored {
     }
 
     fn rows(&self) -> WeightRows<'_> {
-        WeightRows::new(&self.bytes[self.shift..], self.dtype, self.inputs)
+        WeightRows::new(&self.bytes[self.shift..], Format::Published(self.dtype), self.inputs)
     }
 
     /// The dot product in the promised order, number by number.
@@ -63,19 +63,24 @@ impl Stored {
     }
 }
 
-fn numbers(count: usize) -> Vec<f32> {
+pub(super) fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|i| noise(i + 1_000_003) * 3.0).collect()
 }
 
 fn packed(x: &[f32], inputs: usize) -> Vec<Line> {
-    let mut lines = vec![Line([f32::NAN; 16]); x.len() / inputs * packed_lines(inputs)];
-    for (row, lines) in x.chunks(inputs).zip(lines.chunks_mut(packed_lines(inputs))) {
-        pack(row, lines);
+    packed_as(Packing::F32, x, inputs)
+}
+
+pub(super) fn packed_as(packing: Packing, x: &[f32], inputs: usize) -> Vec<Line> {
+    let length = packing.lines(inputs);
+    let mut lines = vec![Line([f32::NAN; 16]); x.len() / inputs * length];
+    for (row, lines) in x.chunks(inputs).zip(lines.chunks_mut(length)) {
+        packing.pack(row, lines);
     }
     lines
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
+pub(super) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
@@ -90,7 +95,7 @@ fn every_tile_on_every_processor_gives_the_promised_bits() {
                 let lines = packed(&x, inputs);
                 for processor in Processor::available() {
                     let mut y = vec![f32::NAN; tokens * rows];
-                    let x = Activations::new(&lines, inputs);
+                    let x = Activations::new(&lines, inputs, Packing::F32);
                     let output = Output::new(&mut y, rows);
                     Multiplier::new(processor).product(weight.rows(), 0..rows, x, output, Update::Set);
                     let name = processor.name();
@@ -107,10 +112,10 @@ fn large_products_do_not_depend_on_how_they_are_cut() {
     let weight = Stored::new(rows, inputs, DType::BF16, 0);
     let x = numbers(tokens * inputs);
     let lines = packed(&x, inputs);
-    let row_lines = packed_lines(inputs);
+    let row_lines = Packing::F32.lines(inputs);
     let mut multiplier = Multiplier::new(Processor::best());
     let mut whole = vec![0.0; tokens * rows];
-    let all = Activations::new(&lines, inputs);
+    let all = Activations::new(&lines, inputs, Packing::F32);
     multiplier.product(weight.rows(), 0..rows, all, Output::new(&mut whole, rows), Update::Set);
     for token in [0, 33, 69] {
         for row in [0, 101, 202] {
@@ -119,7 +124,7 @@ fn large_products_do_not_depend_on_how_they_are_cut() {
         }
     }
     for count in 1..tokens {
-        let x = Activations::new(&lines[..count * row_lines], inputs);
+        let x = Activations::new(&lines[..count * row_lines], inputs, Packing::F32);
         let (first, last) = (count % 50, rows - count);
         let mut part = vec![0.0; count * (last - first)];
         let y = Output::new(&mut part, last - first);
@@ -136,7 +141,7 @@ fn threads_fill_columns_of_one_output() {
     let weight = Stored::new(rows, inputs, DType::F32, 0);
     let x = numbers(tokens * inputs);
     let lines = packed(&x, inputs);
-    let activations = Activations::new(&lines, inputs);
+    let activations = Activations::new(&lines, inputs, Packing::F32);
     let stride = rows + 5;
     let mut y = vec![7.0; tokens * stride];
     let output = Output::new(&mut y, stride);
@@ -168,7 +173,7 @@ fn an_update_adds_the_finished_product() {
         let lines = packed(&x, inputs);
         for processor in Processor::available() {
             let mut y = before.clone();
-            let x = Activations::new(&lines, inputs);
+            let x = Activations::new(&lines, inputs, Packing::F32);
             let output = Output::new(&mut y, rows);
             Multiplier::new(processor).product(weight.rows(), 0..rows, x, output, Update::Add);
             assert_eq!(bits(&y), bits(&expected));
@@ -199,7 +204,7 @@ fn a_nan_stays_in_its_row_and_its_token() {
     x[3 * inputs + 69] = f32::NAN;
     let lines = packed(&x, inputs);
     let mut y = vec![0.0; tokens * rows];
-    let (x, output) = (Activations::new(&lines, inputs), Output::new(&mut y, rows));
+    let (x, output) = (Activations::new(&lines, inputs, Packing::F32), Output::new(&mut y, rows));
     Multiplier::new(Processor::best()).product(weight.rows(), 0..rows, x, output, Update::Set);
     for (i, (y, clean)) in y.iter().zip(clean).enumerate() {
         if i % rows == 2 || i / rows == 3 {
@@ -217,8 +222,8 @@ fn nothing_is_done_for_no_rows_or_no_tokens() {
     let mut multiplier = Multiplier::new(Processor::best());
     let mut y = [5.0; 3];
     let output = Output::new(&mut y, 3);
-    multiplier.product(weight.rows(), 2..2, Activations::new(&lines, 8), output, Update::Set);
-    multiplier.product(weight.rows(), 0..3, Activations::new(&[], 8), output, Update::Set);
+    multiplier.product(weight.rows(), 2..2, Activations::new(&lines, 8, Packing::F32), output, Update::Set);
+    multiplier.product(weight.rows(), 0..3, Activations::new(&[], 8, Packing::F32), output, Update::Set);
     assert_eq!(y, [5.0; 3]);
 }
 
@@ -229,6 +234,6 @@ fn an_output_that_is_too_small_is_refused() {
     let lines = packed(&numbers(16), 8);
     let mut y = [0.0; 5];
     let output = Output::new(&mut y, 3);
-    let x = Activations::new(&lines, 8);
+    let x = Activations::new(&lines, 8, Packing::F32);
     Multiplier::new(Processor::best()).product(weight.rows(), 0..3, x, output, Update::Set);
 }

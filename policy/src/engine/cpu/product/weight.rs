@@ -1,28 +1,59 @@
-//! Rows of a weight as they lie in a file: bytes of bf16, f16 or f32, at any alignment.
+//! Rows of a weight in bytes at any alignment: as they lie in a file, or quantised.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::super::lanes::Lanes;
-use super::BLOCK;
+use super::super::lanes::{Lanes, Line};
+use super::activations::STEP_LINES;
+use super::{Product, quantised};
 use crate::weights::DType;
+
+/// How the numbers of a weight are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// One after the other, as they were published.
+    Published(DType),
+    /// In 8 bits, with scales.
+    Int8,
+    /// In 4 bits, with scales.
+    Int4,
+}
+
+impl Format {
+    /// Bytes of a row of `inputs` numbers.
+    pub(crate) fn row_bytes(self, inputs: usize) -> usize {
+        match self {
+            Self::Published(dtype) => inputs * dtype.size(),
+            Self::Int8 => inputs.div_ceil(quantised::STEP) * quantised::INT8_BYTES,
+            Self::Int4 => inputs.div_ceil(quantised::STEP) * quantised::INT4_BYTES,
+        }
+    }
+
+    /// Numbers of a step.
+    pub(super) fn step(self) -> usize {
+        match self {
+            Self::Published(_) => super::BLOCK,
+            Self::Int8 | Self::Int4 => quantised::STEP,
+        }
+    }
+}
 
 /// A row-major weight matrix, one row an output.
 #[derive(Clone, Copy)]
 pub(crate) struct WeightRows<'a> {
     bytes: &'a [u8],
-    dtype: DType,
+    format: Format,
     inputs: usize,
 }
 
 impl<'a> WeightRows<'a> {
-    /// Rows of `inputs` little-endian numbers each.
+    /// Rows of `inputs` numbers each.
     ///
     /// # Panics
     /// When `bytes` is not a whole number of rows, or rows are empty.
-    pub(crate) fn new(bytes: &'a [u8], dtype: DType, inputs: usize) -> Self {
-        assert!(inputs > 0 && bytes.len().is_multiple_of(inputs * dtype.size()), "a weight is whole rows");
-        Self { bytes, dtype, inputs }
+    pub(crate) fn new(bytes: &'a [u8], format: Format, inputs: usize) -> Self {
+        assert!(inputs > 0 && bytes.len().is_multiple_of(format.row_bytes(inputs)), "a weight is whole rows");
+        Self { bytes, format, inputs }
     }
 
     /// Number of rows.
@@ -36,8 +67,8 @@ impl<'a> WeightRows<'a> {
     }
 
     /// How the numbers are stored.
-    pub(crate) fn dtype(self) -> DType {
-        self.dtype
+    pub(crate) fn format(self) -> Format {
+        self.format
     }
 
     /// Some of the rows.
@@ -47,16 +78,16 @@ impl<'a> WeightRows<'a> {
     }
 
     pub(super) fn typed<E: Element>(self) -> Typed<'a, E> {
-        assert_eq!(self.dtype.size(), E::BYTES, "the type fits the numbers");
+        assert_eq!(self.format, E::FORMAT, "the type fits the numbers");
         Typed { bytes: self.bytes, row_bytes: self.row_bytes(), element: PhantomData }
     }
 
     fn row_bytes(self) -> usize {
-        self.inputs * self.dtype.size()
+        self.format.row_bytes(self.inputs)
     }
 }
 
-/// The whole blocks of a row, and what is left filled up with zeros, if anything is.
+/// The whole blocks of a row, one a step, and what is left filled up with zeros, if anything is.
 pub(super) type Row<'a, E> = (&'a [<E as Element>::Block], Option<<E as Element>::Block>);
 
 /// The same, with the numbers' type known to the compiler.
@@ -88,8 +119,7 @@ impl<'a, E: Element> Typed<'a, E> {
     /// A row.
     #[inline(always)]
     pub(super) fn row(self, index: usize) -> Row<'a, E> {
-        let (blocks, rest) = E::blocks(&self.bytes[index * self.row_bytes..][..self.row_bytes]);
-        (blocks, (!rest.is_empty()).then(|| E::filled(rest)))
+        E::blocks(&self.bytes[index * self.row_bytes..][..self.row_bytes])
     }
 
     /// The bytes of rows `first..end`, as far as there are so many.
@@ -100,50 +130,32 @@ impl<'a, E: Element> Typed<'a, E> {
     }
 }
 
-/// A type of stored numbers.
-pub(super) trait Element: 'static {
-    /// Bytes of 32 numbers.
+/// A format, with what it is multiplied by.
+pub(super) trait Element: Sized + 'static {
+    /// Bytes of a step.
     type Block;
-    /// Bytes of a number.
-    const BYTES: usize;
+    /// Its name among the formats.
+    const FORMAT: Format;
 
     /// Cuts a row into blocks.
-    fn blocks(row: &[u8]) -> (&[Self::Block], &[u8]);
-    /// Less than a block's bytes, with zeros behind them.
-    fn filled(rest: &[u8]) -> Self::Block;
-    /// The block's even and odd numbers.
-    fn widen<L: Lanes>(lanes: L, block: &Self::Block) -> [L::Vector; 2];
+    fn blocks(row: &[u8]) -> Row<'_, Self>;
+    /// Adds the products of a step of R rows with those of C tokens.
+    fn step<L: Lanes, const R: usize, const C: usize>(
+        lanes: L,
+        weights: [&Self::Block; R],
+        x: [&[Line; STEP_LINES]; C],
+        sums: &mut [[L::Vector; R]; C],
+    );
+    /// The whole product, in the way that is the quickest for so many tokens.
+    fn product<L: Lanes>(lanes: L, call: Product<'_, Self>);
 }
 
-macro_rules! element {
-    ($name:ident, $bytes:literal, $widen:ident, $what:literal) => {
-        #[doc = $what]
-        pub(super) struct $name;
-
-        impl Element for $name {
-            type Block = [u8; $bytes * BLOCK];
-            const BYTES: usize = $bytes;
-
-            #[inline(always)]
-            fn blocks(row: &[u8]) -> (&[Self::Block], &[u8]) {
-                row.as_chunks()
-            }
-
-            #[inline(always)]
-            fn filled(rest: &[u8]) -> Self::Block {
-                let mut block = [0; $bytes * BLOCK];
-                block[..rest.len()].copy_from_slice(rest);
-                block
-            }
-
-            #[inline(always)]
-            fn widen<L: Lanes>(lanes: L, block: &Self::Block) -> [L::Vector; 2] {
-                lanes.$widen(block)
-            }
-        }
-    };
+/// What rows have behind their whole blocks.
+#[inline(always)]
+pub(super) fn rests<'a, E: Element, const R: usize>(rows: &'a [Row<'_, E>; R]) -> Option<[&'a E::Block; R]> {
+    let mut rests = [rows[0].1.as_ref()?; R];
+    for (rest, row) in rests.iter_mut().zip(rows) {
+        *rest = row.1.as_ref()?;
+    }
+    Some(rests)
 }
-
-element!(Bf16, 2, widen_bf16, "bfloat16.");
-element!(F16, 2, widen_f16, "IEEE 754 half precision.");
-element!(F32, 4, split_f32, "IEEE 754 single precision.");

@@ -1,0 +1,59 @@
+//! The weight of a product, in the numbers of the precision.
+
+use super::product::{Format, WeightRows, quantised};
+use crate::precision::Precision;
+use crate::weights::{DType, WeightTensor};
+
+/// A weight `[outputs, inputs]`.
+pub(super) enum Matrix {
+    /// As it was published, or rounded to bf16 if it was not.
+    Published(WeightTensor),
+    /// In few bits, with scales.
+    Quantised {
+        /// Row after row.
+        bytes: Vec<u8>,
+        format: Format,
+        outputs: usize,
+        inputs: usize,
+    },
+}
+
+impl Matrix {
+    /// The weight that `precision` makes of a published one. What has its numbers already shares its bytes.
+    pub(super) fn load(tensor: &WeightTensor, precision: Precision) -> Self {
+        let format = match precision {
+            Precision::F32 => return Self::Published(tensor.clone()),
+            Precision::Bf16 => return Self::Published(tensor.to_dtype(DType::BF16)),
+            Precision::Int8 => Format::Int8,
+            Precision::Int4 => Format::Int4,
+        };
+        let (outputs, inputs) = (tensor.shape()[0], tensor.shape()[1]);
+        Self::Quantised { bytes: quantised(tensor, format), format, outputs, inputs }
+    }
+
+    /// Number of rows.
+    pub(super) fn outputs(&self) -> usize {
+        match self {
+            Self::Published(tensor) => tensor.shape()[0],
+            Self::Quantised { outputs, .. } => *outputs,
+        }
+    }
+
+    /// Numbers in a row.
+    pub(super) fn inputs(&self) -> usize {
+        match self {
+            Self::Published(tensor) => tensor.shape()[1],
+            Self::Quantised { inputs, .. } => *inputs,
+        }
+    }
+
+    /// What products read.
+    pub(super) fn rows(&self) -> WeightRows<'_> {
+        match self {
+            Self::Published(tensor) => {
+                WeightRows::new(tensor.bytes(), Format::Published(tensor.dtype()), self.inputs())
+            }
+            Self::Quantised { bytes, format, inputs, .. } => WeightRows::new(bytes, *format, *inputs),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Weights as they were published, widened to f32 on their way into products.
+
+use super::super::lanes::{Lanes, Line};
+use super::activations::STEP_LINES;
+use super::weight::{Element, Format, Row};
+use super::{BLOCK, Product, few, many, one};
+use crate::weights::DType;
+
+/// Numbers that are widened.
+pub(super) trait Widen: Element {
+    /// The block's even and odd numbers.
+    fn widen<L: Lanes>(lanes: L, block: &Self::Block) -> [L::Vector; 2];
+}
+
+macro_rules! published {
+    ($name:ident, $dtype:ident, $bytes:literal, $widen:ident, $what:literal) => {
+        #[doc = $what]
+        pub(super) struct $name;
+
+        impl Widen for $name {
+            #[inline(always)]
+            fn widen<L: Lanes>(lanes: L, block: &Self::Block) -> [L::Vector; 2] {
+                lanes.$widen(block)
+            }
+        }
+
+        impl Element for $name {
+            type Block = [u8; $bytes * BLOCK];
+            const FORMAT: Format = Format::Published(DType::$dtype);
+
+            #[inline(always)]
+            fn blocks(row: &[u8]) -> Row<'_, Self> {
+                let (blocks, rest) = row.as_chunks();
+                let filled = || {
+                    let mut block = [0; $bytes * BLOCK];
+                    block[..rest.len()].copy_from_slice(rest);
+                    block
+                };
+                (blocks, (!rest.is_empty()).then(filled))
+            }
+
+            #[inline(always)]
+            fn step<L: Lanes, const R: usize, const C: usize>(
+                lanes: L,
+                weights: [&Self::Block; R],
+                x: [&[Line; STEP_LINES]; C],
+                sums: &mut [[L::Vector; R]; C],
+            ) {
+                step::<L, Self, R, C>(lanes, weights, x, sums);
+            }
+
+            #[inline(always)]
+            fn product<L: Lanes>(lanes: L, call: Product<'_, Self>) {
+                product(lanes, call);
+            }
+        }
+    };
+}
+
+published!(Bf16, BF16, 2, widen_bf16, "bfloat16.");
+published!(F16, F16, 2, widen_f16, "IEEE 754 half precision.");
+published!(F32, F32, 4, split_f32, "IEEE 754 single precision.");
+
+#[inline(always)]
+fn product<L: Lanes, E: Widen>(lanes: L, call: Product<'_, E>) {
+    // Sums that registers hold, beside what is multiplied: in few tokens' products also weights that are being widened.
+    match (call.x.tokens(), L::MANY_REGISTERS) {
+        (1, _) => one::product(lanes, call),
+        (..=few::MOST_TOKENS, true) => few::product::<L, E, 4, 5>(lanes, call),
+        (..=few::MOST_TOKENS, false) => few::product::<L, E, 2, 2>(lanes, call),
+        (_, true) => many::product::<L, E, 4, 6>(lanes, call),
+        (_, false) => many::product::<L, E, 2, 3>(lanes, call),
+    }
+}
+
+/// The even numbers first, then the odd ones: so half as many widened weights are in registers.
+#[inline(always)]
+fn step<L: Lanes, E: Widen, const R: usize, const C: usize>(
+    lanes: L,
+    weights: [&E::Block; R],
+    x: [&[Line; STEP_LINES]; C],
+    sums: &mut [[L::Vector; R]; C],
+) {
+    for half in 0..STEP_LINES {
+        let mut tile = [lanes.zero(); R];
+        for (weight, block) in tile.iter_mut().zip(weights) {
+            *weight = E::widen(lanes, block)[half];
+        }
+        for (sums, x) in sums.iter_mut().zip(x) {
+            let x = lanes.load(&x[half]);
+            for (sum, weight) in sums.iter_mut().zip(tile) {
+                *sum = lanes.mul_add(weight, x, *sum);
+            }
+        }
+    }
+}
