@@ -42,11 +42,11 @@ const F32: Tolerance = Tolerance { border: 1e-4, off: 0.0, mean: 1e-3, max: 1e-2
 fn limits(declared: Precision, auditing: Precision) -> Option<Tolerance> {
     use Precision::{Bf16, F32 as Single, Int4, Int8};
     match (declared, auditing) {
-        (Single, Single) => Some(F32),
+        (Single, Single) | (Bf16, Bf16) | (Int8, Int8) | (Int4, Int4) => Some(F32),
         (Single, Bf16 | Int8 | Int4) => None,
-        (Bf16, Single | Bf16 | Int8 | Int4) => None,
-        (Int8, Single | Bf16 | Int8 | Int4) => None,
-        (Int4, Single | Bf16 | Int8 | Int4) => None,
+        (Bf16, Single | Int8 | Int4) => None,
+        (Int8, Single | Bf16 | Int4) => None,
+        (Int4, Single | Bf16 | Int8) => None,
     }
 }
 

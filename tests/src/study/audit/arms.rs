@@ -43,7 +43,18 @@ pub(super) fn arms<'a>(versions: &'a Versions, study: &AuditStudy) -> anyhow::Re
     let single = Precision::F32;
     let newest = || versions.newest(single);
 
-    add(Honest, "honest, cpu".into(), single, players::under(newest()?, tokens))?;
+    for precision in Precision::ALL {
+        let name = format!("honest, cpu, {precision}");
+        add(Honest, name, precision, players::under(versions.newest(precision)?, tokens))?;
+        let name = format!("honest, another order of sums, {precision}");
+        add(Honest, name, precision, players::under(versions.elsewhere(precision)?, tokens))?;
+    }
+    for (at, claimed) in Precision::ALL.into_iter().enumerate() {
+        for precision in Precision::ALL.into_iter().skip(at + 1) {
+            let name = format!("{precision} passed off as {claimed}");
+            add(Found, name, claimed, players::under(versions.newest(precision)?, tokens))?;
+        }
+    }
 
     for (rate, updates, weights) in &versions.older {
         let policy = versions.policy(weights, single)?;

@@ -1,6 +1,7 @@
 //! The versions of a policy that nodes answer with, as they are published.
 
 use super::{AuditStudy, Order, params};
+use crate::bench::rollout::model;
 use crate::console::Console;
 use crate::practice::{Practice, Setting};
 use crate::study::statistics::Average;
@@ -12,7 +13,7 @@ use echo_policy::engine::{Backend, Completion, Generation, Policy, SampleRequest
 use echo_policy::precision::Precision;
 use echo_policy::sampler::SamplingParams;
 use echo_policy::tokenizer::CHARACTER_VOCABULARY;
-use echo_policy::weights::{DType, Weights};
+use echo_policy::weights::{DType, RawTensor, Weights};
 use echo_protocol::charter::TaskSpec;
 use echo_protocol::order::Purpose;
 use std::ops::Range;
@@ -29,6 +30,9 @@ const GROUP_SIZE: u32 = 8;
 const IMITATION: (u64, u64, f64, f64) = (1_500, 32, 2e-3, 0.6);
 /// Tokens of a response that is trained on; audited ones go on beyond.
 const TRAINED_TOKENS: u32 = 24;
+/// How far norms are off on another machine, and the stream of random numbers that says which way.
+const JITTER: f32 = 1e-6;
+const JITTER_STREAM: u64 = 77;
 /// Orders that are asked of nodes begin here: behind those of training.
 const FIRST_ORDER: u64 = 1 << 20;
 
@@ -134,8 +138,27 @@ impl Versions {
 
     /// Any version, in a precision.
     pub(super) fn policy(&self, weights: &Weights, precision: Precision) -> anyhow::Result<Arc<Policy>> {
-        anyhow::ensure!(precision == Precision::F32, "the engine does not compute in {precision}");
-        self.practice.policy(1, weights)
+        Ok(Arc::new(Policy::load_as(1, self.practice.model(), weights, precision)?))
+    }
+
+    /// The newest version as a machine computes it that adds in another order: every norm is off by as much as a sum of a thousand numbers may be,
+    /// a relative 1e-6. What follows is rounded otherwise now and then.
+    pub(super) fn elsewhere(&self, precision: Precision) -> anyhow::Result<Arc<Policy>> {
+        let mut numbers = 0..;
+        let mut jitter = |value: f32| {
+            let unit = model::unit(JITTER_STREAM, numbers.next().unwrap_or_default());
+            value * (1.0 + JITTER * (2.0 * unit as f32 - 1.0))
+        };
+        let tensors = self.newest.iter().map(|tensor| {
+            let (name, shape) = (tensor.name().to_owned(), tensor.shape().to_vec());
+            if name.ends_with("norm.weight") {
+                let values: Vec<f32> = tensor.to_f32().into_iter().map(&mut jitter).collect();
+                RawTensor::from_f32(&name, &shape, &values, DType::F32)
+            } else {
+                RawTensor { name, shape, dtype: tensor.dtype(), bytes: tensor.bytes().to_vec() }
+            }
+        });
+        self.policy(&Weights::from_raw(self.practice.model(), tensors.collect::<Vec<_>>())?, precision)
     }
 
     /// Tokens that can be drawn.
