@@ -182,6 +182,12 @@ impl Evidence {
         self.distances.iter().filter(|distance| **distance > border).count()
     }
 
+    /// The largest distance of u from a token's interval, in probability; 0 without tokens.
+    #[must_use]
+    pub fn farthest(&self) -> f64 {
+        self.distances.iter().copied().fold(0.0, f64::max)
+    }
+
     /// Mean of |Δ log p|; 0 without tokens.
     #[must_use]
     pub fn mean(&self) -> f64 {

@@ -98,6 +98,7 @@ pub fn run(study: &AuditStudy, console: &Console) -> anyhow::Result<Report> {
             "responses": seen.found.of, "found": seen.found.count, "share": seen.found.share(),
             "share_ci95": [seen.found.at_least(), seen.found.at_most()],
             "by_tokens": seen.by_tokens, "by_logprobs": seen.by_logprobs,
+            "kept_by_999_of_1000": kept(seen),
             "tokens_off": seen.evidence.share_off(arm.tolerance.border),
             "dlogp": {
                 "mean": seen.evidence.mean(), "p99": seen.evidence.quantile(0.99), "max": seen.evidence.quantile(1.0),
@@ -146,10 +147,17 @@ fn judge(arm: &Arm, policy: &Arc<Policy>, order: &Order, claim: &Claim) -> anyho
     Ok(Verdict { evidence, fault })
 }
 
+/// Limits that all but a thousandth of the responses keep.
+fn kept(seen: &Seen) -> serde_json::Value {
+    let [border, mean, max] = seen.kept_but_for(FALSE_ALARMS);
+    json!({"border": border, "mean": mean, "max": max})
+}
+
 fn row(arm: &Arm, seen: &Seen) -> String {
-    let Rate { count, of } = seen.found;
+    let (Rate { count, of }, [border, mean, max]) = (seen.found, seen.kept_but_for(FALSE_ALARMS));
     format!(
-        "  {:<44} {:<4} {count:>5} of {of:>5} found ({:.4} to {:.4}); |Δ log p| mean {:.1e}, p99 {:.1e}, max {:.1e}; {:.1e} of tokens off",
+        "  {:<44} {:<4} {count:>5} of {of:>5} found ({:.4} to {:.4}); |Δ log p| mean {:.1e}, p99 {:.1e}, max {:.1e}; {:.1e} of tokens off; \
+         limits for all but a thousandth: border {border:.1e}, mean {mean:.1e}, max {max:.1e}",
         arm.name,
         arm.precision.name(),
         seen.found.at_least(),

@@ -37,6 +37,8 @@ pub(super) struct Seen {
     pub(super) by_logprobs: u64,
     /// Of all responses.
     pub(super) evidence: Evidence,
+    /// Of each: the largest distance of u from a token's interval, the mean of |Δ log p|, and the largest.
+    each: [Vec<f64>; 3],
 }
 
 impl Seen {
@@ -50,15 +52,35 @@ impl Seen {
                 Some(Fault::Logprobs { .. }) => seen.by_logprobs += 1,
                 None => {}
             }
+            let figures = [evidence.farthest(), evidence.mean(), f64::from(evidence.quantile(1.0))];
+            seen.each.iter_mut().zip(figures).for_each(|(of_all, figure)| of_all.push(figure));
             seen.evidence.add(evidence);
         }
         seen
+    }
+
+    /// Limits that all but so large a share of these responses keep, each by itself: border, mean, max.
+    pub(super) fn kept_but_for(&self, share: f64) -> [f64; 3] {
+        self.each.clone().map(|mut figures| {
+            figures.sort_by(f64::total_cmp);
+            let above = (share * figures.len() as f64) as usize;
+            figures.iter().nth_back(above).copied().unwrap_or(0.0)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_kept_by_all_but_a_share() {
+        let each = [1.0, 2.0, 3.0].map(|by| (1..=100).map(|at| by * f64::from(at)).collect());
+        let seen = Seen { each, ..Seen::default() };
+        assert_eq!(seen.kept_but_for(0.0), [100.0, 200.0, 300.0]);
+        assert_eq!(seen.kept_but_for(0.02), [98.0, 196.0, 294.0]);
+        assert_eq!(Seen::default().kept_but_for(0.1), [0.0; 3]);
+    }
 
     #[test]
     fn none_of_many_is_still_uncertain() {
