@@ -1,6 +1,6 @@
 //! The weight of a product, in the numbers of the precision.
 
-use super::product::{Format, WeightRows, quantised};
+use super::product::{self, Format, WeightRows};
 use crate::precision::Precision;
 use crate::weights::{DType, WeightTensor};
 
@@ -21,14 +21,14 @@ pub(super) enum Matrix {
 impl Matrix {
     /// The weight that `precision` makes of a published one. What has its numbers already shares its bytes.
     pub(super) fn load(tensor: &WeightTensor, precision: Precision) -> Self {
-        let format = match precision {
+        let (bytes, format) = match precision {
             Precision::F32 => return Self::Published(tensor.clone()),
             Precision::Bf16 => return Self::Published(tensor.to_dtype(DType::BF16)),
-            Precision::Int8 => Format::Int8,
-            Precision::Int4 => Format::Int4,
+            Precision::Int8 => (product::int8(tensor), Format::Int8),
+            Precision::Int4 => (product::int4(tensor), Format::Int4),
         };
         let (outputs, inputs) = (tensor.shape()[0], tensor.shape()[1]);
-        Self::Quantised { bytes: quantised(tensor, format), format, outputs, inputs }
+        Self::Quantised { bytes, format, outputs, inputs }
     }
 
     /// Number of rows.

@@ -24,7 +24,7 @@ use std::ops::Range;
 
 pub(crate) use activations::{Activations, Packing, packed_index, unpack};
 pub(crate) use output::{Output, Update};
-pub(crate) use quantised::quantised;
+pub(crate) use quantised::{int4, int8};
 pub(crate) use weight::{Format, WeightRows};
 
 use super::lanes::{Lanes, Line, Processor, Task};

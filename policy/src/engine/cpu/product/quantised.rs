@@ -24,12 +24,14 @@ pub(super) const INT4_BYTES: usize = SCALES + STEP / 2;
 /// Rows that a thread quantises at a time.
 const GRAIN: usize = 16;
 
-/// The rows of a matrix `[outputs, inputs]` in 4 bits or else in 8, on all threads of rayon's pool.
-pub(crate) fn quantised(weight: &WeightTensor, format: Format) -> Vec<u8> {
-    match format {
-        Format::Int4 => rows(weight, quantise::int4),
-        Format::Int8 | Format::Published(_) => rows(weight, quantise::int8),
-    }
+/// The rows of a matrix `[outputs, inputs]` in 8 bits, made on all threads of rayon's pool.
+pub(crate) fn int8(weight: &WeightTensor) -> Vec<u8> {
+    rows(weight, quantise::int8)
+}
+
+/// As [`int8`], in 4 bits.
+pub(crate) fn int4(weight: &WeightTensor) -> Vec<u8> {
+    rows(weight, quantise::int4)
 }
 
 fn rows<const N: usize>(weight: &WeightTensor, quantise: impl Fn(&[f32], &mut [u8; N]) + Sync) -> Vec<u8> {

@@ -9,6 +9,10 @@ use crate::weights::{DType, RawTensor};
 
 const FORMATS: [Format; 2] = [Format::Int8, Format::Int4];
 
+fn quantised(weight: &WeightTensor, format: Format) -> Vec<u8> {
+    if format == Format::Int4 { int4(weight) } else { int8(weight) }
+}
+
 /// A weight of these numbers in f32, as it comes out of a file.
 fn tensor(values: &[f32], inputs: usize) -> WeightTensor {
     let shape = [values.len() / inputs, inputs];
