@@ -33,16 +33,25 @@ pub enum CannotAudit {
     },
 }
 
-/// Between kernels in f32, at temperature 1: on one kind of processor they agree to the bit; between kinds, differences of 1e-5 in a logit
-/// were seen, which leaves an order of magnitude and more.
-const F32: Tolerance = Tolerance { border: 1e-4, off: 0.0, mean: 1e-3, max: 1e-2 };
+// All at temperature 1. On the CPU the same recipe gives the same bits everywhere; what limits are for is a machine that adds in another order, above
+// all a GPU. Such ones were imitated, and what all but a thousandth of their responses of 256 tokens keep is measured (`cargo lab study audit`, "another
+// order of sums"); limits leave twice that and more.
+
+/// Measured: 8e-7, 4e-6 and 5e-4. Wider than twice that, as kinds of GPUs differ in their elementary functions, too.
+const F32: Tolerance = Tolerance { border: 1e-4, off: 0.0, mean: 2e-4, max: 1e-2 };
+/// Measured: 1.4e-3, 3.9e-4 and 3.5e-2. What is rounded to the other side is off by a part in 256.
+const BF16: Tolerance = Tolerance { border: 3e-3, off: 0.0, mean: 1e-3, max: 0.1 };
+/// Measured: 7.5e-3, 1.4e-3 and 8.9e-2, in 8 and in 4 bits: both round activations to 8.
+const INTEGERS: Tolerance = Tolerance { border: 1.5e-2, off: 0.0, mean: 3e-3, max: 0.2 };
 
 /// The limits at temperature 1: rows are what is declared, columns what the audit computes in. A pair gets limits when differences of honest nodes
 /// were measured between the two, and none before: guessed ones would ban the honest or let liars pass.
 fn limits(declared: Precision, auditing: Precision) -> Option<Tolerance> {
     use Precision::{Bf16, F32 as Single, Int4, Int8};
     match (declared, auditing) {
-        (Single, Single) | (Bf16, Bf16) | (Int8, Int8) | (Int4, Int4) => Some(F32),
+        (Single, Single) => Some(F32),
+        (Bf16, Bf16) => Some(BF16),
+        (Int8, Int8) | (Int4, Int4) => Some(INTEGERS),
         (Single, Bf16 | Int8 | Int4) => None,
         (Bf16, Single | Int8 | Int4) => None,
         (Int8, Single | Bf16 | Int4) => None,
@@ -90,7 +99,7 @@ mod tests {
         let (warm, cold) = (Tolerance::f32(2.0), Tolerance::f32(0.1));
         assert_eq!((warm, cold.max), (Tolerance::f32(1.0), 10.0 * warm.max));
         assert_eq!(Tolerance::f32(0.0), warm);
-        assert_eq!((warm.border, warm.off, warm.mean, warm.max), (1e-4, 0.0, 1e-3, 1e-2));
+        assert_eq!((warm.border, warm.off, warm.mean, warm.max), (1e-4, 0.0, 2e-4, 1e-2));
     }
 
     #[test]
@@ -98,11 +107,12 @@ mod tests {
         let of = |precision, auditing| Tolerance::of(precision, auditing, 0.5);
         for declared in Precision::ALL {
             for auditing in Precision::ALL {
-                let expected = match (declared, auditing) {
-                    (Precision::F32, Precision::F32) => Ok(Tolerance::f32(0.5)),
-                    _ => Err(CannotAudit::Unmeasured { declared, auditing }),
-                };
-                assert_eq!(of(declared.name(), auditing), expected);
+                let found = of(declared.name(), auditing);
+                if declared == auditing {
+                    assert!(found.is_ok_and(|limits| limits.border >= Tolerance::f32(0.5).border));
+                } else {
+                    assert_eq!(found, Err(CannotAudit::Unmeasured { declared, auditing }));
+                }
             }
         }
         assert!(matches!(of("fp8", Precision::F32), Err(CannotAudit::Unknown(_))));

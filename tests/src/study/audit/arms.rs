@@ -40,9 +40,6 @@ pub(super) fn arms<'a>(versions: &'a Versions, study: &AuditStudy) -> anyhow::Re
         arms.push(Arm { name, expected, precision, tolerance, player });
         Ok(())
     };
-    let single = Precision::F32;
-    let newest = || versions.newest(single);
-
     for precision in Precision::ALL {
         let name = format!("honest, cpu, {precision}");
         add(Honest, name, precision, players::under(versions.newest(precision)?, tokens))?;
@@ -56,37 +53,48 @@ pub(super) fn arms<'a>(versions: &'a Versions, study: &AuditStudy) -> anyhow::Re
         }
     }
 
-    for (rate, updates, weights) in &versions.older {
-        let policy = versions.policy(weights, single)?;
-        let name = format!("older version, {updates} updates at {rate:e}");
-        // What moves so little at the rate of large models that it is no lie worth telling is not required to be found.
-        let expected = if *rate == RATES[0] { Found } else { Weaker };
-        add(expected, name, single, players::under(policy, tokens))?;
-    }
-    for (expected, temperature) in [(Found, 0.7), (Found, 0.9), (Found, 1.1), (Weaker, 1.01), (Weaker, 1.001)]
-    {
-        let name = format!("temperature {temperature}");
-        let player = at_temperature(newest()?, tokens, temperature, |completion| &completion.logprobs);
-        add(expected, name, single, player)?;
-        // As if it had drawn at 1.
-        let name = format!("temperature {temperature}, log-probs at 1");
-        let player = at_temperature(newest()?, tokens, temperature, |completion| &completion.raw_logprobs);
-        add(expected, name, single, player)?;
-    }
-    let smaller = versions.smaller.policy()?;
-    add(Found, "smaller model".into(), single, players::under(smaller, tokens))?;
-    add(Found, "best of 4".into(), single, best_of(newest()?, tokens, 4))?;
-    add(Found, "one token edited".into(), single, edited(versions, newest()?, tokens))?;
-    add(Found, "one token edited, drawn on behind it".into(), single, steered(newest()?, tokens))?;
-    add(Found, "log-probs 10 % smaller".into(), single, made_up(newest()?, tokens, |logp| 0.9 * logp))?;
-    add(Found, "log-probs all the same".into(), single, made_up(newest()?, tokens, |_| -0.5))?;
-    for (expected, by) in [(Found, 0.1), (Found, 0.01), (Weaker, 1e-3), (Weaker, 1e-4)] {
-        let name = format!("log-probs {by} lower");
-        add(expected, name, single, made_up(newest()?, tokens, move |logp| logp - by))?;
-    }
-    for (expected, by) in [(Found, 0.1), (Weaker, 0.01), (Weaker, 1e-3)] {
-        let name = format!("one log-prob {by} lower");
-        add(expected, name, single, one_made_up(newest()?, tokens, by))?;
+    for precision in Precision::ALL {
+        let newest = || versions.newest(precision);
+        for (rate, updates, weights) in &versions.older {
+            let policy = versions.policy(weights, precision)?;
+            let name = format!("older version, {updates} updates at {rate:e}");
+            // What moves so little at the rate of large models that it is no lie worth telling is not required to be found.
+            let expected = if *rate == RATES[0] { Found } else { Weaker };
+            add(expected, name, precision, players::under(policy, tokens))?;
+        }
+        for (expected, temperature) in [(Found, 0.9), (Found, 1.1), (Weaker, 1.01), (Weaker, 1.001)] {
+            let name = format!("temperature {temperature}");
+            let player = at_temperature(newest()?, tokens, temperature, |completion| &completion.logprobs);
+            add(expected, name, precision, player)?;
+            // As if it had drawn at 1.
+            let name = format!("temperature {temperature}, log-probs at 1");
+            let player =
+                at_temperature(newest()?, tokens, temperature, |completion| &completion.raw_logprobs);
+            add(expected, name, precision, player)?;
+        }
+        let smaller = versions.smaller.policy(precision)?;
+        add(Found, "smaller model".into(), precision, players::under(smaller, tokens))?;
+        add(Found, "best of 4".into(), precision, best_of(newest()?, tokens, 4))?;
+        add(Found, "one token edited".into(), precision, edited(versions, newest()?, tokens))?;
+        // With wide limits a token that lies beside the one that was drawn passes for it.
+        let steering = if precision <= Precision::Bf16 { Found } else { Weaker };
+        let name = "one token edited, drawn on behind it";
+        add(steering, name.into(), precision, steered(newest()?, tokens))?;
+        add(
+            Found,
+            "log-probs 10 % smaller".into(),
+            precision,
+            made_up(newest()?, tokens, |logp| 0.9 * logp),
+        )?;
+        add(Found, "log-probs all the same".into(), precision, made_up(newest()?, tokens, |_| -0.5))?;
+        for (expected, by) in [(Found, 0.1), (Found, 0.01), (Weaker, 1e-3), (Weaker, 1e-4)] {
+            let name = format!("log-probs {by} lower");
+            add(expected, name, precision, made_up(newest()?, tokens, move |logp| logp - by))?;
+        }
+        for (expected, by) in [(Found, 0.5), (Weaker, 0.1), (Weaker, 0.01)] {
+            let name = format!("one log-prob {by} lower");
+            add(expected, name, precision, one_made_up(newest()?, tokens, by))?;
+        }
     }
     Ok(arms)
 }

@@ -56,8 +56,8 @@ pub(super) struct Smaller {
 }
 
 impl Smaller {
-    pub(super) fn policy(&self) -> anyhow::Result<Arc<Policy>> {
-        self.practice.policy(1, &self.weights)
+    pub(super) fn policy(&self, precision: Precision) -> anyhow::Result<Arc<Policy>> {
+        Ok(Arc::new(Policy::load_as(1, self.practice.model(), &self.weights, precision)?))
     }
 }
 
