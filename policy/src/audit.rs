@@ -211,7 +211,7 @@ impl Evidence {
         }
         let (mean, max) = (self.mean(), self.quantile(1.0));
         // Not `mean > limit`: what is no number is no log-probability.
-        let near = mean <= tolerance.mean && max <= tolerance.max;
+        let near = mean <= tolerance.mean_of(self.tokens()) && max <= tolerance.max;
         (!near).then_some(Fault::Logprobs { mean, max })
     }
 }

@@ -151,8 +151,8 @@ fn what_lies_near_the_limits_is_close_on_either_side() {
 
 #[test]
 fn what_is_too_close_to_tell_adds_up_to_no_certainty() {
-    let mean = Tolerance::f32(0.8).mean as f32;
-    // Every log-probability of a sample is off by so many times what the mean may be. The second and the third lie each with the first within
+    let mean = Tolerance::f32(0.8).mean_of(2 * TOKENS as usize) as f32;
+    // Every log-probability of a sample is off by so many times what the mean of two may be. The second and the third lie each with the first within
     // twice of it; all three together would be beyond.
     let found = examine_off(|sample, _| [0.0, 3.0, 3.5, 0.0][sample as usize] * mean);
     assert!(found.fault.is_some() && found.is_close, "{found:?}");

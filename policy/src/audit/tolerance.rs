@@ -9,7 +9,7 @@ pub struct Tolerance {
     pub border: f64,
     /// Share of tokens that may be further off.
     pub off: f64,
-    /// Mean of |Δ log p|.
+    /// Mean of |Δ log p| over many tokens; over few, see [`Tolerance::mean_of`].
     pub mean: f64,
     /// Largest |Δ log p|.
     pub max: f32,
@@ -82,6 +82,12 @@ impl Tolerance {
         self.times(if temperature > 0.0 { (1.0 / temperature).max(1.0) } else { 1.0 })
     }
 
+    /// Mean of |Δ log p| over so many tokens: one of them may be as far off as any may be.
+    #[must_use]
+    pub fn mean_of(&self, tokens: usize) -> f64 {
+        self.mean + f64::from(self.max) / tokens.max(1) as f64
+    }
+
     /// The same for nodes that are `factor` times as far off.
     #[must_use]
     pub fn times(self, factor: f32) -> Self {
@@ -99,6 +105,7 @@ mod tests {
         let (warm, cold) = (Tolerance::f32(2.0), Tolerance::f32(0.1));
         assert_eq!((warm, cold.max), (Tolerance::f32(1.0), 10.0 * warm.max));
         assert_eq!(Tolerance::f32(0.0), warm);
+        assert_eq!(warm.mean_of(1), warm.mean + f64::from(warm.max));
         assert_eq!((warm.border, warm.off, warm.mean, warm.max), (1e-4, 0.0, 2e-4, 1e-2));
     }
 

@@ -144,18 +144,15 @@ fn what_cannot_be_checked_here_is_not_called_a_lie() {
     let group = honest(&workload, &installed, 0);
     // By so many times what an honest node may be off, in one token of all.
     let (tolerance, last) = (Tolerance::f32(workload.sampling().temperature), group.trajectories.len() - 1);
-    let tokens: usize = group.trajectories.iter().map(|trajectory| trajectory.response.len()).sum();
-    let limit = tolerance.max.min(tolerance.mean as f32 * tokens as f32);
     for (off, certain) in [(0.4f32, true), (0.8, false), (1.5, false), (4.0, true)] {
         let mut group = group.clone();
-        group.trajectories[last].logprobs[0] -= off * limit;
+        group.trajectories[last].logprobs[0] -= off * tolerance.max;
         let found = opinion(&workload, &installed, &group);
         assert_eq!(!matches!(found, Opinion::Unable { .. }), certain, "{off}: {found:?}");
     }
     // What is too close to tell in one trajectory hides no lie in another.
     let mut hidden = group.clone();
-    let first = hidden.trajectories[0].response.len();
-    hidden.trajectories[0].logprobs[0] -= 1.5 * tolerance.max.min(tolerance.mean as f32 * first as f32);
+    hidden.trajectories[0].logprobs[0] -= 1.5 * tolerance.max;
     assert!(matches!(opinion(&workload, &installed, &hidden), Opinion::Unable { .. }));
     hidden.trajectories[last].logprobs[0] -= 0.5;
     let found = opinion(&workload, &installed, &hidden);
