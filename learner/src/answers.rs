@@ -142,7 +142,7 @@ mod tests {
         let load = || Policy::load(3, &workload.model, &weights).unwrap();
         let orders: Vec<_> = (0..1000).map(|counter| workload.order(Purpose::Train, counter)).collect();
         let all = answers(&workload, Arc::new(load()), &orders, workload.charter.group_size).unwrap();
-        let audit = SamplingAudit::new(workload.clone());
+        let audit = SamplingAudit::new(workload.clone(), home.path());
         audit.publish(load());
         let mut several = 0;
         for (order, answers) in orders.iter().zip(all) {

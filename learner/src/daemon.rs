@@ -338,7 +338,7 @@ pub(crate) fn shared(
     checkpoint: Option<&State>,
     host: &Host,
 ) -> anyhow::Result<Shared> {
-    let Founded { dir: _, config, key, charter, workload } = founded;
+    let Founded { dir, config, key, charter, workload } = founded;
     let workload = Arc::new(workload);
     let leases = LeaseConfig {
         run: workload.run,
@@ -369,7 +369,7 @@ pub(crate) fn shared(
     let fleet = Fleet::new(Peer { key: key.public(), addresses }, fleet);
     tracing::info!(run = %workload.run, name = workload.charter.name, "at {version}");
     let keep_versions = config.snapshot.keep_versions;
-    let audit = config.admission.audit.then(|| SamplingAudit::new(workload.clone()));
+    let audit = config.admission.audit.then(|| SamplingAudit::new(workload.clone(), dir.path()));
     let panel = config.verify.config();
     let shared = Shared::new(workload, charter, key, admission, desk, fleet, keep_versions);
     Ok(match audit {

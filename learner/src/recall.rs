@@ -81,7 +81,7 @@ pub async fn recall(
     let most = MAX_POLICIES.min(MAX_RECALLED_BYTES / bytes.max(1));
     let mut policies = Vec::new();
     for version in versions(checkpoints).await.into_iter().rev().filter(in_use).take(most) {
-        match policy(workload, checkpoints, version).await {
+        match policy(audit, workload, checkpoints, version).await {
             Ok(policy) => policies.push(policy),
             Err(error) => tracing::warn!(%error, "what was made under {version} will not be audited"),
         }
@@ -97,15 +97,16 @@ async fn versions(checkpoints: &Checkpoints) -> Vec<PolicyVersion> {
     })
 }
 
-/// The policy of a checkpoint as nodes have it: rounded to the snapshot's type.
+/// The policy of a checkpoint as nodes have it.
 async fn policy(
+    audit: &SamplingAudit,
     workload: &Workload,
     checkpoints: &Checkpoints,
     version: PolicyVersion,
 ) -> Result<Policy, RecallError> {
     let tensors = checkpoints.weights(version, &workload.run).await?;
     let decoder = decoder_of(&workload.model, &tensors, &Device::Cpu)?;
-    let weights = decoder.to_weights(dtype(workload.charter.snapshot_type))?;
+    let weights = audit.as_nodes_have_it(&decoder)?;
     Ok(Policy::load(version.0, &workload.model, &weights)?)
 }
 
@@ -159,7 +160,7 @@ mod tests {
         }
 
         async fn resumed(&self, at: u64, announced: &[u64]) -> SamplingAudit {
-            let audit = SamplingAudit::new(self.workload.clone());
+            let audit = SamplingAudit::new(self.workload.clone(), self.run_dir.path());
             let row = |published: &u64| PublicationRow { published: *published, ..Default::default() };
             let announced: Vec<_> = announced.iter().map(row).collect();
             let (at, path) = (PolicyVersion(at), self.republished());

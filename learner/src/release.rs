@@ -262,18 +262,12 @@ impl Releaser {
         let publication = self.publisher.publish(workload, &self.shared.key, version, tensors)?;
         // First: a node may deliver under this version before the announcement returns.
         if let Some(audit) = &self.shared.audit {
-            audit.publish(self.as_nodes_have_it(version, weights)?);
+            let rounded = audit.as_nodes_have_it(weights)?;
+            audit.publish(Policy::load(version.0, &workload.model, &rounded)?);
         }
         self.shared.desk().published(version);
         (self.announce)(publication.manifest, publication.signed);
         Ok(Some(publication.row))
-    }
-
-    /// The policy that nodes make of the snapshot: its tensors are rounded to the snapshot's type.
-    fn as_nodes_have_it(&self, version: PolicyVersion, weights: &Decoder) -> Result<Policy, ReleaseError> {
-        let workload = &self.shared.workload;
-        let rounded = weights.to_weights(dtype(workload.charter.snapshot_type))?;
-        Ok(Policy::load(version.0, &workload.model, &rounded)?)
     }
 
     /// Copies a checkpoint to its store, however long that is out of reach. False when there is nothing left to copy, or nobody waits for

@@ -1,7 +1,7 @@
 //! The sampling audit: were a group's tokens drawn from the policy, as its order says?
 //!
-//! The learner keeps the policies that nodes may still work under, as nodes have them: rounded to the snapshot's type and loaded into the
-//! generation engine. What names a version that is not kept is not simply believed: one that comes with the next publication has to
+//! The learner keeps the policies that nodes may still work under, as nodes have them: rounded to the snapshot's type, in files without names
+//! from which the generation engine reads. What names a version that is not kept is not simply believed: one that comes with the next publication has to
 //! wait for it, and one that was let go counts as stale. Two kinds pass without an audit, and are counted: versions from before the
 //! learner's start whose policies are gone ([`recall`](crate::recall) finds those of its checkpoints), and versions that an earlier
 //! process published already and this one publishes again, which nodes may hold with other weights.
@@ -13,13 +13,17 @@
 //! limits are known for the two, a group is refused, and nobody is blamed. Where caches were kept over a change of version, the audit keeps its own.
 
 use crate::admission::{Refusal, Rejection};
+use crate::publisher::dtype;
 use crate::record::Fault;
 use crate::republished::Republished;
 use crate::sequences;
 use crate::workload::Workload;
 use echo_policy::audit::{Finding, Sample, Tolerance, examine};
+use echo_policy::decoder::Decoder;
 use echo_policy::engine::Policy;
+use echo_policy::error::DecoderError;
 use echo_policy::precision::Precision;
+use echo_policy::weights::Weights;
 use echo_protocol::order::Purpose;
 use echo_protocol::precision::Caches;
 use echo_protocol::submission::RefuseReason;
@@ -27,6 +31,7 @@ use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,6 +43,8 @@ pub const MAX_POLICIES: usize = 8;
 #[derive(Debug)]
 pub struct SamplingAudit {
     workload: Arc<Workload>,
+    /// On whose disk policies lie.
+    dir: PathBuf,
     policies: Mutex<Policies>,
     /// Held by the one audit that is made at a time: it uses every core, and memory for a whole sequence.
     turn: Mutex<()>,
@@ -71,11 +78,19 @@ enum Known {
 }
 
 impl SamplingAudit {
-    /// An audit of the groups of `workload`, without any policy yet.
+    /// An audit of the groups of `workload`, without any policy yet. Those that come lie on the disk of `dir`.
     #[must_use]
-    pub fn new(workload: Arc<Workload>) -> Self {
+    pub fn new(workload: Arc<Workload>, dir: &Path) -> Self {
         let (policies, turn, unaudited) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        Self { workload, policies, turn, unaudited }
+        Self { workload, dir: dir.to_owned(), policies, turn, unaudited }
+    }
+
+    /// The weights that nodes make of a snapshot of `decoder`: its parameters rounded to the snapshot's type, mapped from a file.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    pub fn as_nodes_have_it(&self, decoder: &Decoder) -> Result<Weights, DecoderError> {
+        decoder.to_image(dtype(self.workload.charter.snapshot_type), &self.dir)
     }
 
     /// Goes on from the checkpoint of `at`, with the `policies` of this version and earlier ones. What names a version that is published

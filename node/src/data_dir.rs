@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 /// | `trust.json`, `peers.json` | the trusted keeper of peer lists; peers that worked last |
 /// | `charter`, `installed` | the run's signed charter; the signed manifest of the installed snapshot |
 /// | `chunks/` | chunks of snapshots, named by their content |
+/// | `images/` | weights of installed policies, in files without names |
 /// | `outbox/` | finished groups that the learner has not yet acknowledged |
 /// | `receipts/` | receipts for accepted groups, and counts of refused ones |
 /// | `tests/` | test data of `echo-node verify-server` |
@@ -113,6 +114,11 @@ impl DataDir {
     /// Chunks of snapshots.
     pub fn chunks(&self) -> PathBuf {
         self.0.join("chunks")
+    }
+
+    /// Weights of installed policies.
+    pub fn images(&self) -> PathBuf {
+        self.0.join("images")
     }
 
     /// Groups that wait for the learner's acknowledgement.

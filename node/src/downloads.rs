@@ -12,7 +12,7 @@ use echo_protocol::version::PolicyVersion;
 use tokio::sync::{mpsc, watch};
 
 use crate::board::{Board, Download, State};
-use crate::install::{self, InstallError, Installed};
+use crate::install::{self, Images, InstallError, Installed};
 use crate::learner::Learner;
 use crate::manifests::Manifests;
 use crate::neighbours::Neighbours;
@@ -25,6 +25,8 @@ pub struct Downloads {
     pub workload: Arc<Workload>,
     /// Where chunks lie.
     pub store: Arc<ChunkStore>,
+    /// Where installed policies lie.
+    pub images: Images,
     /// Fetches and serves them.
     pub snapshots: Snapshots,
     /// The manifests seen.
@@ -102,10 +104,9 @@ impl Downloads {
                 self.done(version);
                 continue;
             };
-            let (store, workload) = (self.store.clone(), self.workload.clone());
-            let loaded =
-                tokio::task::spawn_blocking(move || install::load(&store, &manifest, &workload)).await;
-            match loaded {
+            let (store, images, workload) = (self.store.clone(), self.images.clone(), self.workload.clone());
+            let load = move || install::load(&store, &images, &manifest, &workload);
+            match tokio::task::spawn_blocking(load).await {
                 Ok(Ok(installed)) => {
                     policy.send_replace(Some(Arc::new(installed)));
                     self.done(version);

@@ -1,16 +1,18 @@
 //! From a complete snapshot in the chunk store to a policy that generates, replaced in one step.
 
+mod images;
+
 use std::sync::Arc;
 
 use echo_policy::engine::Policy;
 use echo_policy::error::{EngineError, WeightsError};
 use echo_policy::tokenizer::Tokenizer;
-use echo_policy::weights::{RawTensor, Weights};
 use echo_protocol::content::ChunkIndex;
 use echo_protocol::manifest::Manifest;
-use echo_protocol::store::{ChunkStore, SnapshotReader, StoreError};
+use echo_protocol::store::{ChunkStore, ReadError, SnapshotReader, StoreError};
 
-use crate::workload::{Workload, WorkloadError, dtype};
+use crate::workload::{Workload, WorkloadError};
+pub use images::Images;
 
 /// Why a snapshot was not installed. The policy before it stays in use.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +28,7 @@ pub enum InstallError {
     /// The snapshot does not fit the run.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// The weights contradict the charter's model.
+    /// There is no room on the disk for the weights, or they contradict the charter's model.
     #[error("the snapshot's weights: {0}")]
     Weights(#[from] WeightsError),
     /// The engine does not take the weights.
@@ -42,29 +44,32 @@ pub struct Installed {
     pub tokenizer: Tokenizer,
 }
 
-/// Reads a snapshot, every chunk verified again, and makes a policy of it, in the precision of the workload. Blocks.
-///
-/// In f32 it takes no memory beyond its weights; others that are made of them lie beside these until it is done.
+impl From<ReadError> for InstallError {
+    fn from(ReadError { index, source }: ReadError) -> Self {
+        Self::Chunk { index, source }
+    }
+}
+
+/// Reads a snapshot, every chunk verified again, and makes a policy of it, in the precision of the workload. Its weights are mapped from a file
+/// among `images`, so memory holds a chunk at a time on the way, and later what the system finds room for; those of a coarser precision than the
+/// snapshot's are made of them in memory. Blocks.
 ///
 /// # Errors
 /// [`InstallError`]
-pub fn load(store: &ChunkStore, manifest: &Manifest, workload: &Workload) -> Result<Installed, InstallError> {
+pub fn load(
+    store: &ChunkStore,
+    images: &Images,
+    manifest: &Manifest,
+    workload: &Workload,
+) -> Result<Installed, InstallError> {
     workload.check(manifest)?;
     let mut reader = SnapshotReader::new(store, manifest);
-    let chunk = |index, source| InstallError::Chunk { index, source };
-    let files = reader.files(|name| workload.needs(name)).map_err(|e| chunk(e.index, e.source))?;
-    workload.build_tasks(&files)?;
-    let tokenizer = workload.tokenizer(&files)?;
-    let mut tensors = Vec::with_capacity(manifest.tensors.len());
-    for entry in &manifest.tensors {
-        tensors.push(RawTensor {
-            name: entry.name.clone(),
-            dtype: dtype(entry.dtype),
-            shape: entry.shape.iter().map(|&side| side as usize).collect(),
-            bytes: reader.tensor(entry).map_err(|e| chunk(e.index, e.source))?,
-        });
-    }
-    let weights = Weights::from_raw(&workload.model, tensors)?;
+    let tokenizer = {
+        let files = reader.files(|name| workload.needs(name))?;
+        workload.build_tasks(&files)?;
+        workload.tokenizer(&files)?
+    };
+    let weights = images.weights(&mut reader, manifest, workload)?;
     let policy = Policy::load_as(manifest.version.0, &workload.model, &weights, workload.precision())?;
     Ok(Installed { policy: Arc::new(policy), tokenizer })
 }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::board::{Board, Facts, State};
 use crate::config::Settings;
+use crate::data_dir::DataDirError;
 use crate::json_file::{self, StateError};
 use crate::ledger::LedgerError;
 use crate::membership;
@@ -49,6 +50,9 @@ pub enum NodeError {
     /// The run asks for something that this node cannot do.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A place in the data directory.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
     /// The chunk store.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -15,6 +15,7 @@ use echo_protocol::store::{ChunkStore, SnapshotItem, write_snapshot};
 use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
 
+use crate::install::{self, Images, Installed};
 use crate::workload::Workload;
 
 /// G of the run.
@@ -92,6 +93,13 @@ pub(crate) fn snapshot(store: &ChunkStore, version: u64) -> Manifest {
         bytes: tensor.bytes().to_vec(),
     });
     write_snapshot(store, run_id(), PolicyVersion(version), 16 << 10, items).unwrap()
+}
+
+/// A random policy, by way of `store`, as it is installed for `workload`.
+pub(crate) fn installed(store: &ChunkStore, version: u64, workload: &Workload) -> Installed {
+    let dir = tempfile::tempdir().unwrap();
+    let images = Images::open(dir.path()).unwrap();
+    install::load(store, &images, &snapshot(store, version), workload).unwrap()
 }
 
 /// Puts into `store` a policy that differs from that of `base` in few numbers, with deltas against it.

@@ -195,6 +195,15 @@ impl Workload {
         self.takeover
     }
 
+    /// The element type of snapshots, in the words of the policy crate.
+    pub fn dtype(&self) -> DType {
+        match self.snapshot_type {
+            TensorType::F32 => DType::F32,
+            TensorType::Bf16 => DType::BF16,
+            TensorType::F16 => DType::F16,
+        }
+    }
+
     /// How tokens are drawn.
     pub fn sampling(&self) -> &SamplingParams {
         &self.sampling
@@ -295,15 +304,6 @@ impl Workload {
     /// [`WorkloadError::TasksNotHere`]
     pub fn play(&self, counter: OrderCounter) -> Result<Play<'_>, WorkloadError> {
         Ok(self.assignment(counter)?.1.play())
-    }
-}
-
-/// The policy crate's name of an element type.
-pub fn dtype(tensor: TensorType) -> DType {
-    match tensor {
-        TensorType::F32 => DType::F32,
-        TensorType::Bf16 => DType::BF16,
-        TensorType::F16 => DType::F16,
     }
 }
 

@@ -21,12 +21,14 @@ pub use compute::Compute;
 pub use gradients::{Gradient, Gradients};
 pub use scored::{Activations, Scored, Scores};
 
+use std::path::Path;
+
 use candle_core::{DType as CandleType, Device, Var};
 
 use crate::config::ModelConfig;
 use crate::error::{DecoderError, WeightsError};
 use crate::packed::{Packed, Target};
-use crate::weights::{DType, RawTensor, Weights, expected_tensors};
+use crate::weights::{DType, ImageWriter, RawTensor, Weights, expected_tensors};
 use batch::Batch;
 use places::Places;
 
@@ -181,6 +183,19 @@ impl Decoder {
     pub fn to_weights(&self, dtype: DType) -> Result<Weights, DecoderError> {
         let raw: Vec<RawTensor> = self.tensors(dtype).collect::<Result<_, _>>()?;
         Ok(Weights::from_raw(&self.config, raw)?)
+    }
+
+    /// The weights of [`Decoder::to_weights`] as an image on the disk of `dir`: memory holds one tensor at a time.
+    ///
+    /// # Errors
+    /// When the device fails to give the parameters back, or the disk is full.
+    pub fn to_image(&self, dtype: DType, dir: &Path) -> Result<Weights, DecoderError> {
+        let mut image = ImageWriter::create(dir, &self.config, dtype)?;
+        for tensor in self.tensors(dtype) {
+            let tensor = tensor?;
+            image.write(&tensor.name, &tensor.bytes)?;
+        }
+        Ok(image.finish()?)
     }
 
     /// Copies the parameters out one at a time, rounded to `dtype`, in the order of [`expected_tensors`].

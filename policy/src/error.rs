@@ -126,6 +126,18 @@ pub enum WeightsError {
         /// Type found.
         dtype: String,
     },
+    /// No image could be written or mapped.
+    #[error(
+        "cannot keep weights of {bytes} bytes in a file in {dir}: {source}; free so much disk space there, or make it writable"
+    )]
+    Image {
+        /// The directory.
+        dir: PathBuf,
+        /// How long the file is to be.
+        bytes: usize,
+        /// Why.
+        source: std::io::Error,
+    },
     /// candle could not build a tensor.
     #[error("cannot build a tensor on the device: {0}")]
     Candle(#[from] candle_core::Error),

@@ -2,6 +2,7 @@
 
 mod convert;
 mod dtype;
+mod image;
 mod init;
 mod load;
 mod spec;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use memmap2::Mmap;
 
 pub use dtype::DType;
+pub use image::ImageWriter;
 pub use load::{MAX_INDEX_BYTES, MAX_SHARDS};
 pub use spec::{TensorSpec, expected_tensors};
 

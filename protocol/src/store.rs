@@ -18,7 +18,7 @@ mod writer;
 
 pub use groups::Written;
 pub use keeping::Draft;
-pub use reader::SnapshotReader;
+pub use reader::{ReadError, SnapshotReader};
 pub use writer::{SnapshotCutter, SnapshotItem, write_snapshot};
 
 use crate::content::ContentId;

@@ -5,6 +5,7 @@ mod crew;
 pub mod echo_clip;
 pub mod growth;
 pub mod ingest;
+pub mod install;
 pub mod interrupt;
 mod machine;
 mod memory;

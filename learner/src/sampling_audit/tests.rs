@@ -13,7 +13,7 @@ use echo_protocol::trajectory::{Omega, Trajectory, spans};
 fn court() -> (SamplingAudit, [Arc<Policy>; 2]) {
     let (workload, weights) = testing::workload();
     let model = workload.model.clone();
-    let audit = SamplingAudit::new(Arc::new(workload));
+    let audit = SamplingAudit::new(Arc::new(workload), &std::env::temp_dir());
     let load = |version, weights: &Weights| Policy::load(version, &model, weights).unwrap();
     let newer = Weights::random(&model, 8);
     audit.publish(load(0, &weights));
@@ -83,7 +83,7 @@ fn honest_groups_pass_whatever_versions_they_mix() {
 fn later_turns_are_drawn_behind_what_was_heard() {
     let (workload, weights) = testing::two_turns();
     let policy = Policy::load(0, &workload.model, &weights).unwrap();
-    let audit = SamplingAudit::new(Arc::new(workload));
+    let audit = SamplingAudit::new(Arc::new(workload), &std::env::temp_dir());
     audit.publish(Policy::load(0, &audit.workload.model, &weights).unwrap());
     let workload = &audit.workload;
     let orders: Vec<_> = (0..1000).map(|counter| workload.order(Purpose::Train, counter)).collect();
@@ -214,7 +214,7 @@ fn policies_that_nothing_is_admitted_under_are_let_go() {
 fn a_version_is_believed_only_when_it_is_older_than_the_learner() {
     let (audit, policies) = court();
     let honest = group(&audit, 0, &policies);
-    let resumed = SamplingAudit::new(audit.workload.clone());
+    let resumed = SamplingAudit::new(audit.workload.clone(), &std::env::temp_dir());
     assert!(matches!(resumed.check(&honest), Err(Rejection::Retry(_))), "nothing is published yet");
     let model = resumed.workload.model.clone();
     resumed.publish(Policy::load(4, &model, &Weights::random(&model, 9)).unwrap());

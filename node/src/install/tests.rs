@@ -1,3 +1,6 @@
+#[cfg(target_os = "linux")]
+mod memory;
+
 use super::*;
 use crate::board::Board;
 use crate::downloads::Downloads;
@@ -5,9 +8,12 @@ use crate::learner::Learner;
 use crate::manifests::Manifests;
 use crate::neighbours::Neighbours;
 use crate::testing;
+use echo_policy::engine::Generation;
+use echo_policy::weights::Weights;
 use echo_protocol::control::Peer;
 use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
+use echo_protocol::order::OrderCounter;
 use echo_protocol::relay::{self, Mode};
 use echo_protocol::signed::Signed;
 use echo_protocol::version::PolicyVersion;
@@ -25,30 +31,62 @@ fn file_of(dir: &Path, name: &str) -> PathBuf {
     })
 }
 
+/// An empty store, and a place for images beside it.
+fn home() -> (tempfile::TempDir, ChunkStore, Images) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
+    let images = Images::open(&dir.path().join("images")).unwrap();
+    (dir, store, images)
+}
+
 #[test]
 fn a_complete_snapshot_becomes_a_policy() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = ChunkStore::open(dir.path()).unwrap();
+    let (_dir, store, images) = home();
     let manifest = testing::snapshot(&store, 7);
-    let installed = load(&store, &manifest, &testing::workload()).unwrap();
+    let installed = load(&store, &images, &manifest, &testing::workload()).unwrap();
     assert_eq!(installed.policy.version(), 7);
 }
 
 #[test]
+fn a_policy_generates_what_its_snapshot_says_whatever_order_its_tensors_have() {
+    let (_dir, store, images) = home();
+    let (workload, mut manifest) = (testing::workload(), testing::snapshot(&store, 7));
+    let weights = Weights::random(&workload.model, 7);
+    let expected = Arc::new(Policy::load(7, &workload.model, &weights).unwrap());
+    for _ in 0..2 {
+        let installed = load(&store, &images, &manifest, &workload).unwrap();
+        let request = workload.request(OrderCounter(3), &installed.tokenizer).unwrap();
+        let run = |policy| Generation::start(policy, vec![request.clone()]).unwrap().run().unwrap();
+        assert_eq!(run(installed.policy), run(expected.clone()));
+        manifest.tensors.reverse();
+    }
+}
+
+#[test]
 fn a_damaged_chunk_is_named_and_is_no_longer_there() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = ChunkStore::open(dir.path()).unwrap();
+    let (dir, store, images) = home();
     let manifest = testing::snapshot(&store, 7);
-    let path = file_of(dir.path(), &manifest.chunks[1].to_string());
+    let path = file_of(&dir.path().join("chunks"), &manifest.chunks[1].to_string());
     let mut bytes = fs::read(&path).unwrap();
     bytes[5] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let error = load(&store, &manifest, &testing::workload()).err().unwrap();
+    let error = load(&store, &images, &manifest, &testing::workload()).err().unwrap();
     assert!(matches!(
         error,
         InstallError::Chunk { index: ChunkIndex(1), source: StoreError::Damaged { .. } }
     ));
     assert!(!store.present(&manifest).contains(ChunkIndex(1)));
+}
+
+#[test]
+fn without_room_for_its_weights_a_policy_is_not_installed_and_the_reason_names_the_place() {
+    let (dir, store, images) = home();
+    let manifest = testing::snapshot(&store, 7);
+    fs::remove_dir(dir.path().join("images")).unwrap();
+    let error = load(&store, &images, &manifest, &testing::workload()).err().unwrap();
+    assert!(matches!(error, InstallError::Weights(WeightsError::Image { .. })), "{error}");
+    assert!(error.to_string().contains("images") && error.to_string().contains("free"), "{error}");
+    assert_eq!(store.present(&manifest).len() as usize, manifest.chunks.len());
 }
 
 #[tokio::test]
@@ -67,6 +105,7 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
     let downloads = Downloads {
         workload,
         store: store.clone(),
+        images: Images::open(&dir.path().join("images")).unwrap(),
         snapshots: snapshots.clone(),
         manifests: manifests.clone(),
         learner: Learner::new(host.clone(), echo_protocol::net::peer_id_of([99; 32])),

@@ -21,6 +21,7 @@ use crate::config::Settings;
 use crate::discovery::Discovery;
 use crate::downloads::Downloads;
 use crate::gossip;
+use crate::install::Images;
 use crate::learner::Learner;
 use crate::ledger::Ledger;
 use crate::manifests::Manifests;
@@ -81,6 +82,7 @@ impl Works {
             (facts.version, facts.installed_at, facts.download, facts.parent) = (None, None, None, None);
         });
         let store = Arc::new(ChunkStore::open(&ready.data.chunks())?);
+        let images = Images::open(&ready.data.images())?;
         let key = Arc::new(NodeKey::from_secret(ready.identity.secret()));
         let (host, events) = start_host(HostConfig {
             listen: ready.listen.clone(),
@@ -134,6 +136,7 @@ impl Works {
             let downloads = Downloads {
                 workload: workload.clone(),
                 store,
+                images,
                 snapshots: snapshots.clone(),
                 manifests: manifests.clone(),
                 learner: learner.clone(),

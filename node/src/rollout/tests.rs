@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::install;
 use crate::orders::{OrderStock, order_queue};
 use crate::testing;
 use crate::workload::WorkloadError;
@@ -83,8 +82,7 @@ fn bench_of(workload: Arc<Workload>) -> Bench {
 
 impl Bench {
     fn install(&self, version: u64) {
-        let manifest = testing::snapshot(&self.store, version);
-        let installed = install::load(&self.store, &manifest, &testing::workload()).unwrap();
+        let installed = testing::installed(&self.store, version, &testing::workload());
         self.policy.send_replace(Some(Arc::new(installed)));
     }
 
@@ -208,10 +206,7 @@ async fn nothing_is_generated_while_the_outbox_is_full() {
 fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
-    let load = |version| {
-        let manifest = testing::snapshot(&store, version);
-        Arc::new(install::load(&store, &manifest, &testing::workload()).unwrap())
-    };
+    let load = |version| testing::installed(&store, version, &testing::workload());
     let (first, second) = (load(1), load(2));
     let workload = testing::workload();
     let mut flight = Flight::new(&workload, first.policy.clone(), ALL);
@@ -245,7 +240,7 @@ fn both_log_probabilities_travel_where_they_differ() {
     let workload = workload_with(|charter| {
         charter.sampling = Sampling { temperature: 0.5, ..charter.sampling };
     });
-    let installed = install::load(&store, &testing::snapshot(&store, 1), &workload).unwrap();
+    let installed = testing::installed(&store, 1, &workload);
     let mut flight = Flight::new(&workload, installed.policy.clone(), ALL);
     flight.begin(order(1), &installed.tokenizer).unwrap();
     let groups = fly(&mut flight, 0, &installed);
@@ -287,7 +282,7 @@ fn a_newer_policy_takes_over_as_the_charter_wants_it() {
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     for takeover in [Takeover::Recompute, Takeover::Keep, Takeover::Wait] {
         let workload = workload_with(|charter| charter.takeover = takeover);
-        let load = |version| install::load(&store, &testing::snapshot(&store, version), &workload).unwrap();
+        let load = |version| testing::installed(&store, version, &workload);
         let (first, second) = (load(1), load(2));
         let mut flight = Flight::new(&workload, first.policy.clone(), ALL);
         (0..8).for_each(|counter| flight.begin(order(counter), &first.tokenizer).unwrap());
@@ -318,7 +313,7 @@ fn orders_that_join_others_in_flight_come_to_the_same_groups() {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     let workload = testing::workload();
-    let installed = install::load(&store, &testing::snapshot(&store, 1), &workload).unwrap();
+    let installed = testing::installed(&store, 1, &workload);
     let mut together = Flight::new(&workload, installed.policy.clone(), ALL);
     (0..12).for_each(|counter| together.begin(order(counter), &installed.tokenizer).unwrap());
     let together: BTreeMap<_, _> = fly(&mut together, 0, &installed).into_iter().collect();
@@ -343,10 +338,7 @@ fn orders_that_join_others_in_flight_come_to_the_same_groups() {
 fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
-    let load = |version| {
-        let manifest = testing::snapshot(&store, version);
-        install::load(&store, &manifest, &testing::workload()).unwrap()
-    };
+    let load = |version| testing::installed(&store, version, &testing::workload());
     let (first, second) = (load(1), load(2));
     let workload = testing::workload_of(TaskSpec::new("guess_number").with("largest", 20));
     let tokenizer = &first.tokenizer;

@@ -375,6 +375,9 @@ fn weights_come_out_as_they_went_in() {
         let decoder = Decoder::trainable(&config, &weights, &Device::Cpu).unwrap();
         let again = decoder.to_weights(DType::F32).unwrap();
         assert!(weights.iter().zip(again.iter()).all(|(a, b)| a.bytes() == b.bytes()));
+        let image = decoder.to_image(DType::BF16, &std::env::temp_dir()).unwrap();
+        let rounded = weights.to_dtype(DType::BF16);
+        assert!(rounded.iter().zip(image.iter()).all(|(a, b)| a.bytes() == b.bytes()));
     }
 }
 

@@ -5,7 +5,7 @@ use crate::content::{ChunkIndex, ContentId};
 use crate::manifest::{Manifest, TensorEntry};
 use std::ops::Range;
 
-/// Reads a complete snapshot, one entry at a time; memory holds the entry and one chunk.
+/// Reads a complete snapshot; memory holds one chunk, and the files that were asked for.
 #[derive(Debug)]
 pub struct SnapshotReader<'a> {
     store: &'a ChunkStore,
@@ -36,24 +36,42 @@ impl<'a> SnapshotReader<'a> {
         files.map(|f| Ok((f.name.clone(), self.bytes(f.offset..f.offset + f.length)?))).collect()
     }
 
-    /// One tensor's bytes, row-major and little-endian.
-    pub fn tensor(&mut self, entry: &TensorEntry) -> Result<Vec<u8>, ReadError> {
+    /// Hands one tensor's bytes, row-major and little-endian, to `piece` in order, a chunk's at a time.
+    ///
+    /// # Errors
+    /// [`ReadError`], and the first error of `piece`.
+    pub fn tensor<E: From<ReadError>>(
+        &mut self,
+        entry: &TensorEntry,
+        piece: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let length = entry.length().expect("a validated manifest's lengths do not overflow");
-        self.bytes(entry.offset..entry.offset + length)
+        self.pieces(entry.offset..entry.offset + length, piece)
     }
 
     fn bytes(&mut self, range: Range<u64>) -> Result<Vec<u8>, ReadError> {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        self.pieces::<ReadError>(range, |piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
+    fn pieces<E: From<ReadError>>(
+        &mut self,
+        range: Range<u64>,
+        mut piece: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut at = range.start;
         while at < range.end {
             let index = ChunkIndex((at / u64::from(self.manifest.chunk_bytes)) as u32);
             let chunk = self.manifest.chunk_range(index);
             let end = range.end.min(chunk.end);
-            let held = self.chunk(index)?;
-            bytes.extend_from_slice(&held[(at - chunk.start) as usize..(end - chunk.start) as usize]);
+            piece(&self.chunk(index)?[(at - chunk.start) as usize..(end - chunk.start) as usize])?;
             at = end;
         }
-        Ok(bytes)
+        Ok(())
     }
 
     fn chunk(&mut self, index: ChunkIndex) -> Result<&[u8], ReadError> {

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use echo_lab::bench::ingest::{self, IngestBench};
+use echo_lab::bench::install::{self, InstallBench};
 use echo_lab::bench::interrupt::{self, InterruptBench};
 use echo_lab::bench::rollout::{self, Peer as Rival, Programs, RolloutBench, Size};
 use echo_lab::bench::sandbox::{self, SandboxBench};
@@ -30,6 +31,8 @@ pub(super) enum Bench {
     Rollout(RolloutOptions),
     /// Rollouts a second while newer policies come: interrupted between two tokens, against a generation that waits for the longest.
     Interrupt(InterruptOptions),
+    /// What installing a newer policy takes of memory and time while responses are generated, and memory over many orders.
+    Install(InstallOptions),
     /// Updates with EchoClip against the same without.
     EchoClip {
         /// Updates of each, by turns; their median counts.
@@ -143,6 +146,41 @@ impl InterruptOptions {
     }
 }
 
+#[derive(Debug, Args)]
+pub(super) struct InstallOptions {
+    /// The model's form.
+    #[arg(long, value_enum, default_value_t = Form::B06)]
+    size: Form,
+    /// Installations of each way; their median counts.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Tokens of the prompt that is answered meanwhile.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
+    prompt: u16,
+    /// Responses to it.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    samples: u16,
+    /// Orders that a node works on afterwards; 0 leaves them out.
+    #[arg(long, default_value_t = 10_000)]
+    orders: u32,
+    /// Threads of the engine.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+}
+
+impl InstallOptions {
+    fn bench(self) -> InstallBench {
+        InstallBench {
+            size: self.size.into(),
+            rounds: self.rounds.into(),
+            prompt: self.prompt.into(),
+            samples: self.samples.into(),
+            orders: self.orders.into(),
+            threads: self.threads.into(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
     #[value(name = "tiny")]
@@ -234,6 +272,7 @@ impl Bench {
             Self::MicroBatches { steps, rounds } => micro_batches::run(steps.into(), rounds.into(), console),
             Self::Rollout(options) => rollout::run(&options.bench(), console),
             Self::Interrupt(options) => interrupt::run(&options.bench(), console),
+            Self::Install(options) => install::run(&options.bench(), console),
             Self::EchoClip { updates } => echo_clip::run(updates, console),
             Self::Memory => growth::run(console),
             Self::Ingest(bench) => interruptible(ingest::run(bench, console)),

@@ -41,7 +41,7 @@ impl World {
         let load = || Policy::load(0, &workload.model, &weights).unwrap();
         let (policy, published) = (Arc::new(load()), load());
         let workload = Arc::new(workload);
-        let audit = SamplingAudit::new(workload.clone());
+        let audit = SamplingAudit::new(workload.clone(), &std::env::temp_dir());
         audit.publish(published);
         let panel = PanelConfig { owners: Owners::Key, ..PanelConfig::default() };
         let shared = testing::shared(workload, 1000).audited(audit, panel);

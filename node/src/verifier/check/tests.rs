@@ -1,5 +1,4 @@
 use super::*;
-use crate::install;
 use crate::testing;
 use echo_policy::engine::Generation;
 use echo_protocol::charter::{Charter, Takeover};
@@ -21,10 +20,7 @@ fn key() -> NodeKey {
 fn installed() -> Vec<Arc<Installed>> {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
-    let load = |version| {
-        let manifest = testing::snapshot(&store, version);
-        Arc::new(install::load(&store, &manifest, &testing::workload()).unwrap())
-    };
+    let load = |version| Arc::new(testing::installed(&store, version, &testing::workload()));
     vec![load(1), load(2)]
 }
 

@@ -4,7 +4,7 @@ use crate::identity::NodeKey;
 use crate::manifest::{DeltaEntry, TensorType};
 use crate::net::{HostConfig, HostEvents};
 use crate::relay::Role as Part;
-use crate::store::{SnapshotItem, SnapshotReader, write_snapshot};
+use crate::store::{ReadError, SnapshotItem, SnapshotReader, write_snapshot};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -105,7 +105,13 @@ impl Party {
 
     fn assert_whole(&self, manifest: &Manifest, bytes: &[u8]) {
         let mut reader = SnapshotReader::new(&self.store, manifest);
-        assert!(reader.tensor(&manifest.tensors[0]).unwrap() == bytes, "other bytes than were published");
+        let mut found = Vec::new();
+        let read = reader.tensor::<ReadError>(&manifest.tensors[0], |piece| {
+            found.extend_from_slice(piece);
+            Ok(())
+        });
+        read.unwrap();
+        assert!(found == bytes, "other bytes than were published");
     }
 
     async fn stats(&self) -> SnapshotStats {

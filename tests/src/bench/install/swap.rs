@@ -1,0 +1,180 @@
+//! A newer version is installed while responses are generated under the one before, and takes over between two tokens.
+
+use super::home::Home;
+use crate::bench::memory::Memory;
+use crate::bench::rollout::model;
+use anyhow::ensure;
+use echo_node::install::Installed;
+use echo_policy::engine::{Generation, Limits, SampleRequest, Takeover, Ticket};
+use echo_policy::sampler::SamplingParams;
+use echo_protocol::manifest::Manifest;
+use echo_protocol::signed::Signed;
+use serde::Serialize;
+use std::fmt;
+use std::thread;
+use std::time::Instant;
+
+/// Tokens of each response before the newer version comes, and after it has taken over.
+const AROUND: usize = 8;
+
+/// What is generated meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Tokens of the prompt.
+    pub(super) prompt: usize,
+    /// Responses to it.
+    pub(super) samples: usize,
+}
+
+/// One installation.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Swap {
+    /// From the manifest to the policy, with the generation beside it, in seconds.
+    pub(super) install_s: f64,
+    /// The longest time between two tokens of a response before, in seconds.
+    pub(super) undisturbed_s: f64,
+    /// The same while the newer version is installed.
+    pub(super) beside_s: f64,
+    /// From the last token under the older version to the first under the newer one.
+    pub(super) takeover_s: f64,
+    /// Tokens that each response had by then.
+    tokens: usize,
+    /// The most memory that there was while it was installed and when it had taken over, beyond what there was before, in MB.
+    pub(super) growth: Memory,
+    /// The most memory that there was, in MB.
+    pub(super) most: Memory,
+}
+
+impl fmt::Display for Swap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.2} s; longest gaps {:.0} ms before, {:.0} ms meanwhile, {:.0} ms at the change with {} tokens each; {:+.0} MB at the most, \
+             {:+.0} MB of its own",
+            self.install_s,
+            self.undisturbed_s * 1e3,
+            self.beside_s * 1e3,
+            self.takeover_s * 1e3,
+            self.tokens,
+            self.growth.resident,
+            self.growth.own,
+        )
+    }
+}
+
+/// Replaces `installed` by the version that `newer` describes.
+pub(super) fn swap(
+    home: &Home,
+    installed: Installed,
+    newer: &Signed<Manifest>,
+    takeover: Takeover,
+    load: Load,
+) -> anyhow::Result<(Installed, Swap)> {
+    let config = installed.policy.config().clone();
+    // As long as there is room for: nobody comes to an end.
+    let longest = config.max_position_embeddings - load.prompt;
+    let request = SampleRequest {
+        prompt: model::tokens(0, load.prompt, config.vocab_size),
+        seed: [7; 32],
+        samples: load.samples as u32,
+        stop_ids: Vec::new(),
+        stop_strings: None,
+        limits: Vec::new(),
+        max_heard: 0,
+        params: SamplingParams::unbiased(longest as u32),
+    };
+    let mut generation = Generation::new(installed.policy, Limits::default(), takeover);
+    generation.submit(Ticket(0), request)?;
+    let mut clock = Clock { generation: &mut generation, samples: load.samples, last: None, drawn: 0 };
+    // Filling the cache is no gap.
+    clock.token()?;
+    let undisturbed_s = clock.tokens(AROUND)?;
+    let before = Memory::now()?;
+    let (timed, most) = Memory::watch(|| {
+        let (newer, beside_s, install_s) = thread::scope(|scope| {
+            let installing = scope.spawn(|| {
+                let since = Instant::now();
+                home.install(newer).map(|installed| (installed, since.elapsed().as_secs_f64()))
+            });
+            let mut beside_s = 0.0f64;
+            while !installing.is_finished() {
+                beside_s = beside_s.max(clock.token()?);
+            }
+            let joined = installing.join().map_err(|_| anyhow::anyhow!("installing panicked"))?;
+            let (newer, install_s) = joined?;
+            anyhow::Ok((newer, beside_s, install_s))
+        })?;
+        let tokens = clock.drawn;
+        // The older version has no other user and goes with this.
+        clock.generation.install(newer.policy.clone())?;
+        let takeover_s = clock.token()?;
+        ensure!(clock.generation.policy().version() == newer.policy.version(), "the newer version took over");
+        clock.tokens(AROUND)?;
+        anyhow::Ok((newer, install_s, beside_s, takeover_s, tokens))
+    })?;
+    let (newer, install_s, beside_s, takeover_s, tokens) = timed?;
+    let growth = most.beyond(before);
+    Ok((newer, Swap { install_s, undisturbed_s, beside_s, takeover_s, tokens, growth, most }))
+}
+
+/// Times tokens.
+struct Clock<'g> {
+    generation: &'g mut Generation,
+    samples: usize,
+    /// When the last one was drawn.
+    last: Option<Instant>,
+    /// Tokens of each response.
+    drawn: usize,
+}
+
+impl Clock<'_> {
+    /// Goes on until every response has one token more, and says for how many seconds it had none.
+    fn token(&mut self) -> anyhow::Result<f64> {
+        self.drawn += 1;
+        while self.generation.tally().drawn < (self.drawn * self.samples) as u64 {
+            ensure!(!self.generation.step()?, "the model has too few positions for responses of that length");
+        }
+        let now = Instant::now();
+        let last = self.last.replace(now);
+        Ok(last.map_or(0.0, |last| now.duration_since(last).as_secs_f64()))
+    }
+
+    /// The longest gap before one of the next `count` tokens.
+    fn tokens(&mut self, count: usize) -> anyhow::Result<f64> {
+        (0..count).try_fold(0.0f64, |longest, _| Ok(longest.max(self.token()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use echo_policy::config::{ModelConfig, TinySizes};
+    use echo_policy::weights::{DType, Weights};
+
+    #[test]
+    fn a_newer_version_takes_over_in_the_midst_and_every_gap_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let sizes = TinySizes {
+            vocab: 64,
+            hidden: 32,
+            layers: 2,
+            heads: 2,
+            kv_heads: 1,
+            head_dim: 16,
+            intermediate: 96,
+            positions: 1 << 15,
+        };
+        let model = ModelConfig::tiny_qwen3(sizes).unwrap();
+        let home = Home::found(dir.path(), &model, 1, 1).unwrap();
+        let first = home.publish(1, &Weights::random(&model, 1).to_dtype(DType::BF16)).unwrap();
+        let second = home.publish_again(&first, 2).unwrap();
+        let load = Load { prompt: 4, samples: 2 };
+        for takeover in [Takeover::Keep, Takeover::Recompute] {
+            let installed = home.install(&first).unwrap();
+            let (newer, swap) = swap(&home, installed, &second, takeover, load).unwrap();
+            assert_eq!(newer.policy.version(), 2);
+            assert!(swap.tokens > AROUND && swap.undisturbed_s > 0.0 && swap.takeover_s > 0.0, "{swap}");
+            assert!(swap.most.own > 0.0 && swap.most.resident > swap.most.own, "{swap}");
+        }
+    }
+}
