@@ -257,7 +257,6 @@ fn both_log_probabilities_travel_where_they_differ() {
 fn a_group_says_in_which_of_the_charters_precisions_it_was_computed() {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
-    let manifest = testing::snapshot(&store, 1);
     let names = ["int8", "bf16", "f32"];
     let workload = |wanted| {
         let list = names.map(|name| PrecisionName::try_from(name.to_owned()).unwrap());
@@ -265,7 +264,7 @@ fn a_group_says_in_which_of_the_charters_precisions_it_was_computed() {
     };
     for (wanted, name) in [(None, "int8"), (Some(Precision::Bf16), "bf16"), (Some(Precision::F32), "f32")] {
         let workload = workload(wanted).unwrap();
-        let installed = install::load(&store, &manifest, &workload).unwrap();
+        let installed = testing::installed(&store, 1, &workload);
         let mut flight = Flight::new(&workload, installed.policy.clone(), ALL);
         flight.begin(order(1), &installed.tokenizer).unwrap();
         let group: TrajectoryGroup =
