@@ -5,7 +5,10 @@
 
 pub mod backend;
 pub mod cache;
+mod call;
 pub mod cpu;
+#[cfg(feature = "nvidia")]
+pub mod cuda;
 pub mod generation;
 pub mod policy;
 pub mod score;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::precision::Precision;
+
 /// A model configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -339,6 +341,14 @@ pub enum EngineError {
         device: String,
         /// What its driver said.
         why: String,
+    },
+    /// The backend does not compute in this precision.
+    #[error("this backend does not compute in {precision}; choose {wanted}")]
+    Precision {
+        /// The one asked for.
+        precision: Precision,
+        /// Those that there are.
+        wanted: &'static str,
     },
     /// The cache handed in is not of this backend and configuration.
     #[error("the key-value cache belongs to another model; start with an empty cache")]

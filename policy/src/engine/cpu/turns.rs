@@ -5,7 +5,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Hands out turns one at a time.
-pub(super) struct Turns {
+pub(in crate::engine) struct Turns {
     queue: Mutex<Queue>,
     over: Condvar,
 }
@@ -18,15 +18,15 @@ struct Queue {
 }
 
 /// A turn, until it is dropped.
-pub(super) struct Turn<'a>(&'a Turns);
+pub(in crate::engine) struct Turn<'a>(&'a Turns);
 
 impl Turns {
-    pub(super) const fn new() -> Self {
+    pub(in crate::engine) const fn new() -> Self {
         Self { queue: Mutex::new(Queue { next: 0, on: 0 }), over: Condvar::new() }
     }
 
     /// Waits until everybody who asked before has had their turn.
-    pub(super) fn take(&self) -> Turn<'_> {
+    pub(in crate::engine) fn take(&self) -> Turn<'_> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = queue.next;
         queue.next += 1;

@@ -1,0 +1,85 @@
+//! The kernels: their sources, what was compiled of them, and the structures that they take.
+//!
+//! Volunteers have a driver and no compiler. So the kernels are shipped as PTX for compute capability 8.0, which the driver compiles for the
+//! GPU that is there. It is the output of NVRTC 12.0: its form of PTX (8.0) is read by every driver from 525 on.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::driver::Address;
+
+/// The sources, in the order in which they are one program.
+pub const SOURCES: [(&str, &str); 7] = [
+    ("device.cuh", include_str!("kernels/device.cuh")),
+    ("rows.cu", include_str!("kernels/rows.cu")),
+    ("linear.cu", include_str!("kernels/linear.cu")),
+    ("mma.cu", include_str!("kernels/mma.cu")),
+    ("heads.cu", include_str!("kernels/heads.cu")),
+    ("attention.cu", include_str!("kernels/attention.cu")),
+    ("draw.cu", include_str!("kernels/draw.cu")),
+];
+
+/// The one program that the sources make.
+#[must_use]
+pub fn program() -> String {
+    SOURCES.iter().map(|(name, text)| format!("#line 1 \"{name}\"\n{text}")).collect()
+}
+
+/// Bytes of a structure that a kernel takes.
+pub(super) trait Arguments: Pod {}
+
+macro_rules! arguments {
+    ($($(#[$note:meta])* $name:ident { $($field:ident: $kind:ty),* $(,)? })*) => {$(
+        $(#[$note])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Pod, Zeroable)]
+        pub(super) struct $name { $(pub(super) $field: $kind),* }
+        impl Arguments for $name {}
+    )*};
+}
+
+// Fields as in the kernels' sources, which describe them.
+arguments! {
+    /// In `rows.cu`.
+    Embed { table: Address, ids: Address, x: Address, width: u32, stride: u32 }
+    /// In `rows.cu`.
+    Norm {
+        x: Address, weight: Address, y: Address, rows: Address,
+        width: u32, x_stride: u32, y_stride: u32, epsilon: f32,
+    }
+    /// In `rows.cu`.
+    SwiGlu { gate_up: Address, y: Address, inner: u32, stride: u32 }
+    /// In `linear.cu`, and for `mma.cu`.
+    Linear {
+        weight: Address, bias: Address, x: Address, y: Address,
+        inputs: u32, outputs: u32, tokens: u32, y_stride: u32, add: u32, unused: u32,
+    }
+    /// In `heads.cu`.
+    Heads {
+        qkv: Address, q_norm: Address, k_norm: Address, cos: Address, sin: Address,
+        visible: Address, first_page: Address, pages: Address, attended: Address,
+        heads: u32, kv_heads: u32, dim: u32, stored_dim: u32, keys: u32, values: u32,
+        attended_width: u32, attended_stride: u32, epsilon: f32, scale: f32,
+    }
+    /// In `attention.cu`.
+    Attention {
+        qkv: Address, visible: Address, pages: Address, tasks: Address, attended: Address,
+        partial: Address, stats: Address,
+        heads: u32, kv_heads: u32, dim: u32, stored_dim: u32, keys: u32, values: u32,
+        attended_stride: u32, partitions: u32,
+    }
+    /// In `attention.cu`: a block's work.
+    Task { token: u32, row: u32, rows: u32, first_page: u32 }
+    /// In `draw.cu`.
+    Draw {
+        logits: Address, picks: Address, outcomes: Address, tops: Address, masses: Address,
+        vocab: u32, blocks: u32,
+    }
+    /// In `draw.cu`: a row's order.
+    RowPick { u: u64, factor: f32, top_p: f32, top_k: u32, token: u32, greedy: u32, unused: u32 }
+    /// In `draw.cu`: what came of a row.
+    Outcome {
+        before: u64, mass: u64, total: u64, raw_total: u64, enough: u64, ahead: u64,
+        top: f32, logit: f32, floor: f32, ranked_floor: f32,
+        status: u32, token: u32, last: u32, ranked_last: u32, has_cut: u32, has_ranked: u32,
+    }
+}
