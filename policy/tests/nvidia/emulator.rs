@@ -38,7 +38,8 @@ impl Program {
         std::fs::write(&source, [include_str!("emulator.h"), &kernels::program()].concat()).unwrap();
         // Without contraction, as for GPUs; without optimisations a fused multiply-add would be a call.
         let arguments = ["-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-w", "-shared", "-fPIC"];
-        let output = Command::new("g++").args(arguments).arg(&source).arg("-o").arg(&object).output().unwrap();
+        let output =
+            Command::new("g++").args(arguments).arg(&source).arg("-o").arg(&object).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         // SAFETY: loading it runs nothing.
         let library = unsafe { Library::new(&object) }.unwrap();
@@ -108,7 +109,8 @@ impl Emulator {
     }
 
     fn call(&self) -> Result<(), DriverError> {
-        let left = self.calls_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        let left =
+            self.calls_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left.is_err() || self.lost.load(Ordering::SeqCst) {
             self.lost.store(true, Ordering::SeqCst);
             return Err(DriverError::Failed("CUDA_ERROR_ILLEGAL_ADDRESS".to_owned()));
