@@ -14,6 +14,8 @@ mod emulator;
 mod generation;
 #[path = "nvidia/models.rs"]
 mod models;
+#[path = "nvidia/nvrtc.rs"]
+mod nvrtc;
 #[path = "nvidia/ptx.rs"]
 mod ptx;
 #[path = "nvidia/trouble.rs"]
@@ -30,20 +32,25 @@ use emulator::{Emulator, Program};
 type Test = fn(&Arc<Program>);
 
 fn main() -> ExitCode {
-    let tests = [agreement::TESTS, caches::TESTS, draws::TESTS, generation::TESTS, trouble::TESTS].concat();
     let program = Program::compile();
-    let trials = tests.into_iter().map(|(name, test)| match &program {
-        Ok(program) => {
+    let trial = |name: &str, test: Test, lacking: Option<&str>| match &program {
+        Ok(program) if lacking.is_none() => {
             let program = Arc::clone(program);
             Trial::test(name, move || {
                 test(&program);
                 Ok(())
             })
         }
-        Err(emulator::Missing(why)) => {
-            Trial::test(format!("{name}: {why}"), || Ok(())).with_ignored_flag(true)
+        program => {
+            let lacking = lacking.or(program.as_ref().err().map(|missing| missing.0)).unwrap_or_default();
+            Trial::test(format!("{name}: {lacking}"), || Ok(())).with_ignored_flag(true)
         }
-    });
-    let trials = trials.chain(ptx::trials()).collect();
+    };
+    let no_vectors =
+        agreement::vectors().is_none().then_some("no vectors at $ECHO_VECTORS or ../shared/data");
+    let vectors = trial("the model vectors hold", agreement::the_model_vectors_hold, no_vectors);
+    let tests = [agreement::TESTS, caches::TESTS, draws::TESTS, generation::TESTS, trouble::TESTS].concat();
+    let trials = tests.into_iter().map(|(name, test)| trial(name, test, None)).collect::<Vec<_>>();
+    let trials = trials.into_iter().chain([vectors]).chain(ptx::trials()).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -23,6 +23,7 @@ mod driver;
 pub mod kernels;
 mod matrix;
 mod model;
+mod nvidia;
 mod pass;
 mod room;
 
@@ -44,6 +45,7 @@ use pass::{Pass, Tokens, Wish};
 pub use cache::CudaCache;
 pub use device::Device;
 pub use driver::{Address, Driver, DriverError, Launch, Memory};
+pub use nvidia::{DeviceInfo, LEAST_CAPABILITY, OLDEST_DRIVER, devices, open};
 
 /// Widest head that the attention's shared memory has room for.
 pub const MAX_HEAD_DIM: usize = 256;

@@ -59,6 +59,14 @@ impl Device {
         self.driver.name()
     }
 
+    /// How much memory there is, and how much of it nobody has taken.
+    ///
+    /// # Errors
+    /// When the device does not answer any more.
+    pub fn memory(&self) -> Result<Memory, EngineError> {
+        self.driver.memory().map_err(|error| self.failed(error))
+    }
+
     /// Bytes taken of its memory.
     pub fn used_bytes(&self) -> usize {
         self.used.load(Ordering::Relaxed)
@@ -171,7 +179,7 @@ impl Device {
                 }
             }
         }
-        let Memory { free, .. } = self.driver.memory().map_err(|error| self.failed(error))?;
+        let free = self.memory()?.free;
         Err(EngineError::Memory {
             wanted: bytes,
             free: free.min(self.limit.saturating_sub(self.used_bytes())),

@@ -24,6 +24,45 @@ pub fn program() -> String {
     SOURCES.iter().map(|(name, text)| format!("#line 1 \"{name}\"\n{text}")).collect()
 }
 
+/// What NVRTC made of the program, packed, behind a line with [`fingerprint`].
+const SHIPPED: &[u8] = include_bytes!("kernels/kernels.ptx.zst");
+/// More than the kernels are.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The architecture that the shipped kernels are compiled for; drivers take them to every later one.
+pub const ARCHITECTURE: &str = "compute_80";
+/// How NVRTC is told to compile the program. Nothing is contracted that is not written so: see `device.cuh`.
+pub const OPTIONS: [&str; 2] = ["--fmad=false", "--std=c++17"];
+
+/// What tells one program from another: BLAKE3 of its text and the options, in hexadecimal.
+#[must_use]
+pub fn fingerprint() -> String {
+    let text = [program(), OPTIONS.concat(), ARCHITECTURE.to_owned()].concat();
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+/// The shipped kernels, and in front of them, as a comment, the fingerprint of what they were compiled from.
+///
+/// # Errors
+/// When they cannot be unpacked.
+pub fn shipped() -> std::io::Result<String> {
+    let bytes = zstd::bulk::decompress(SHIPPED, MOST_BYTES)?;
+    String::from_utf8(bytes).map_err(std::io::Error::other)
+}
+
+/// PTX as it is shipped: with the fingerprint in front, and packed.
+///
+/// # Errors
+/// When it cannot be packed.
+pub fn pack(ptx: &str) -> std::io::Result<Vec<u8>> {
+    zstd::bulk::compress(format!("// {}\n{ptx}", fingerprint()).as_bytes(), 19)
+}
+
+/// The names of the kernels in PTX.
+pub fn names(ptx: &str) -> impl Iterator<Item = &str> {
+    ptx.lines().filter_map(|line| line.strip_prefix(".visible .entry ")?.split('(').next())
+}
+
 /// Bytes of a structure that a kernel takes.
 pub(super) trait Arguments: Pod {}
 
