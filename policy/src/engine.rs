@@ -5,11 +5,14 @@
 
 pub mod backend;
 pub mod cache;
+mod call;
 pub mod cpu;
 pub mod generation;
 pub mod policy;
 pub mod score;
 pub mod threads;
+#[cfg(feature = "gpu")]
+pub mod wgpu;
 
 pub use backend::{Backend, Claim, Feed, Logits, Pick, Want};
 pub use cpu::CpuBackend;

@@ -142,6 +142,23 @@ impl Weights {
         Ok(Self { tensors: slots.into_iter().flatten().collect() })
     }
 
+    /// Whether they are those of `config`.
+    ///
+    /// # Errors
+    /// The first tensor that is missing or has another shape.
+    pub fn check(&self, config: &ModelConfig) -> Result<(), WeightsError> {
+        for TensorSpec { name, shape: expected } in expected_tensors(config) {
+            match self.get(&name).map(|tensor| tensor.shape().to_vec()) {
+                None => return Err(WeightsError::Missing { name }),
+                Some(found) if found != expected => {
+                    return Err(WeightsError::Shape { name, found, expected });
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The tensors in canonical order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &WeightTensor> {
         self.tensors.iter()

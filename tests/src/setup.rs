@@ -57,6 +57,13 @@ pub const REQUIREMENTS: &[Requirement] = &[
         probe: || has_language("go"),
     },
     Requirement {
+        name: "a Vulkan adapter",
+        why: "tests of generation on GPUs compute with one in software",
+        optional: true,
+        apt: &["mesa-vulkan-drivers", "libvulkan1"],
+        probe: has_vulkan,
+    },
+    Requirement {
         name: "ip, tc and nft",
         why: "as root, tests of broadcasts put nodes behind real links",
         optional: true,
@@ -146,6 +153,11 @@ fn has_c_compiler() -> bool {
 fn has_language(tool: &str) -> bool {
     // Go does not know `--version`.
     !cfg!(target_os = "linux") || runs_with(tool, if tool == "go" { "version" } else { "--version" })
+}
+
+/// Elsewhere than on Linux, systems bring their adapters along.
+fn has_vulkan() -> bool {
+    !cfg!(target_os = "linux") || !echo_policy::engine::wgpu::adapters().is_empty()
 }
 
 /// Elsewhere than on Linux, and without root, there is no use for them.

@@ -12,7 +12,7 @@ mod crew;
 mod event;
 pub(super) mod lanes;
 mod layer;
-mod linear;
+pub(super) mod linear;
 mod pass;
 mod product;
 mod room;
@@ -23,6 +23,7 @@ use std::sync::OnceLock;
 
 use super::backend::{Backend, Claim, Feed, Logits, MAX_CALL_TOKENS, Pick, Want};
 use super::cache::{KvCache, PAGE_TOKENS, PageShape};
+use super::call;
 use crate::config::ModelConfig;
 use crate::error::{EngineError, WeightsError};
 use crate::math;
@@ -68,13 +69,7 @@ impl CpuBackend {
     }
 
     fn load_on(processor: Processor, config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
-        for spec in crate::weights::expected_tensors(config) {
-            let found = weights.get(&spec.name).map(|tensor| tensor.shape().to_vec());
-            if found.as_ref().is_some_and(|found| *found != spec.shape) {
-                let (name, expected) = (spec.name, spec.shape);
-                return Err(WeightsError::Shape { name, found: found.unwrap_or_default(), expected }.into());
-            }
-        }
+        weights.check(config)?;
         let table = "model.embed_tokens";
         let head = if config.tie_word_embeddings { table } else { "lm_head" };
         let layers = (0..config.num_hidden_layers).map(|index| Layer::load(config, index, weights));
@@ -89,34 +84,6 @@ impl CpuBackend {
         })
     }
 
-    fn check(&self, feeds: &[Feed<'_, KvCache>]) -> Result<usize, EngineError> {
-        let config = &self.config;
-        let total = feeds.iter().map(|feed| feed.tokens.len()).sum();
-        if total > MAX_CALL_TOKENS {
-            return Err(EngineError::Limit {
-                what: "tokens in a call",
-                value: total,
-                limit: MAX_CALL_TOKENS,
-            });
-        }
-        for (request, feed) in feeds.iter().enumerate() {
-            if feed.tokens.is_empty() {
-                return Err(EngineError::EmptyPrompt { request });
-            }
-            if !self.accepts(feed.cache) {
-                return Err(EngineError::ForeignCache);
-            }
-            let (tokens, limit) = (feed.cache.len() + feed.tokens.len(), config.max_position_embeddings);
-            if tokens > limit {
-                return Err(EngineError::TooLong { tokens, limit });
-            }
-            if let Some(token) = feed.tokens.iter().find(|token| **token as usize >= config.vocab_size) {
-                return Err(EngineError::Token { token: *token, vocab: config.vocab_size });
-            }
-        }
-        Ok(total)
-    }
-
     /// Feeds tokens and hands each row of the wanted logits to `each`, with its number, on any thread.
     fn pass(
         &self,
@@ -124,7 +91,7 @@ impl CpuBackend {
         want: Want,
         each: impl Fn(usize, &[f32]) + Sync,
     ) -> Result<(), EngineError> {
-        let total = self.check(feeds)?;
+        let total = call::check(self, feeds)?;
         if total == 0 {
             return Ok(());
         }
@@ -139,7 +106,7 @@ impl CpuBackend {
             let shared = feed.cache.pages().map(|page| unsafe { Shared::from_raw(page, shape.page()) });
             pages.push(shared.collect());
         }
-        let rows = wanted_rows(feeds, want);
+        let rows = call::wanted_rows(feeds, want);
         let (head_dim, group) =
             (self.config.head_dim, self.config.num_attention_heads / self.config.num_key_value_heads);
         let sights = Sights { tokens, pages, shape, head_dim, group };
@@ -180,7 +147,7 @@ impl CpuBackend {
         want: Want,
         make: impl Fn(usize, &[f32]) -> Result<T, EngineError> + Sync,
     ) -> Result<Vec<T>, EngineError> {
-        let made: Vec<_> = wanted_rows(feeds, want).iter().map(|_| OnceLock::new()).collect();
+        let made: Vec<_> = call::wanted_rows(feeds, want).iter().map(|_| OnceLock::new()).collect();
         self.pass(feeds, want, |row, logits| {
             // Each row comes once.
             let _ = made[row].set(make(row, logits));
@@ -217,19 +184,6 @@ impl CpuBackend {
     }
 }
 
-/// Which tokens of a pass logits are wanted after.
-fn wanted_rows(feeds: &[Feed<'_, KvCache>], want: Want) -> Vec<usize> {
-    let ends = feeds.iter().scan(0, |end, feed| {
-        *end += feed.tokens.len();
-        Some(*end)
-    });
-    match want {
-        Want::Nothing => Vec::new(),
-        Want::Last => ends.map(|end| end.saturating_sub(1)).collect(),
-        Want::All => (0..ends.last().unwrap_or_default()).collect(),
-    }
-}
-
 impl Backend for CpuBackend {
     type Cache = KvCache;
 
@@ -258,7 +212,7 @@ impl Backend for CpuBackend {
     }
 
     fn forward(&self, feeds: &mut [Feed<'_, KvCache>], want: Want) -> Result<Logits, EngineError> {
-        let rows = wanted_rows(feeds, want).len();
+        let rows = call::wanted_rows(feeds, want).len();
         let vocab = self.config.vocab_size;
         let mut values = vec![0.0; rows.min(MAX_CALL_TOKENS) * vocab];
         let logits = Shared::new(&mut values);

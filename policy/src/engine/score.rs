@@ -1,9 +1,9 @@
 //! Log-probabilities of given sequences, as the generation engine computes them.
 
-use super::backend::{Backend, Feed, MAX_CALL_TOKENS, Want};
+use super::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS};
 use super::policy::Policy;
 use crate::error::EngineError;
-use crate::sampler;
+use crate::sampler::SamplingParams;
 
 /// Rows of logits computed at once: bounds memory at large vocabularies.
 const ROWS_PER_CALL: usize = 256;
@@ -29,13 +29,13 @@ pub fn score<B: Backend>(policy: &Policy<B>, sequences: &[Vec<u32>]) -> Result<V
 }
 
 fn score_one<B: Backend>(backend: &B, inputs: &[u32], targets: &[u32]) -> Result<Vec<f32>, EngineError> {
+    let params = SamplingParams::unbiased(1);
     let mut cache = backend.new_cache();
     let mut logprobs = Vec::with_capacity(targets.len());
     for (tokens, targets) in inputs.chunks(ROWS_PER_CALL).zip(targets.chunks(ROWS_PER_CALL)) {
-        let logits = backend.forward(&mut [Feed { tokens, cache: &mut cache }], Want::All)?;
-        for (row, target) in logits.rows().zip(targets) {
-            logprobs.push(sampler::raw_logprob(row, *target)?);
-        }
+        let claims: Vec<_> = targets.iter().map(|token| Claim { params: &params, token: *token }).collect();
+        let placed = backend.place(&mut [Feed { tokens, cache: &mut cache }], &claims)?;
+        logprobs.extend(placed.iter().map(|interval| interval.raw_logprob));
     }
     Ok(logprobs)
 }

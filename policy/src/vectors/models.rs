@@ -15,7 +15,7 @@ use crate::config::ModelConfig;
 use crate::decoder::{Activations, Decoder, Gradients, Scores};
 use crate::engine::backend::MAX_CALL_TOKENS;
 use crate::engine::{Backend, CpuBackend, Feed, Want};
-use crate::error::VectorError;
+use crate::error::{EngineError, VectorError};
 use crate::logprob;
 use crate::packed::{Packed, Target};
 use crate::weights::Weights;
@@ -46,6 +46,32 @@ pub fn check_dir(dir: &Path) -> Result<VectorReport, VectorError> {
 /// # Errors
 /// When `dir` itself cannot be listed.
 pub fn check_dir_on(dir: &Path, device: &Device) -> Result<VectorReport, VectorError> {
+    each_model(dir, |model, name, report| check_model(model, name, device, report))
+}
+
+/// Checks a backend of the generation engine with every model directory in `dir`, as [`check_dir`] does. `load` puts a model on it.
+///
+/// # Errors
+/// When `dir` itself cannot be listed.
+pub fn check_backend<B: Backend>(
+    dir: &Path,
+    load: impl Fn(&ModelConfig, &Weights) -> Result<B, EngineError>,
+) -> Result<VectorReport, VectorError> {
+    each_model(dir, |model, name, report| {
+        let config = ModelConfig::from_file(&model.join("config.json"))?;
+        let engine = load(&config, &Weights::load_dir(model, &config)?)?;
+        for (index, case) in Expected::load(&model.join("expected.json"))?.cases.iter().enumerate() {
+            check_generation(&engine, &format!("{name}, case {index}"), case, report);
+        }
+        Ok(())
+    })
+}
+
+/// Checks every model directory in `dir` in order of name.
+fn each_model(
+    dir: &Path,
+    check: impl Fn(&Path, &str, &mut VectorReport) -> Result<(), Failure>,
+) -> Result<VectorReport, VectorError> {
     let read = |source| VectorError::Read { path: dir.to_owned(), source };
     let mut models = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(read)? {
@@ -63,7 +89,7 @@ pub fn check_dir_on(dir: &Path, device: &Device) -> Result<VectorReport, VectorE
     for model in models {
         let mut part = VectorReport::default();
         let name = model.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if let Err(failure) = check_model(&model, &name, device, &mut part) {
+        if let Err(failure) = check(&model, &name, &mut part) {
             part.fail(format!("{name}: {failure}"));
         }
         report.merge(part);
@@ -78,17 +104,22 @@ fn check_model(dir: &Path, name: &str, device: &Device, report: &mut VectorRepor
     let decoder = Decoder::trainable(&config, &weights, device)?;
     let engine = CpuBackend::load(&config, &weights)?;
     for (index, case) in expected.cases.iter().enumerate() {
-        let label = |forward: &str| format!("{name}, case {index}, {forward}");
+        let label = format!("{name}, case {index}, training forward");
         match training_outputs(&decoder, &case.ids) {
-            Ok(found) => compare(report, &label("training forward"), case, &found),
-            Err(failure) => report.fail(format!("{}: {failure}", label("training forward"))),
+            Ok(found) => compare(report, &label, case, &found),
+            Err(failure) => report.fail(format!("{label}: {failure}")),
         }
-        match generation_outputs(&engine, &case.ids) {
-            Ok(found) => compare(report, &label("generation engine"), case, &found),
-            Err(failure) => report.fail(format!("{}: {failure}", label("generation engine"))),
-        }
+        check_generation(&engine, &format!("{name}, case {index}"), case, report);
     }
     check_gradients(&decoder, &expected.nll, name, report)
+}
+
+fn check_generation<B: Backend>(engine: &B, case: &str, expected: &Case, report: &mut VectorReport) {
+    let label = format!("{case}, generation engine");
+    match generation_outputs(engine, &expected.ids) {
+        Ok(found) => compare(report, &label, expected, &found),
+        Err(failure) => report.fail(format!("{label}: {failure}")),
+    }
 }
 
 struct Outputs {
@@ -114,7 +145,7 @@ fn training_outputs(decoder: &Decoder, ids: &[u32]) -> Result<Outputs, Failure> 
 }
 
 /// The first half in one call and the rest token by token, so that prefill, decoding and the cache all take part.
-fn generation_outputs(engine: &CpuBackend, ids: &[u32]) -> Result<Outputs, Failure> {
+fn generation_outputs<B: Backend>(engine: &B, ids: &[u32]) -> Result<Outputs, Failure> {
     let mut cache = engine.new_cache();
     let (prompt, rest) = ids.split_at(ids.len().div_ceil(2));
     let targets = targets(&Packed::of(&[ids])?);

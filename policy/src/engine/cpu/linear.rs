@@ -81,11 +81,14 @@ impl Linear {
 }
 
 /// The tensor of that name.
-pub(super) fn tensor<'a>(weights: &'a Weights, name: &str) -> Result<&'a WeightTensor, WeightsError> {
+pub(in crate::engine) fn tensor<'a>(
+    weights: &'a Weights,
+    name: &str,
+) -> Result<&'a WeightTensor, WeightsError> {
     weights.get(name).ok_or_else(|| WeightsError::Missing { name: name.to_owned() })
 }
 
 /// The numbers of a norm or a bias, in f32.
-pub(super) fn vector(weights: &Weights, name: &str) -> Result<Vec<f32>, WeightsError> {
+pub(in crate::engine) fn vector(weights: &Weights, name: &str) -> Result<Vec<f32>, WeightsError> {
     Ok(tensor(weights, name)?.to_f32())
 }
