@@ -16,7 +16,7 @@ mod models;
 mod trouble;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use echo_policy::engine::wgpu::{AdapterChoice, AdapterKind, Gpu, GpuOptions, adapters};
 use libtest_mimic::{Arguments, Trial};
@@ -33,8 +33,11 @@ struct Opener {
     without_subgroups: bool,
 }
 
+/// By reductions: with subgroups and without.
+static SHARED: [OnceLock<Arc<Gpu>>; 2] = [const { OnceLock::new() }; 2];
+
 impl Opener {
-    /// With limits of its own.
+    /// A device of its own.
     fn open_with(&self, change: impl FnOnce(&mut GpuOptions)) -> Arc<Gpu> {
         let mut options = GpuOptions {
             adapter: self.adapter.clone(),
@@ -45,8 +48,9 @@ impl Opener {
         Gpu::open(options).expect("the adapter was listed")
     }
 
+    /// One that other tests use too, and that has compiled most kernels.
     fn open(&self) -> Arc<Gpu> {
-        self.open_with(|_| ())
+        Arc::clone(SHARED[usize::from(self.without_subgroups)].get_or_init(|| self.open_with(|_| ())))
     }
 }
 

@@ -22,6 +22,7 @@ mod layer;
 mod linear;
 mod matrix;
 mod model;
+mod moving;
 mod pages;
 mod room;
 

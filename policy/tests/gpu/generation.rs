@@ -147,8 +147,9 @@ fn an_aborted_generation_gives_what_it_has(opener: &Opener) {
 
 fn a_generation_goes_on_with_the_pages_that_there_are(opener: &Opener) {
     let expected = Generation::start(policy(&opener.open(), 1, None), requests()).unwrap().run().unwrap();
-    let page = 32 * 2 * 2 * 16 * 4;
-    let gpu = opener.open_with(|options| options.cache_bytes = Some(14 * page));
+    // Of 32 tokens, with keys and values of two layers and two heads.
+    let page = 32 * 2 * 2 * 2 * 8 * 4;
+    let gpu = opener.open_with(|options| options.cache_bytes = Some(18 * page));
     let policy = policy(&gpu, 1, None);
     // Another run's caches take pages that this one counts on.
     let mut held = policy.backend().new_cache();

@@ -13,11 +13,11 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 fn a_lost_device_is_an_error(opener: &Opener) {
-    let gpu = opener.open();
+    let gpu = opener.open_with(|_| ());
     let Model { config, weights, .. } = models::tiny();
     let backend = WgpuBackend::load(&gpu, &config, &weights).unwrap();
     let mut cache = backend.new_cache();
-    let mut feed = |backend: &WgpuBackend, cache: &mut _| {
+    let feed = |backend: &WgpuBackend, cache: &mut _| {
         backend.forward(&mut [Feed { tokens: &[1, 2, 3], cache }], Want::Last).map(|_| ())
     };
     feed(&backend, &mut cache).unwrap();

@@ -61,8 +61,9 @@ impl GpuCache {
     /// How it grows by so many tokens, with as many of `fresh` as are missing. It is as before until [`GpuCache::commit`].
     pub(super) fn grow(&self, tokens: usize, fresh: &mut impl Iterator<Item = Arc<Page>>) -> Growth {
         let missing = self.missing(tokens);
-        let mut pages = self.pages[..self.tokens.div_ceil(PAGE_TOKENS)].to_vec();
         let shared = self.shared_page().map(|page| page.index());
+        // From here on, this has every page as well.
+        let mut pages = self.pages[..self.tokens.div_ceil(PAGE_TOKENS)].to_vec();
         if shared.is_some() {
             pages.pop();
         }

@@ -2,19 +2,17 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use wgpu::{
-    Buffer, BufferDescriptor, BufferUsages, CommandBuffer, CommandEncoderDescriptor, ComputePassDescriptor,
-    MapMode,
-};
+use wgpu::{Buffer, BufferUsages, CommandBuffer, CommandEncoderDescriptor, ComputePassDescriptor, MapMode};
 
 use super::cache::{GpuCache, Growth};
 use super::feeding::Feeding;
 use super::gpu::Gpu;
 use super::head::{Choice, Head, Wish};
 use super::kernel::{Binding, Constant, Kernel, Step};
-use super::layer::{Layer, Sight};
+use super::layer::Layer;
 use super::linear::dtype_number;
 use super::matrix::{Matrix, Rows};
+use super::moving::Moving;
 use super::pages::{PageShape, Pool};
 use super::room::{CHOICE_BYTES, Room, Sizes};
 use crate::config::ModelConfig;
@@ -79,16 +77,6 @@ pub(super) struct Model {
     moving: Mutex<Moving>,
 }
 
-/// What is made anew when it is too small, or when pages move.
-#[derive(Default)]
-struct Moving {
-    table: Option<Buffer>,
-    readback: Option<Buffer>,
-    /// By layer, and of which generation of the pages.
-    sights: Vec<Sight>,
-    generation: u64,
-}
-
 impl Model {
     /// Copies a model to the device.
     pub(super) fn load(gpu: &Arc<Gpu>, config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
@@ -146,7 +134,7 @@ impl Model {
         let feeding = Feeding::new(feeds, &growths, &self.sizes, &self.inv_freq);
         let mut moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = self.readback_bytes(wanted) + 4 * feeding.table.len() as u64;
-        self.gpu.scoped(bytes, || {
+        let done = self.gpu.scoped(bytes, || {
             self.prepare(config, &feeding, &mut moving);
             let mut pending = self.record_layers(&feeding, &moving);
             if wanted.rows.is_empty() {
@@ -159,7 +147,12 @@ impl Model {
                 self.logits(std::mem::take(&mut pending), start, rows, wanted, &mut moving, &mut take)?;
             }
             Ok(())
-        })?;
+        });
+        if done.is_err() {
+            // A buffer that there was no room for is of no use later either.
+            *moving = Moving::default();
+        }
+        done?;
         for (feed, growth) in feeds.iter_mut().zip(growths) {
             feed.cache.commit(growth, feed.tokens.len());
         }
@@ -181,24 +174,7 @@ impl Model {
         write(&room.tokens, bytemuck::cast_slice(&feeding.tokens));
         write(&room.tiles, bytemuck::cast_slice(&feeding.tiles));
         write(&room.rotary, bytemuck::cast_slice(&feeding.rotary));
-        let bytes = 4 * feeding.table.len() as u64;
-        let table = match moving.table.take().filter(|table| table.size() >= bytes) {
-            Some(table) => table,
-            None => {
-                moving.sights.clear();
-                gpu.buffer("pages of sequences", 2 * bytes, BufferUsages::STORAGE)
-            }
-        };
-        write(&table, bytemuck::cast_slice(&feeding.table));
-        let (pages, generation) = self.pool.layers();
-        if moving.sights.is_empty() || moving.generation != generation {
-            let sights =
-                self.layers.iter().zip(&pages).map(|(layer, pages)| {
-                    Sight::new(gpu, config, (room, &self.sizes), (&table, pages), layer)
-                });
-            (moving.sights, moving.generation) = (sights.collect(), generation);
-        }
-        moving.table = Some(table);
+        moving.follow(gpu, config, (room, &self.sizes), &feeding.table, &self.pool, &self.layers);
     }
 
     /// All layers; what is too much for one submission is on its way when this returns.
@@ -253,15 +229,7 @@ impl Model {
             let wishes = &wanted.wishes[start..start + rows.len()];
             gpu.queue.write_buffer(&room.picks, 0, bytemuck::cast_slice(wishes));
         }
-        let bytes = self.readback_bytes(wanted);
-        let readback = moving.readback.take().filter(|buffer| buffer.size() >= bytes).unwrap_or_else(|| {
-            gpu.device.create_buffer(&BufferDescriptor {
-                label: Some("readback"),
-                size: bytes,
-                usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            })
-        });
+        let readback = moving.take_readback(gpu, self.readback_bytes(wanted));
         let mut encoder = gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
         let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
         self.head.record(gpu, &mut pass, rows.len(), chooses);
@@ -290,7 +258,7 @@ impl Model {
             }
         }
         readback.unmap();
-        moving.readback = Some(readback);
+        moving.keep_readback(readback);
         Ok(())
     }
 
