@@ -13,6 +13,8 @@ pub mod generation;
 pub mod policy;
 pub mod score;
 pub mod threads;
+#[cfg(feature = "gpu")]
+pub mod wgpu;
 
 pub use backend::{Backend, Claim, Feed, Logits, Pick, Want};
 pub use cpu::CpuBackend;

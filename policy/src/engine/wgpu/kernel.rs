@@ -1,0 +1,162 @@
+//! Kernels: WGSL with constants of a model's shape before it, compiled once for all models of that shape.
+
+use std::fmt::{self, Display, Write as _};
+use std::sync::PoisonError;
+
+use wgpu::{
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor,
+    BindGroupLayoutEntry, BindingType, Buffer, BufferBindingType, ComputePass, ComputePipeline,
+    ComputePipelineDescriptor, PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor,
+    ShaderRuntimeChecks, ShaderSource, ShaderStages,
+};
+
+use super::gpu::Gpu;
+
+/// How a kernel sees a buffer. A kernel's bindings are numbered in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Binding {
+    Uniform,
+    Read,
+    Write,
+}
+
+impl Binding {
+    fn entry(self, binding: u32) -> BindGroupLayoutEntry {
+        let ty = match self {
+            Self::Uniform => BufferBindingType::Uniform,
+            Self::Read => BufferBindingType::Storage { read_only: true },
+            Self::Write => BufferBindingType::Storage { read_only: false },
+        };
+        let ty = BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None };
+        BindGroupLayoutEntry { binding, visibility: ShaderStages::COMPUTE, ty, count: None }
+    }
+}
+
+/// A number that a kernel is compiled with.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Constant {
+    U32(usize),
+    F32(f32),
+}
+
+impl Display for Constant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::U32(value) => write!(f, "u32 = {value}u"),
+            Self::F32(value) => write!(f, "f32 = {value:e}f"),
+        }
+    }
+}
+
+/// A kernel's source.
+pub(super) struct Kernel {
+    pub(super) name: &'static str,
+    /// Threads of a workgroup: THREADS in the source.
+    pub(super) threads: usize,
+    /// Whether threads reduce among each other, by subgroups or through workgroup memory.
+    pub(super) reduces: bool,
+    pub(super) sources: &'static [&'static str],
+    pub(super) bindings: &'static [Binding],
+}
+
+impl Kernel {
+    fn source(&self, subgroups: bool, constants: &[(&str, Constant)]) -> String {
+        let mut text = String::new();
+        for (name, value) in [("THREADS", Constant::U32(self.threads))].iter().chain(constants) {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "const {name}: {value};");
+        }
+        if self.reduces {
+            text.push_str(if subgroups {
+                include_str!("shaders/reduce_subgroup.wgsl")
+            } else {
+                include_str!("shaders/reduce_memory.wgsl")
+            });
+        }
+        text.extend(self.sources.iter().copied());
+        text
+    }
+
+    /// The kernel with these constants. Within [`Gpu::scoped`].
+    pub(super) fn compile(&self, gpu: &Gpu, constants: &[(&str, Constant)]) -> ComputePipeline {
+        let source = self.source(gpu.uses_subgroups(), constants);
+        let mut pipelines = gpu.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pipeline) = pipelines.get(&source) {
+            return pipeline.clone();
+        }
+        let descriptor =
+            ShaderModuleDescriptor { label: Some(self.name), source: ShaderSource::Wgsl((&source).into()) };
+        // Accesses stay checked. A counter in every loop would be most of the work of the smallest.
+        let checks = ShaderRuntimeChecks { force_loop_bounding: false, ..ShaderRuntimeChecks::checked() };
+        // SAFETY: every loop of the kernels counts up or down to a bound that it does not change.
+        let module = unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) };
+        let layout = layout(gpu, self.bindings);
+        let layout = gpu.device.create_pipeline_layout(&PipelineLayoutDescriptor {
+            label: Some(self.name),
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: 0,
+        });
+        let pipeline = gpu.device.create_compute_pipeline(&ComputePipelineDescriptor {
+            label: Some(self.name),
+            layout: Some(&layout),
+            module: &module,
+            entry_point: Some("main"),
+            // Every kernel writes workgroup memory before it reads it.
+            compilation_options: PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: false,
+                ..PipelineCompilationOptions::default()
+            },
+            cache: None,
+        });
+        pipelines.insert(source, pipeline.clone());
+        pipeline
+    }
+
+    /// The buffers that it works on, in the order of its bindings. Within [`Gpu::scoped`].
+    pub(super) fn bind(&self, gpu: &Gpu, buffers: &[&Buffer]) -> BindGroup {
+        debug_assert_eq!(buffers.len(), self.bindings.len(), "{}", self.name);
+        let entries: Vec<_> = (0..)
+            .zip(buffers)
+            .map(|(binding, buffer)| BindGroupEntry { binding, resource: buffer.as_entire_binding() })
+            .collect();
+        let layout = layout(gpu, self.bindings);
+        gpu.device.create_bind_group(&BindGroupDescriptor {
+            label: Some(self.name),
+            layout: &layout,
+            entries: &entries,
+        })
+    }
+}
+
+fn layout(gpu: &Gpu, bindings: &'static [Binding]) -> BindGroupLayout {
+    let mut layouts = gpu.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+    let make = || {
+        let entries: Vec<_> = (0..).zip(bindings).map(|(number, binding)| binding.entry(number)).collect();
+        gpu.device.create_bind_group_layout(&BindGroupLayoutDescriptor { label: None, entries: &entries })
+    };
+    layouts.entry(bindings).or_insert_with(make).clone()
+}
+
+/// A kernel and what it works on.
+pub(super) struct Step {
+    pub(super) pipeline: ComputePipeline,
+    pub(super) bound: BindGroup,
+}
+
+impl Step {
+    pub(super) fn new(
+        gpu: &Gpu,
+        kernel: &Kernel,
+        constants: &[(&str, Constant)],
+        buffers: &[&Buffer],
+    ) -> Self {
+        Self { pipeline: kernel.compile(gpu, constants), bound: kernel.bind(gpu, buffers) }
+    }
+
+    /// Has so many workgroups do it.
+    pub(super) fn record(&self, pass: &mut ComputePass<'_>, wide: usize, high: usize) {
+        pass.set_pipeline(&self.pipeline);
+        pass.set_bind_group(0, &self.bound, &[]);
+        pass.dispatch_workgroups(wide as u32, high as u32, 1);
+    }
+}

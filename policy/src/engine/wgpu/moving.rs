@@ -1,0 +1,66 @@
+//! What is made anew when it is too small, or when pages move.
+
+use wgpu::{Buffer, BufferDescriptor, BufferUsages};
+
+use super::gpu::Gpu;
+use super::layer::{Layer, Sight};
+use super::pages::Pool;
+use super::room::{Room, Sizes};
+use crate::config::ModelConfig;
+
+#[derive(Default)]
+pub(super) struct Moving {
+    /// u32: the pages of the call's sequences.
+    table: Option<Buffer>,
+    /// What the device's answers are copied to.
+    readback: Option<Buffer>,
+    /// By layer, and of which generation of the pages.
+    pub(super) sights: Vec<Sight>,
+    generation: u64,
+}
+
+impl Moving {
+    /// Writes the table of a call, and sees that layers look at it and at the pages that there are. Within [`Gpu::scoped`].
+    pub(super) fn follow(
+        &mut self,
+        gpu: &Gpu,
+        config: &ModelConfig,
+        room: (&Room, &Sizes),
+        words: &[u32],
+        pool: &Pool,
+        layers: &[Layer],
+    ) {
+        let bytes = 4 * words.len() as u64;
+        let table = match self.table.take().filter(|table| table.size() >= bytes) {
+            Some(table) => table,
+            None => {
+                self.sights.clear();
+                gpu.buffer("pages of sequences", 2 * bytes, BufferUsages::STORAGE)
+            }
+        };
+        gpu.queue.write_buffer(&table, 0, bytemuck::cast_slice(words));
+        let (pages, generation) = pool.layers();
+        if self.sights.is_empty() || self.generation != generation {
+            let sight = |(layer, pages)| Sight::new(gpu, config, room, (&table, pages), layer);
+            (self.sights, self.generation) = (layers.iter().zip(&pages).map(sight).collect(), generation);
+        }
+        self.table = Some(table);
+    }
+
+    /// A buffer that so many bytes can be read from. Within [`Gpu::scoped`].
+    pub(super) fn take_readback(&mut self, gpu: &Gpu, bytes: u64) -> Buffer {
+        self.readback.take().filter(|buffer| buffer.size() >= bytes).unwrap_or_else(|| {
+            gpu.device.create_buffer(&BufferDescriptor {
+                label: Some("readback"),
+                size: bytes,
+                usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        })
+    }
+
+    /// Keeps it for the next call.
+    pub(super) fn keep_readback(&mut self, buffer: Buffer) {
+        self.readback = Some(buffer);
+    }
+}
