@@ -5,6 +5,7 @@ use crate::sampling_audit::SamplingAudit;
 use crate::service::verifiers::{Seat, hear};
 use crate::testing;
 use crate::workload::Workload;
+use echo_policy::audit::Tolerance;
 use echo_policy::engine::Policy;
 use echo_policy::weights::Weights;
 use echo_protocol::check::{Offer, Opinion, Report};
@@ -406,9 +407,8 @@ async fn a_lie_is_one_though_its_version_is_let_go_before_verifiers_answer() {
 #[tokio::test]
 async fn what_is_too_close_to_tell_is_held_against_no_verifier() {
     let mut world = World::new();
-    // Half as much again as an honest node may be off, in one token or in the mean of its trajectory.
-    let tokens = world.group(LeaseId(0), OrderCounter(0)).trajectories[0].response.len();
-    world.off = 1.5e-3 * tokens.min(10) as f32;
+    // Half as much again as an honest node may be off in one token.
+    world.off = 1.5 * Tolerance::f32(1.0).max;
     let refused = world.asked(true, [true, false, true]).await.unwrap_err();
     assert!(
         matches!(&refused.outcome, Outcome::Refused { reason: RefuseReason::Sampling, .. }),
