@@ -1,5 +1,7 @@
 //! What the tests need of a machine beyond Rust, and how it gets there.
 
+mod nvrtc;
+
 use crate::console::Console;
 use crate::processes::{Output, Process};
 use anyhow::{Context as _, bail};
@@ -44,7 +46,7 @@ pub const REQUIREMENTS: &[Requirement] = &[
     },
     Requirement {
         name: "a C++ compiler (g++)",
-        why: "tests of the sandbox compile and run programs of this language",
+        why: "tests of the sandbox compile and run programs of this language, and one of the CUDA backend its kernels",
         optional: false,
         apt: &["g++"],
         probe: || has_language("g++"),
@@ -55,6 +57,13 @@ pub const REQUIREMENTS: &[Requirement] = &[
         optional: false,
         apt: &["golang-go"],
         probe: || has_language("go"),
+    },
+    Requirement {
+        name: "pip (python3 -m pip)",
+        why: "it fetches NVIDIA's compiler, with which tests compile kernels for GPUs",
+        optional: true,
+        apt: &["python3-pip"],
+        probe: || !cfg!(target_os = "linux") || succeeds("python3", &["-m", "pip", "--version"]),
     },
     Requirement {
         name: "ip, tc and nft",
@@ -100,6 +109,7 @@ pub async fn prepare(console: &Console) -> anyhow::Result<()> {
     if let Some(lost) = missing.iter().find(|requirement| !requirement.optional && !(requirement.probe)()) {
         bail!("{} is still missing after the installation: {}", lost.name, lost.why);
     }
+    nvrtc::fetch(console).await;
     Ok(())
 }
 
@@ -158,8 +168,12 @@ fn runs(program: impl Into<OsString>) -> bool {
 }
 
 fn runs_with(program: impl Into<OsString>, argument: &str) -> bool {
+    succeeds(program, &[argument])
+}
+
+fn succeeds(program: impl Into<OsString>, arguments: &[&str]) -> bool {
     let mut command = Command::new(program.into());
-    command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 

@@ -16,6 +16,8 @@ const PARTITION: usize = 256;
 const SUBPARTS: usize = 4;
 /// Bytes that partitions of the attention may take between its two kernels.
 const PARTIAL_BYTES: usize = 64 << 20;
+/// Most blocks in the last direction of a grid.
+const MOST_SPLITS: usize = 65_535;
 /// Threads of most kernels' blocks.
 const THREADS: u32 = 256;
 
@@ -132,7 +134,8 @@ impl Deal {
         let partitions = tokens.longest().div_ceil(PARTITION);
         let idle = tasks.len() * kv_heads < 2 * model.device.processors();
         let bytes = tokens.count() * heads * partitions * (shape.stored_dim() + 2) * size_of::<f32>();
-        Self { tasks, rows, partitions, split: idle && partitions > 1 && bytes <= PARTIAL_BYTES }
+        let split = idle && (2..=MOST_SPLITS).contains(&partitions) && bytes <= PARTIAL_BYTES;
+        Self { tasks, rows, partitions, split }
     }
 }
 
