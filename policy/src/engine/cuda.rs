@@ -26,6 +26,7 @@ mod model;
 mod nvidia;
 mod pass;
 mod room;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ use cache::PageShape;
 use kernels::{Outcome, RowPick};
 use matrix::Recipe;
 use model::Model;
-use pass::{Pass, Tokens, Wish};
+use pass::{Pass, Wish};
+use tokens::Tokens;
 
 pub use cache::CudaCache;
 pub use device::Device;

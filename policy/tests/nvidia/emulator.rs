@@ -59,12 +59,15 @@ pub(crate) struct Emulator {
     /// Calls from now on after which the device is lost.
     pub(crate) calls_left: AtomicUsize,
     lost: AtomicBool,
-    /// Allocations by address: their bytes, and a guard behind them.
-    memory: Mutex<BTreeMap<Address, (usize, Box<[Block]>)>>,
+    /// What is taken, by address.
+    memory: Mutex<BTreeMap<Address, Allocation>>,
     taken: AtomicUsize,
     /// Names of the kernels that were launched.
     pub(crate) launched: Mutex<std::collections::BTreeSet<String>>,
 }
+
+/// Its bytes, and the memory with a guard behind them.
+type Allocation = (usize, Box<[Block]>);
 
 /// Memory that is aligned as a device's.
 #[derive(Clone, Copy)]

@@ -126,7 +126,8 @@ fn a_swap_continues_under_the_new_version(program: &Arc<Program>) {
     for (request, completions) in requests().iter().zip(generation.run().unwrap()) {
         for completion in completions {
             let sequence = [request.prompt.as_slice(), &completion.tokens].concat();
-            let [old, new] = [&old, &new].map(|policy| score(policy, &[sequence.clone()]).unwrap().remove(0));
+            let [old, new] =
+                [&old, &new].map(|policy| score(policy, std::slice::from_ref(&sequence)).unwrap().remove(0));
             for (t, logprob) in completion.raw_logprobs.iter().enumerate() {
                 let expected = if t < 3 { &old } else { &new };
                 assert_eq!(*logprob, expected[request.prompt.len() - 1 + t]);

@@ -1,35 +1,18 @@
 //! One forward pass: what is launched, in order.
 
 use super::driver::{Address, Launch};
-use super::kernels::{Attention, Draw, Embed, Heads, Norm, Outcome, RowPick, SwiGlu, Task};
+use super::kernels::{Attention, Draw, Embed, Heads, Norm, Outcome, RowPick, SwiGlu};
 use super::model::{Layer, Model};
 use super::room::{Letter, Plan, at};
-use super::{cache::PAGE_TOKENS, cache::PageShape, device::Device, draw};
+use super::tokens::{Deal, Tokens};
+use super::{cache::PageShape, device::Device, draw};
 use crate::error::EngineError;
 use crate::weights::DType;
 
 /// Rows of logits that exist at a time.
 const LOGIT_ROWS: usize = 64;
-/// Positions of a partition of the attention, as in `attention.cu`.
-const PARTITION: usize = 256;
-/// Quarters of a partition, as in `attention.cu`.
-const SUBPARTS: usize = 4;
-/// Bytes that partitions of the attention may take between its two kernels.
-const PARTIAL_BYTES: usize = 64 << 20;
 /// Threads of most kernels' blocks.
 const THREADS: u32 = 256;
-
-/// The tokens of a pass.
-pub(super) struct Tokens {
-    ids: Vec<u32>,
-    /// How many tokens each sees, itself included.
-    visible: Vec<u32>,
-    /// Where the pages of each token's sequence begin among `pages`.
-    first_page: Vec<u32>,
-    pages: Vec<Address>,
-    /// The first token and the number of tokens of each sequence.
-    spans: Vec<(usize, usize)>,
-}
 
 /// What is made of the wanted rows of logits.
 pub(super) enum Wish<'a> {
@@ -64,17 +47,6 @@ struct Places {
     sin: Address,
 }
 
-/// How the attention's rows are dealt to blocks.
-struct Deal {
-    tasks: Vec<Task>,
-    /// Most rows of a block.
-    rows: usize,
-    /// Partitions that the longest sequence has.
-    partitions: usize,
-    /// Whether a block takes one of them.
-    split: bool,
-}
-
 /// A pass that is about to be launched.
 pub(super) struct Pass<'a> {
     model: &'a Model,
@@ -82,58 +54,6 @@ pub(super) struct Pass<'a> {
     tokens: &'a Tokens,
     deal: Deal,
     places: Places,
-}
-
-impl Tokens {
-    pub(super) fn new() -> Self {
-        let (ids, visible, first_page) = (Vec::new(), Vec::new(), Vec::new());
-        Self { ids, visible, first_page, pages: Vec::new(), spans: Vec::new() }
-    }
-
-    /// Adds the tokens that follow `before` others in a sequence with these pages.
-    pub(super) fn add(&mut self, tokens: &[u32], before: usize, pages: impl Iterator<Item = Address>) {
-        self.spans.push((self.ids.len(), tokens.len()));
-        self.ids.extend_from_slice(tokens);
-        self.visible.extend((1..=tokens.len()).map(|new| (before + new) as u32));
-        self.first_page.extend(tokens.iter().map(|_| self.pages.len() as u32));
-        self.pages.extend(pages);
-        debug_assert!(self.pages.len() * PAGE_TOKENS >= before + tokens.len());
-    }
-
-    fn count(&self) -> usize {
-        self.ids.len()
-    }
-
-    fn longest(&self) -> usize {
-        self.visible.iter().max().map_or(0, |visible| *visible as usize)
-    }
-}
-
-impl Deal {
-    fn new(model: &Model, shape: PageShape, tokens: &Tokens) -> Self {
-        let config = &model.config;
-        let (heads, kv_heads) = (config.num_attention_heads, config.num_key_value_heads);
-        let group = heads / kv_heads;
-        // Wide heads leave shared memory for fewer rows.
-        let most = if shape.stored_dim() <= 128 { 8 } else { 4 };
-        let longest_span = tokens.spans.iter().map(|(_, count)| count * group).max().unwrap_or(1);
-        let rows = longest_span.next_power_of_two().clamp(2, most);
-        let mut tasks = Vec::new();
-        for &(token, count) in &tokens.spans {
-            for row in (0..count * group).step_by(rows) {
-                tasks.push(Task {
-                    token: token as u32,
-                    row: row as u32,
-                    rows: rows.min(count * group - row) as u32,
-                    first_page: tokens.first_page[token],
-                });
-            }
-        }
-        let partitions = tokens.longest().div_ceil(PARTITION);
-        let idle = tasks.len() * kv_heads < 2 * model.device.processors();
-        let bytes = tokens.count() * heads * partitions * (shape.stored_dim() + 2) * size_of::<f32>();
-        Self { tasks, rows, partitions, split: idle && partitions > 1 && bytes <= PARTIAL_BYTES }
-    }
 }
 
 impl<'a> Pass<'a> {
@@ -366,10 +286,11 @@ impl<'a> Pass<'a> {
             4 => recipe.pick("attend_f32_4", "attend_bf16_4"),
             _ => recipe.pick("attend_f32_8", "attend_bf16_8"),
         };
-        let shared = deal.rows * ((2 + SUBPARTS) * dim + PARTITION) * size_of::<f32>();
         let split = if deal.split { deal.partitions } else { 1 };
-        let launch =
-            Launch { shared: shared as u32, ..blocks(deal.tasks.len(), config.num_key_value_heads, split) };
+        let launch = Launch {
+            shared: deal.shared_bytes(dim) as u32,
+            ..blocks(deal.tasks.len(), config.num_key_value_heads, split)
+        };
         // SAFETY: tasks name tokens of the pass and pages of their sequences.
         unsafe { self.device().launch(kernel, launch, &arguments)? };
         if !deal.split {
