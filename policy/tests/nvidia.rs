@@ -2,6 +2,8 @@
 //!
 //! Where there is no C++ compiler, or no NVRTC, the trials that need it are reported as ignored.
 
+#![allow(clippy::unwrap_used, reason = "clippy knows the tests of the built-in harness alone")]
+
 #[path = "nvidia/agreement.rs"]
 mod agreement;
 #[path = "nvidia/caches.rs"]
