@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use echo_policy::engine::cuda::{CudaBackend, MAX_HEAD_DIM};
+use echo_policy::engine::cuda::{CudaBackend, DeviceInfo, MAX_HEAD_DIM, devices, open};
 use echo_policy::engine::{Backend, Feed, Want};
-use echo_policy::error::EngineError;
+use echo_policy::error::{CudaError, EngineError};
 use echo_policy::precision::Precision;
 use echo_policy::weights::Weights;
 
@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("weights that do not fit leave nothing behind", weights_that_do_not_fit_leave_nothing),
     ("a device that fails is lost", a_device_that_fails_is_lost),
     ("what the kernels cannot do is refused", what_the_kernels_cannot_do_is_refused),
+    ("a device that is not there or too old is refused", a_device_not_there_or_too_old_is_refused),
 ];
 
 fn a_call_that_is_refused_changes_nothing(program: &Arc<Program>) {
@@ -119,4 +120,26 @@ fn what_the_kernels_cannot_do_is_refused(program: &Arc<Program>) {
     assert!(matches!(error, EngineError::Limit { what: "head_dim", .. }));
     // Weights of another model.
     assert!(load(&models::one().config, &model.weights, Precision::F32).is_some());
+}
+
+fn a_device_not_there_or_too_old_is_refused(_: &Arc<Program>) {
+    let error = open(1000, None).expect_err("no machine has so many");
+    match devices() {
+        // Whatever the machine lacks, both say the same.
+        Err(lacking) => assert_eq!(error, lacking),
+        Ok(found) => assert_eq!(error, CudaError::NoSuchDevice { index: 1000, count: found.len() }),
+    }
+    let mut info = DeviceInfo {
+        index: 0,
+        name: "Tesla T4".to_owned(),
+        capability: (7, 5),
+        total_memory: 16 << 30,
+        driver: (12, 4),
+    };
+    let text = info.check().unwrap_err().to_string();
+    assert_eq!(text, "Tesla T4 has compute capability 7.5, and 8.0 is needed; choose another device");
+    for capability in [(8, 0), (8, 9), (9, 0), (12, 0)] {
+        info.capability = capability;
+        assert_eq!(info.check(), Ok(()));
+    }
 }
