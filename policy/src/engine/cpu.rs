@@ -5,7 +5,8 @@
 //!
 //! **What holds about numbers.** The logits after a token are the same, bit for bit, whether the token was fed alone or in
 //! a batch, in one call with its prompt or in a later one, with a shared or an own cache, and with any number of threads.
-//! Every reduction runs in an order that depends on the model's shape alone, so processors with different vector units agree as well.
+//! Every reduction runs in an order that depends on the model's shape alone, so processors with different vector units agree as well; but in
+//! bf16 some of them take numbers and sums nearer to zero than 2⁻¹²⁶ for zero.
 
 mod attention;
 mod crew;
@@ -135,7 +136,7 @@ impl CpuBackend {
         let sights = Sights { tokens, pages, shape, head_dim, group };
         Room::enter(self.operations(total, rows.len()), self.processor, |room| {
             let (workspace, runner) = room.split();
-            let packing = Packing::of(self.precision);
+            let packing = Packing::of(self.precision, self.processor);
             let (buffers, logits) =
                 workspace.buffers(&self.config, packing, total, rows.len().min(LOGIT_ROWS));
             let pass = Pass { config: &self.config, packing, tokens: total, buffers, sights };

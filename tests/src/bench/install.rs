@@ -16,6 +16,7 @@ use crate::cargo::workspace_root;
 use crate::console::{Console, Report};
 use anyhow::Context as _;
 use echo_policy::engine::{self, Takeover};
+use echo_policy::precision::Precision;
 use echo_policy::weights::Weights;
 use home::Home;
 use orders::Course;
@@ -44,6 +45,8 @@ pub struct InstallBench {
     pub orders: u64,
     /// Threads of the engine.
     pub threads: usize,
+    /// In which numbers the model of the first part computes.
+    pub precision: Precision,
 }
 
 /// The installations.
@@ -78,7 +81,7 @@ fn swaps(bench: &InstallBench, console: &Console) -> anyhow::Result<Swaps> {
     let config = bench.size.config()?;
     // Beside the model: what is temporary may lie in memory elsewhere.
     let scratch = tempfile::tempdir_in(&models)?;
-    let home = Home::found(scratch.path(), &config, 1, 1)?;
+    let home = Home::found(scratch.path(), &config, bench.precision, 1, 1)?;
     let first = home.publish(1, &Weights::load_dir(&dir, &config)?)?;
     let size_mb = first.open()?.total_bytes as f64 / 1e6;
 
@@ -163,7 +166,7 @@ fn report(
         "runs": {"keep": kept, "recompute": recomputed, "empty": empty},
         "setting": {
             "size": bench.size, "rounds": bench.rounds, "prompt": bench.prompt, "samples": bench.samples, "orders": bench.orders,
-            "threads": bench.threads,
+            "threads": bench.threads, "precision": bench.precision,
         },
     });
     let flat = growth.is_none_or(|growth| growth <= MOST_GROWTH);

@@ -16,6 +16,7 @@ use crate::console::{Console, Report};
 use anyhow::{Context as _, ensure};
 use echo_policy::config::ModelConfig;
 use echo_policy::engine::{self, Generation, Limits, Policy, SampleRequest, Takeover, Ticket};
+use echo_policy::precision::Precision;
 use echo_policy::sampler::SamplingParams;
 use echo_policy::weights::Weights;
 use serde::Serialize;
@@ -54,6 +55,8 @@ pub struct InterruptBench {
     pub rounds: usize,
     /// Threads of the engine.
     pub threads: usize,
+    /// In which numbers it computes.
+    pub precision: Precision,
 }
 
 /// How a newer policy is met.
@@ -97,6 +100,7 @@ struct Work {
     weights: Weights,
     requests: Vec<SampleRequest>,
     limits: Limits,
+    precision: Precision,
 }
 
 /// Measures.
@@ -112,7 +116,8 @@ pub fn run(bench: &InterruptBench, console: &Console) -> anyhow::Result<Report> 
     let config = bench.size.config()?;
     let weights = Weights::load_dir(&dir, &config)?;
     let limits = Limits { sequences: bench.in_flight, ..Limits::default() };
-    let work = Work { requests: requests(bench, &config), config, weights, limits };
+    let work =
+        Work { requests: requests(bench, &config), config, weights, limits, precision: bench.precision };
 
     let mut courses: BTreeMap<Way, Vec<Course>> = BTreeMap::new();
     for round in 1..=bench.rounds {
@@ -164,7 +169,7 @@ fn report(
         "setting": {
             "size": bench.size, "orders": bench.orders, "samples": bench.samples, "in_flight": bench.in_flight, "prompt": bench.prompt,
             "median": bench.median, "tail": TAIL, "spread": SPREAD, "policies": bench.policies, "rounds": bench.rounds,
-            "threads": bench.threads,
+            "threads": bench.threads, "precision": bench.precision,
         },
     });
     Ok(Report { passed: gain >= MIN_GAIN, json })
@@ -195,7 +200,8 @@ fn requests(bench: &InterruptBench, config: &ModelConfig) -> Vec<SampleRequest> 
 
 /// Generates all orders, with a newer policy after every `each` finished orders.
 fn course(work: &Work, way: Way, each: usize) -> anyhow::Result<Course> {
-    let policy = |version| Policy::load(version, &work.config, &work.weights).map(Arc::new);
+    let policy =
+        |version| Policy::load_as(version, &work.config, &work.weights, work.precision).map(Arc::new);
     let mut generation = Generation::new(policy(0)?, work.limits, way.takeover());
     for (ticket, request) in (0..).map(Ticket).zip(&work.requests) {
         generation.submit(ticket, request.clone())?;
@@ -252,13 +258,20 @@ mod tests {
             policies: 3,
             rounds: 1,
             threads: 1,
+            precision: Precision::F32,
         }
     }
 
     fn work() -> Work {
         let (bench, config) = (bench(), Size::Tiny.config().unwrap());
         let limits = Limits { sequences: bench.in_flight, ..Limits::default() };
-        Work { requests: requests(&bench, &config), weights: Weights::random(&config, 1), config, limits }
+        Work {
+            requests: requests(&bench, &config),
+            weights: Weights::random(&config, 1),
+            config,
+            limits,
+            precision: bench.precision,
+        }
     }
 
     #[test]

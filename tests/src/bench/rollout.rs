@@ -19,6 +19,7 @@ use crate::console::{Console, Report};
 use anyhow::{Context as _, ensure};
 use echo_policy::config::ModelConfig;
 use echo_policy::flops::Work;
+use echo_policy::precision::Precision;
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -53,6 +54,8 @@ pub struct RolloutBench {
     pub samples: usize,
     /// Threads of every engine.
     pub threads: usize,
+    /// In which numbers ours computes. All weights are published in bf16.
+    pub precision: Precision,
 }
 
 /// What was measured.
@@ -77,7 +80,8 @@ pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
     let places = bench.size.places(&home);
     console.say(format!("model: {}", places.0.display()));
     model::make(bench.size, &places.0)?;
-    let task = Task::new(bench.size, places, [bench.prompt, bench.new, bench.samples, bench.threads])?;
+    let numbers = [bench.prompt, bench.new, bench.samples, bench.threads];
+    let task = Task::new(bench.size, places, numbers, bench.precision)?;
     if bench.peers.contains(&Peer::Llama) {
         bench.programs.convert(&task)?;
     }
@@ -104,7 +108,7 @@ pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
             let rates = peer.measure(file.path(), bench.threads, &bench.programs)?;
             of_round(&peer.to_string(), &rates);
             ensure!(
-                (rates.logprob - ours.logprob).abs() <= peer.tolerance(),
+                (rates.logprob - ours.logprob).abs() <= peer.tolerance(bench.precision),
                 "{peer} has computed another model: log-prob {} of a token to which ours gives {}",
                 rates.logprob,
                 ours.logprob
@@ -174,7 +178,7 @@ fn report(bench: &RolloutBench, task: &Task, race: &Race, console: &Console) -> 
         "runs": {"ours": race.ours, "peers": by_name, "ceilings": race.ceilings, "load": race.loads},
         "setting": {
             "size": bench.size, "prompt": bench.prompt, "new": bench.new, "samples": bench.samples, "threads": bench.threads,
-            "rounds": bench.rounds, "model": task.model,
+            "precision": bench.precision, "rounds": bench.rounds, "model": task.model,
         },
     });
     Ok(Report { passed: goals.iter().all(|goal| goal.figure >= goal.least), json })
@@ -191,13 +195,17 @@ struct Shares {
 
 impl Shares {
     fn of(config: &ModelConfig, bench: &RolloutBench, ours: &Rates, ceilings: Ceilings) -> Self {
-        /// Of a bf16 weight.
-        const BYTES: f64 = 2.0;
+        // Of a weight as it is multiplied.
+        let weight_bytes = match bench.precision {
+            Precision::F32 | Precision::Bf16 => 2.0,
+            Precision::Int8 => 68.0 / 64.0,
+            Precision::Int4 => 36.0 / 64.0,
+        };
         let (prompt, new) = (bench.prompt as u64, bench.new as u64);
         let unread = if config.tie_word_embeddings { 0 } else { config.vocab_size * config.hidden_size };
         let cached = ours.about["cache_bytes_per_token"].as_f64().unwrap_or_default();
         let context = prompt as f64 + new as f64 / 2.0;
-        let bytes = (config.parameter_count() as f64 - unread as f64) * BYTES + context * cached;
+        let bytes = (config.parameter_count() as f64 - unread as f64) * weight_bytes + context * cached;
         let sums = |tokens: u64| tokens * (tokens + 1) / 2;
         let behind = Work { tokens: new, targets: new, pairs: sums(prompt + new) - sums(prompt) };
         let ahead = Work { tokens: prompt, targets: 1, pairs: sums(prompt) };

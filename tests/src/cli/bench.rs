@@ -12,6 +12,7 @@ use echo_lab::bench::{echo_clip, growth, micro_batches};
 use echo_lab::console::{Console, Report};
 use echo_lab::processes::interruptible;
 use echo_policy::decoder::Activations;
+use echo_policy::precision::Precision;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -97,6 +98,9 @@ pub(super) struct RolloutOptions {
     /// Threads of every engine.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
+    /// In which numbers ours computes: f32, bf16, int8 or int4. The weights are published in bf16, which torch and llama.cpp compute in
+    #[arg(long, default_value_t = Precision::Bf16)]
+    precision: Precision,
 }
 
 #[derive(Debug, Args)]
@@ -128,6 +132,9 @@ pub(super) struct InterruptOptions {
     /// Threads of the engine.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
+    /// In which numbers it computes: f32, bf16, int8 or int4
+    #[arg(long, default_value_t = Precision::Bf16)]
+    precision: Precision,
 }
 
 impl InterruptOptions {
@@ -142,6 +149,7 @@ impl InterruptOptions {
             policies: self.policies.into(),
             rounds: self.rounds.into(),
             threads: self.threads.into(),
+            precision: self.precision,
         }
     }
 }
@@ -166,6 +174,9 @@ pub(super) struct InstallOptions {
     /// Threads of the engine.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
+    /// In which numbers it computes: f32, bf16, int8 or int4
+    #[arg(long, default_value_t = Precision::F32)]
+    precision: Precision,
 }
 
 impl InstallOptions {
@@ -177,6 +188,7 @@ impl InstallOptions {
             samples: self.samples.into(),
             orders: self.orders.into(),
             threads: self.threads.into(),
+            precision: self.precision,
         }
     }
 }
@@ -230,6 +242,7 @@ impl RolloutOptions {
             new: self.new.into(),
             samples: self.samples.into(),
             threads: self.threads.into(),
+            precision: self.precision,
         }
     }
 }

@@ -32,6 +32,20 @@ pub(crate) struct Line(pub(crate) [f32; LANES]);
 /// Numbers of 8 bits in a line.
 pub(crate) const BYTES: usize = size_of::<Line>();
 
+/// The bytes of a line.
+#[inline(always)]
+pub(crate) fn bytes(line: &Line) -> &[u8; BYTES] {
+    // SAFETY: a line is 64 bytes.
+    unsafe { &*std::ptr::from_ref(line).cast() }
+}
+
+/// A line as the bits of 32 bf16.
+#[inline(always)]
+pub(crate) fn halves_mut(line: &mut Line) -> &mut [u16; 2 * LANES] {
+    // SAFETY: a line is 64 bytes, any two of them are such bits, and any two of these are an f32.
+    unsafe { &mut *std::ptr::from_mut(line).cast() }
+}
+
 /// A line as numbers of 8 bits.
 #[inline(always)]
 pub(crate) fn levels(line: &Line) -> &[i8; BYTES] {
@@ -67,6 +81,8 @@ pub(crate) fn flat_mut(lines: &mut [Line]) -> &mut [f32] {
 pub(crate) trait Lanes: Copy {
     /// Sixteen f32 in registers.
     type Vector: Copy;
+    /// 32 bf16 in registers, as [`Lanes::add_pairs`] wants them.
+    type Pairs: Copy;
     /// 64 weights of 8 bits in registers, as [`Lanes::dots`] wants them.
     type Weights: Copy;
     /// 64 activations of 8 bits in registers, as [`Lanes::dots`] wants them.
@@ -88,6 +104,11 @@ pub(crate) trait Lanes: Copy {
     fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// The even and the odd ones of 32 bf16 in little-endian order.
     fn widen_bf16(self, block: &[u8; 64]) -> [Self::Vector; 2];
+    /// 32 bf16 in little-endian order.
+    fn pairs(self, block: &[u8; 64]) -> Self::Pairs;
+    /// c, and added to it the products of the odd ones, then those of the even ones, each rounded once. Where there is an instruction for it,
+    /// numbers and sums nearer to zero than 2⁻¹²⁶ are zero.
+    fn add_pairs(self, a: Self::Pairs, b: Self::Pairs, c: Self::Vector) -> Self::Vector;
     /// The even and the odd ones of 32 f16 in little-endian order.
     fn widen_f16(self, block: &[u8; 64]) -> [Self::Vector; 2];
     /// The even and the odd ones of 32 f32 in little-endian order.
@@ -126,9 +147,11 @@ pub(crate) struct Processor(Kind);
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     #[cfg(target_arch = "x86_64")]
-    Avx512Vnni(avx512::Avx512<true>),
+    Avx512Bf16(avx512::Avx512<true, true>),
     #[cfg(target_arch = "x86_64")]
-    Avx512(avx512::Avx512<false>),
+    Avx512Vnni(avx512::Avx512<true, false>),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512<false, false>),
     #[cfg(target_arch = "x86_64")]
     Avx2(avx2::Avx2),
     #[cfg(target_arch = "aarch64")]
@@ -148,6 +171,7 @@ impl Processor {
         let mut found = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
+            found.extend(avx512::Avx512::detect_bf16().map(Kind::Avx512Bf16));
             found.extend(avx512::Avx512::detect_vnni().map(Kind::Avx512Vnni));
             found.extend(avx512::Avx512::detect().map(Kind::Avx512));
             found.extend(avx2::Avx2::detect().map(Kind::Avx2));
@@ -163,6 +187,8 @@ impl Processor {
     pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Bf16(lanes) => lanes.run(task),
+            #[cfg(target_arch = "x86_64")]
             Kind::Avx512Vnni(lanes) => lanes.run(task),
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512(lanes) => lanes.run(task),
@@ -174,9 +200,20 @@ impl Processor {
         }
     }
 
+    /// Whether it has an instruction for [`Lanes::add_pairs`].
+    pub(crate) fn adds_pairs(self) -> bool {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Bf16(_) => true,
+            _ => false,
+        }
+    }
+
     /// The name of the instructions, for people.
     pub(crate) fn name(self) -> &'static str {
         match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512Bf16(_) => "AVX-512 BF16",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512Vnni(_) => "AVX-512 VNNI",
             #[cfg(target_arch = "x86_64")]

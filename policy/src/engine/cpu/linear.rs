@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::crew::Worker;
 use super::lanes::Line;
 use super::matrix::Matrix;
-use super::product::{Activations, Multiplier, Output, Packing, Update};
+use super::product::{Activations, Multiplier, Output, Update};
 use super::shared::Shared;
 use crate::error::WeightsError;
 use crate::precision::Precision;
@@ -19,7 +19,7 @@ const CHUNKS: usize = 16;
 /// One or more weights `[out, input]` in the numbers of a precision, and their biases.
 pub(super) struct Linear {
     parts: Vec<Matrix>,
-    packing: Packing,
+    precision: Precision,
     bias: Option<Vec<f32>>,
     outputs: usize,
 }
@@ -37,7 +37,7 @@ impl Linear {
         let outputs = parts.iter().map(Matrix::outputs).sum();
         let biases = names.iter().map(|name| vector(weights, &format!("{name}.bias")));
         let bias = biased.then(|| biases.collect::<Result<Vec<_>, _>>()).transpose()?;
-        Ok(Self { parts, packing: Packing::of(precision), bias: bias.map(|bias| bias.concat()), outputs })
+        Ok(Self { parts, precision, bias: bias.map(|bias| bias.concat()), outputs })
     }
 
     /// Adds to, or sets, `y` `[tokens, outputs]` by the products of `x` `[tokens, packed input]`: a phase.
@@ -58,7 +58,7 @@ impl Linear {
         worker.phase(self.outputs, grain, |chunk| {
             // SAFETY: x was written in a phase before, and the columns of this chunk are this thread's alone.
             let (x, cells) = unsafe { (x.read(0..x.len()), y.cells()) };
-            let x = Activations::new(x, inputs, self.packing);
+            let x = Activations::new(x, inputs, multiplier.packing(self.precision));
             debug_assert_eq!(x.tokens() * self.outputs, cells.len());
             let mut update = update;
             if let Some(bias) = &self.bias {

@@ -1,8 +1,8 @@
 //! Products of activations with weights, as these were published or quantised: y = x · Wᵀ.
 //!
 //! **What holds about numbers.** Each output is a dot product in sixteen lanes, which take in the inputs step after step; then the lanes
-//! are added in one fixed tree. With published weights, lane i takes in the inputs 2i and 2i + 1 of each step of 32, one after the other,
-//! each fused with its addition; [`quantised`] ones have their own rule. Neither tiles, tokens, threads, the element type nor the processor change that order, so a result's bits
+//! are added in one fixed tree. With published weights, lane i takes in the inputs 2i + 1 and 2i of each 32, one after the other,
+//! each fused with its addition, as the instruction for products of bf16 does it ([`pairs`]); [`quantised`] ones have their own rule. Neither tiles, tokens, threads, the element type nor the processor change that order, so a result's bits
 //! depend on its row of W and its row of x alone.
 
 mod activations;
@@ -11,6 +11,7 @@ mod few;
 mod many;
 mod one;
 mod output;
+mod pairs;
 mod published;
 mod quantise;
 mod quantised;
@@ -28,7 +29,9 @@ pub(crate) use quantised::{int4, int8};
 pub(crate) use weight::{Format, WeightRows};
 
 use super::lanes::{Lanes, Line, Processor, Task};
+use crate::precision::Precision;
 use crate::weights::DType;
+use pairs::Pairs;
 use published::{Bf16, F16, F32};
 use quantised::{Int4, Int8};
 use weight::Element;
@@ -59,12 +62,17 @@ impl Multiplier {
         Self { processor, scratch: Scratch::default() }
     }
 
+    /// What its kernels want activations to be in a precision.
+    pub(crate) fn packing(&self, precision: Precision) -> Packing {
+        Packing::of(precision, self.processor)
+    }
+
     /// Sets or adds to column j of `y` the product of `x` with row `rows.start + j` of the weight, for all `rows`.
     ///
     /// Threads may share `y` if their columns do not overlap.
     ///
     /// # Panics
-    /// When the shapes do not fit together.
+    /// When the shapes do not fit together, or the activations are not packed for such weights.
     pub(crate) fn product(
         &mut self,
         weight: WeightRows<'_>,
@@ -74,19 +82,21 @@ impl Multiplier {
         update: Update,
     ) {
         assert_eq!(weight.inputs(), x.inputs(), "rows of the weight and of x are equally long");
-        assert_eq!(weight.format().step(), x.step(), "x is packed for such weights");
         let weight = weight.rows(rows);
         assert!(y.holds(x.tokens(), weight.len()), "y holds every output");
         if weight.len() == 0 || x.tokens() == 0 {
             return;
         }
-        match weight.format() {
-            Format::Published(DType::BF16) => self.run::<Bf16>(weight, x, y, update),
-            Format::Published(DType::F16) => self.run::<F16>(weight, x, y, update),
-            Format::Published(DType::F32) => self.run::<F32>(weight, x, y, update),
-            Format::Int8 => self.run::<Int8>(weight, x, y, update),
-            Format::Int4 => self.run::<Int4>(weight, x, y, update),
-        }
+        let run = match (weight.format(), x.packing()) {
+            (Format::Published(DType::BF16), Packing::Pairs) => Self::run::<Pairs>,
+            (Format::Published(DType::BF16), Packing::F32 | Packing::Bf16) => Self::run::<Bf16>,
+            (Format::Published(DType::F16), Packing::F32) => Self::run::<F16>,
+            (Format::Published(DType::F32), Packing::F32) => Self::run::<F32>,
+            (Format::Int8, Packing::Int8) => Self::run::<Int8>,
+            (Format::Int4, Packing::Int8) => Self::run::<Int4>,
+            (format, packing) => unreachable!("x is packed for such weights: {format:?}, {packing:?}"),
+        };
+        run(self, weight, x, y, update);
     }
 
     fn run<E: Element>(&mut self, weight: WeightRows<'_>, x: Activations<'_>, y: Output<'_>, update: Update) {

@@ -3,10 +3,12 @@
 use echo_node::install::{self, Images, Installed};
 use echo_node::workload::Workload;
 use echo_policy::config::ModelConfig;
+use echo_policy::precision::Precision;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
 use echo_protocol::identity::NodeKey;
 use echo_protocol::manifest::{Manifest, TensorType};
+use echo_protocol::precision::PrecisionName;
 use echo_protocol::signed::Signed;
 use echo_protocol::staleness::Staleness;
 use echo_protocol::store::{ChunkStore, SnapshotItem, write_snapshot};
@@ -28,10 +30,11 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Charters a run of `model` whose orders ask for `group_size` responses of `max_new_tokens`, and makes room for a node in `dir`.
+    /// Charters a run of `model` in `precision` whose orders ask for `group_size` responses of `max_new_tokens`, and makes room for a node in `dir`.
     pub(super) fn found(
         dir: &Path,
         model: &ModelConfig,
+        precision: Precision,
         group_size: u32,
         max_new_tokens: u32,
     ) -> anyhow::Result<Self> {
@@ -48,7 +51,7 @@ impl Home {
             staleness: Staleness::new(3, None)?,
             snapshot_type: TensorType::Bf16,
             chunk_bytes: CHUNK_BYTES,
-            precisions: vec![Default::default()],
+            precisions: vec![PrecisionName::try_from(precision.name().to_owned())?],
             takeover: Default::default(),
         };
         let (run, charter) = Charter::open(&Signed::sign(&charter, &key)?)?;

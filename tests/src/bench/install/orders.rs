@@ -9,6 +9,7 @@ use echo_node::orders::{LeasedOrder, order_queue};
 use echo_node::outbox::Outbox;
 use echo_node::rollout::{MAX_IN_FLIGHT, Worker};
 use echo_policy::config::{ModelConfig, TinySizes};
+use echo_policy::precision::Precision;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::identity::NodeKey;
 use echo_protocol::lease::LeaseId;
@@ -84,7 +85,7 @@ fn model() -> anyhow::Result<ModelConfig> {
 /// Looks at memory as orders are done; and how many versions were installed.
 async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<Memory>, u64)> {
     let model = model()?;
-    let home = Home::found(dir, &model, GROUP_SIZE, MAX_NEW_TOKENS)?;
+    let home = Home::found(dir, &model, Precision::F32, GROUP_SIZE, MAX_NEW_TOKENS)?;
     let install = |version| {
         let weights = Weights::random(&model, version).to_dtype(DType::BF16);
         anyhow::Ok(Some(Arc::new(home.install(&home.publish(version, &weights)?)?)))

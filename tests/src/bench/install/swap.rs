@@ -149,6 +149,7 @@ impl Clock<'_> {
 mod tests {
     use super::*;
     use echo_policy::config::{ModelConfig, TinySizes};
+    use echo_policy::precision::Precision;
     use echo_policy::weights::{DType, Weights};
 
     #[test]
@@ -165,7 +166,7 @@ mod tests {
             positions: 1 << 15,
         };
         let model = ModelConfig::tiny_qwen3(sizes).unwrap();
-        let home = Home::found(dir.path(), &model, 1, 1).unwrap();
+        let home = Home::found(dir.path(), &model, Precision::F32, 1, 1).unwrap();
         let first = home.publish(1, &Weights::random(&model, 1).to_dtype(DType::BF16)).unwrap();
         let second = home.publish_again(&first, 2).unwrap();
         let load = Load { prompt: 4, samples: 2 };

@@ -41,7 +41,8 @@ pub(super) fn run(task: &Task) -> anyhow::Result<Rates> {
     engine::set_threads(task.threads)?;
     let config = ModelConfig::from_file(&task.model.join("config.json"))?;
     let since = Instant::now();
-    let policy = Arc::new(Policy::load(0, &config, &Weights::load_dir(&task.model, &config)?)?);
+    let weights = Weights::load_dir(&task.model, &config)?;
+    let policy = Arc::new(Policy::load_as(0, &config, &weights, task.precision)?);
     let load_s = since.elapsed().as_secs_f64();
     let new = task.given.len();
 
@@ -63,7 +64,7 @@ pub(super) fn run(task: &Task) -> anyhow::Result<Rates> {
     let slowest_step_s = group.steps_s.iter().copied().fold(0.0, f64::max);
     let about = json!({
         "echo-policy": env!("CARGO_PKG_VERSION"), "debug_assertions": cfg!(debug_assertions), "threads": task.threads,
-        "processor": format!("{:?}", pulp::Arch::new()).split('(').next(), "load_s": load_s, "peak_mb": peak_mb,
+        "instructions": policy.backend().instructions(), "precision": task.precision, "load_s": load_s, "peak_mb": peak_mb,
         "score_tok_s": score_tok_s, "slowest_step_s": slowest_step_s,
         "cache_bytes_per_token": policy.backend().cache_bytes_per_token(), "drawn": "inverse CDF at temperature 1",
     });

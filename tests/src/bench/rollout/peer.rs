@@ -3,6 +3,7 @@
 use super::task::{Rates, Task};
 use crate::cargo::workspace_root;
 use anyhow::{Context as _, bail, ensure};
+use echo_policy::precision::Precision;
 use serde::Serialize;
 use std::env::consts::EXE_SUFFIX;
 use std::fmt;
@@ -65,12 +66,13 @@ impl Peer {
         self == Self::Llama
     }
 
-    /// How far its log-prob of a token may be from ours: what rounding to the type that it computes in does to it, and far below the
-    /// deviation between two models.
-    pub(super) fn tolerance(self) -> f64 {
-        match self {
-            Self::Candle | Self::TorchF32 => 1e-3,
-            Self::Torch | Self::Llama => 0.1,
+    /// How far its log-prob of a token may be from ours, which computes in `ours`: what rounding to the coarser of the two types does to it,
+    /// and far below the deviation between two models.
+    pub(super) fn tolerance(self, ours: Precision) -> f64 {
+        match (self, ours) {
+            (Self::Candle | Self::TorchF32, Precision::F32) => 1e-3,
+            (_, Precision::F32 | Precision::Bf16) => 0.1,
+            (_, Precision::Int8 | Precision::Int4) => 0.5,
         }
     }
 

@@ -1,6 +1,8 @@
-//! What every process of the race is given, and what it reports. `tests/peers/src/task.rs` reads and writes the same.
+//! What every process of the race is given, and what it reports. `tests/peers/src/task.rs` reads and writes the same, but for what only ours
+//! is told.
 
 use super::model::{self, Size};
+use echo_policy::precision::Precision;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -18,6 +20,8 @@ pub struct Task {
     pub given: Vec<Vec<u32>>,
     /// Threads.
     pub threads: usize,
+    /// In which numbers ours computes.
+    pub precision: Precision,
 }
 
 /// What one process reports. Rates are tokens a second.
@@ -41,10 +45,11 @@ impl Task {
         size: Size,
         (model, gguf): (PathBuf, PathBuf),
         [prompt, new, samples, threads]: [usize; 4],
+        precision: Precision,
     ) -> anyhow::Result<Self> {
         let vocabulary = size.config()?.vocab_size;
         let given = (1..).take(new).map(|at| model::tokens(at, samples, vocabulary)).collect();
-        Ok(Self { model, gguf, prompt: model::tokens(0, prompt, vocabulary), given, threads })
+        Ok(Self { model, gguf, prompt: model::tokens(0, prompt, vocabulary), given, threads, precision })
     }
 
     /// Samples of the group.

@@ -20,6 +20,7 @@ impl Avx2 {
 // Each operation below is safe to use: a value of `Avx2` exists only where its instructions were found.
 impl Lanes for Avx2 {
     type Vector = [__m256; 2];
+    type Pairs = [Self::Vector; 2];
     type Weights = [__m256i; 2];
     type Activations = [__m256i; 2];
     const MANY_REGISTERS: bool = false;
@@ -81,6 +82,16 @@ impl Lanes for Avx2 {
                 ],
             ]
         }
+    }
+
+    #[inline(always)]
+    fn pairs(self, block: &[u8; 64]) -> Self::Pairs {
+        self.widen_bf16(block)
+    }
+
+    #[inline(always)]
+    fn add_pairs(self, a: Self::Pairs, b: Self::Pairs, c: Self::Vector) -> Self::Vector {
+        self.mul_add(a[0], b[0], self.mul_add(a[1], b[1], c))
     }
 
     #[inline(always)]

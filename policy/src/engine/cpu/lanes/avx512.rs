@@ -1,30 +1,39 @@
 //! Sixteen lanes in one AVX-512 register.
 
 use std::arch::x86_64::*;
+use std::mem::transmute;
 
 use super::{Lanes, Line, Task, avx2, levels};
 
-/// The processor has AVX-512 F, and where `VNNI` is true, its instructions for products of 8-bit numbers.
+/// The processor has AVX-512 F; where `VNNI` is true, its instructions for products of 8-bit numbers; and where `BF16` is, those for bf16.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx512<const VNNI: bool>(());
+pub(crate) struct Avx512<const VNNI: bool, const BF16: bool>(());
 
-impl Avx512<false> {
+impl Avx512<false, false> {
     pub(super) fn detect() -> Option<Self> {
         let found = std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx2");
         found.then_some(Self(()))
     }
 }
 
-impl Avx512<true> {
+impl Avx512<true, false> {
     pub(super) fn detect_vnni() -> Option<Self> {
         let found = Avx512::detect().is_some() && std::is_x86_feature_detected!("avx512vnni");
         found.then_some(Self(()))
     }
 }
 
+impl Avx512<true, true> {
+    pub(super) fn detect_bf16() -> Option<Self> {
+        let found = Avx512::detect_vnni().is_some() && std::is_x86_feature_detected!("avx512bf16");
+        found.then_some(Self(()))
+    }
+}
+
 // Each operation below is safe to use: a value of `Avx512` exists only where AVX-512 F, and with it AVX2 and FMA, was found.
-impl<const VNNI: bool> Lanes for Avx512<VNNI> {
+impl<const VNNI: bool, const BF16: bool> Lanes for Avx512<VNNI, BF16> {
     type Vector = __m512;
+    type Pairs = __m512i;
     /// With `VNNI`, 128 is added to each: its instruction takes weights without a sign.
     type Weights = __m512i;
     /// And what every sum of four products begins with: what those 128 add to it, taken away.
@@ -69,13 +78,27 @@ impl<const VNNI: bool> Lanes for Avx512<VNNI> {
 
     #[inline(always)]
     fn widen_bf16(self, block: &[u8; 64]) -> [__m512; 2] {
+        // SAFETY: the processor has AVX-512 F.
+        unsafe { widen_bf16(self.pairs(block)) }
+    }
+
+    #[inline(always)]
+    fn pairs(self, block: &[u8; 64]) -> __m512i {
         // SAFETY: the processor has AVX-512 F; the block is 64 bytes, and the load asks for no alignment.
-        unsafe {
-            let pairs = _mm512_loadu_si512(block.as_ptr().cast());
-            let even = _mm512_slli_epi32::<16>(pairs);
-            let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32.cast_signed()));
-            [_mm512_castsi512_ps(even), _mm512_castsi512_ps(odd)]
+        unsafe { _mm512_loadu_si512(block.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn add_pairs(self, a: __m512i, b: __m512i, c: __m512) -> __m512 {
+        if BF16 {
+            // SAFETY: the processor has AVX-512 BF16, and both types are registers of 32 numbers of 16 bits.
+            return unsafe {
+                _mm512_dpbf16_ps(c, transmute::<__m512i, __m512bh>(a), transmute::<__m512i, __m512bh>(b))
+            };
         }
+        // SAFETY: the processor has AVX-512 F.
+        let ([a_even, a_odd], [b_even, b_odd]) = unsafe { (widen_bf16(a), widen_bf16(b)) };
+        self.mul_add(a_even, b_even, self.mul_add(a_odd, b_odd, c))
     }
 
     #[inline(always)]
@@ -203,8 +226,33 @@ impl<const VNNI: bool> Lanes for Avx512<VNNI> {
         fn vnni<T: Task>(task: T, lanes: impl Lanes) -> T::Output {
             task.run(lanes)
         }
-        // SAFETY: the processor has AVX-512 F, and VNNI where that is asked for.
-        unsafe { if VNNI { vnni(task, self) } else { plain(task, self) } }
+        #[inline(never)]
+        #[target_feature(enable = "avx512f,avx512vnni,avx512bf16")]
+        fn bf16<T: Task>(task: T, lanes: impl Lanes) -> T::Output {
+            task.run(lanes)
+        }
+        // SAFETY: the processor has AVX-512 F, and VNNI and BF16 where these are asked for.
+        unsafe {
+            match (VNNI, BF16) {
+                (_, true) => bf16(task, self),
+                (true, false) => vnni(task, self),
+                (false, false) => plain(task, self),
+            }
+        }
+    }
+}
+
+/// The even and the odd ones of 32 bf16.
+///
+/// # Safety
+/// The processor must have AVX-512 F.
+#[inline(always)]
+unsafe fn widen_bf16(pairs: __m512i) -> [__m512; 2] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let even = _mm512_slli_epi32::<16>(pairs);
+        let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32.cast_signed()));
+        [_mm512_castsi512_ps(even), _mm512_castsi512_ps(odd)]
     }
 }
 

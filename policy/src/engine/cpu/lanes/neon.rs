@@ -19,6 +19,7 @@ impl Neon {
 // Each operation below is safe to use: a value of `Neon` exists only where NEON was found.
 impl Lanes for Neon {
     type Vector = [float32x4_t; 4];
+    type Pairs = [Self::Vector; 2];
     type Weights = [int8x16_t; 4];
     type Activations = [int8x16_t; 4];
     const MANY_REGISTERS: bool = false;
@@ -84,6 +85,16 @@ impl Lanes for Neon {
                 pairs.map(|pairs| vreinterpretq_f32_u32(vandq_u32(pairs, mask))),
             ]
         }
+    }
+
+    #[inline(always)]
+    fn pairs(self, block: &[u8; 64]) -> Self::Pairs {
+        self.widen_bf16(block)
+    }
+
+    #[inline(always)]
+    fn add_pairs(self, a: Self::Pairs, b: Self::Pairs, c: Self::Vector) -> Self::Vector {
+        self.mul_add(a[0], b[0], self.mul_add(a[1], b[1], c))
     }
 
     #[inline(always)]

@@ -17,6 +17,7 @@ fn split<const N: usize>(block: &[u8], widen: impl Fn([u8; N]) -> f32) -> [[f32;
 
 impl Lanes for Portable {
     type Vector = [f32; LANES];
+    type Pairs = [Self::Vector; 2];
     type Weights = [i8; BYTES];
     type Activations = [i8; BYTES];
     const MANY_REGISTERS: bool = false;
@@ -54,6 +55,16 @@ impl Lanes for Portable {
     #[inline(always)]
     fn widen_bf16(self, block: &[u8; 64]) -> [Self::Vector; 2] {
         split(block, |bytes| bf16::from_le_bytes(bytes).to_f32())
+    }
+
+    #[inline(always)]
+    fn pairs(self, block: &[u8; 64]) -> Self::Pairs {
+        self.widen_bf16(block)
+    }
+
+    #[inline(always)]
+    fn add_pairs(self, a: Self::Pairs, b: Self::Pairs, c: Self::Vector) -> Self::Vector {
+        self.mul_add(a[0], b[0], self.mul_add(a[1], b[1], c))
     }
 
     #[inline(always)]

@@ -10,6 +10,7 @@ struct All {
     b: Line,
     c: Line,
     halves: [u8; 64],
+    pairs: [[u8; 64]; 2],
     singles: [u8; 128],
     weights: [i8; BYTES],
     activations: Line,
@@ -21,6 +22,7 @@ struct Results {
     fused: Line,
     product: Line,
     widened: [[Line; 2]; 3],
+    pairs: Line,
     pair: Line,
     dots: [Line; 2],
     sums: [f32; 4],
@@ -50,6 +52,7 @@ impl Task for &All {
                 lanes.widen_f16(&self.halves).map(line),
                 lanes.split_f32(&self.singles).map(line),
             ],
+            pairs: line(lanes.add_pairs(lanes.pairs(&self.pairs[0]), lanes.pairs(&self.pairs[1]), c)),
             pair: line(lanes.widen_pair(self.halves.first_chunk().unwrap())),
             dots: [line(lanes.dots(eight, activations)), line(lanes.dots(four, activations))],
             sums: lanes.sums([a, b, c, lanes.mul_add(a, b, c)]),
@@ -105,9 +108,18 @@ fn every_kind_of_vectors_does_the_same_arithmetic() {
         _ => (i * 41 % 255) as i8,
     });
     let activated = *levels_mut(&mut activations);
-    let mut all = All { a, b, c, halves: [0; 64], singles: [0; 128], weights, activations };
+    let mut all =
+        All { a, b, c, halves: [0; 64], pairs: [[0; 64]; 2], singles: [0; 128], weights, activations };
     all.halves.as_chunks_mut().0.iter_mut().zip(halves).for_each(|(to, half)| *to = half.to_le_bytes());
     all.singles.as_chunks_mut().0.iter_mut().zip(singles).for_each(|(to, single)| *to = single.to_le_bytes());
+
+    // All of a size, so that every rounding shows.
+    let pairs = [0.3f32, 1.7]
+        .map(|by| std::array::from_fn::<_, 32, _>(|i| bf16::from_f32((i as f32 * by + 0.1).sin())));
+    for (bytes, numbers) in all.pairs.iter_mut().zip(pairs) {
+        bytes.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(to, number)| *to = number.to_le_bytes());
+    }
+    let add = |sum: f32, i: usize| pairs[0][i].to_f32().mul_add(pairs[1][i].to_f32(), sum);
 
     let fused = Line(std::array::from_fn(|i| a.0[i].mul_add(b.0[i], c.0[i])));
     let split = |number: &dyn Fn(usize) -> f32| {
@@ -122,6 +134,7 @@ fn every_kind_of_vectors_does_the_same_arithmetic() {
     let expected = Results {
         zero: Line::default(),
         fused,
+        pairs: Line(std::array::from_fn(|lane| add(add(c.0[lane], 2 * lane + 1), 2 * lane))),
         product: Line(std::array::from_fn(|i| a.0[i] * b.0[i])),
         pair: Line(std::array::from_fn(|i| bf16::from_bits(halves[i / 8]).to_f32())),
         dots: [dots(&|i| i32::from(weights[i])), dots(&four)],

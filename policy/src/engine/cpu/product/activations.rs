@@ -2,7 +2,7 @@
 
 use half::bf16;
 
-use super::super::lanes::{LANES, Line, levels_mut};
+use super::super::lanes::{LANES, Line, Processor, halves_mut, levels_mut};
 use super::quantise::{self, BLOCK as QUANTISED_BLOCK};
 use crate::precision::Precision;
 
@@ -12,20 +12,23 @@ pub(super) const STEP_LINES: usize = 2;
 /// What becomes of a row of activations on its way into products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
-    /// They stay as they are. A step is 32 numbers, the even ones, then the odd ones.
+    /// They stay as they are. A step is 32 numbers, the odd ones, then the even ones.
     F32,
     /// As [`Packing::F32`], rounded to bf16.
     Bf16,
+    /// Rounded to bf16 as well, and stored so, in the order of the row, for processors that multiply such numbers two by two. A step is 64 numbers.
+    Pairs,
     /// Rounded to 8 bits with a scale for each block of 32. A step is 64 numbers, then sixteen scales: that of the first block in the first
     /// eight lanes, that of the second in the others.
     Int8,
 }
 
 impl Packing {
-    /// The packing of a precision.
-    pub(crate) fn of(precision: Precision) -> Self {
+    /// What the kernels of a processor want in a precision.
+    pub(crate) fn of(precision: Precision, processor: Processor) -> Self {
         match precision {
             Precision::F32 => Self::F32,
+            Precision::Bf16 if processor.adds_pairs() => Self::Pairs,
             Precision::Bf16 => Self::Bf16,
             Precision::Int8 | Precision::Int4 => Self::Int8,
         }
@@ -35,7 +38,7 @@ impl Packing {
     pub(super) const fn step(self) -> usize {
         match self {
             Self::F32 | Self::Bf16 => 2 * LANES,
-            Self::Int8 => 4 * LANES,
+            Self::Pairs | Self::Int8 => 4 * LANES,
         }
     }
 
@@ -54,6 +57,7 @@ impl Packing {
         match self {
             Self::F32 => split(row, steps, |value| value),
             Self::Bf16 => split(row, steps, |value| bf16::from_f32(value).to_f32()),
+            Self::Pairs => pairs(row, steps),
             Self::Int8 => quantised(row, steps),
         }
     }
@@ -63,7 +67,7 @@ impl Packing {
 #[inline(always)]
 pub(crate) const fn packed_index(index: usize) -> usize {
     let within = index % Packing::F32.step();
-    index - within + within % 2 * LANES + within / 2
+    index - within + (1 - within % 2) * LANES + within / 2
 }
 
 /// The row that [`Packing::F32`] made this of.
@@ -71,7 +75,7 @@ pub(crate) fn unpack(packed: &[Line], row: &mut [f32]) {
     let (steps, _) = packed.as_chunks::<STEP_LINES>();
     for (values, lines) in row.chunks_mut(Packing::F32.step()).zip(steps) {
         for (i, value) in values.iter_mut().enumerate() {
-            *value = lines[i % 2].0[i / 2];
+            *value = lines[1 - i % 2].0[i / 2];
         }
     }
 }
@@ -81,15 +85,30 @@ fn split(row: &[f32], steps: &mut [[Line; STEP_LINES]], round: impl Fn(f32) -> f
     let (whole, rest) = row.as_chunks::<{ Packing::F32.step() }>();
     for (values, lines) in whole.iter().zip(&mut *steps) {
         for lane in 0..LANES {
-            lines[0].0[lane] = round(values[2 * lane]);
-            lines[1].0[lane] = round(values[2 * lane + 1]);
+            lines[0].0[lane] = round(values[2 * lane + 1]);
+            lines[1].0[lane] = round(values[2 * lane]);
         }
     }
     if let (false, Some(lines)) = (rest.is_empty(), steps.last_mut()) {
         *lines = [Line::default(); STEP_LINES];
         for (i, value) in rest.iter().enumerate() {
-            lines[i % 2].0[i / 2] = round(*value);
+            lines[1 - i % 2].0[i / 2] = round(*value);
         }
+    }
+}
+
+#[inline(always)]
+fn pairs(row: &[f32], steps: &mut [[Line; STEP_LINES]]) {
+    for (values, line) in row.chunks(2 * LANES).zip(steps.iter_mut().flatten()) {
+        let halves = halves_mut(line);
+        for (half, value) in halves.iter_mut().zip(values) {
+            *half = bf16::from_f32(*value).to_bits();
+        }
+        halves[values.len()..].fill(0);
+    }
+    // Whole lines behind a row that ends in the first of a step.
+    if let (1..=32, Some([_, last])) = (row.len() % (4 * LANES), steps.last_mut()) {
+        *last = Line::default();
     }
 }
 
@@ -135,9 +154,9 @@ impl<'a> Activations<'a> {
         self.inputs
     }
 
-    /// Numbers of a step.
-    pub(super) fn step(self) -> usize {
-        self.packing.step()
+    /// What was made of the rows.
+    pub(super) fn packing(self) -> Packing {
+        self.packing
     }
 
     /// Lines of a packed row.

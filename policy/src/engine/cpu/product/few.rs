@@ -10,7 +10,7 @@ use super::super::lanes::{Abreast, Lanes, Line, Task};
 use super::activations::STEP_LINES;
 use super::ahead::Ahead;
 use super::sums::{self, Place};
-use super::weight::{self, Element, Typed};
+use super::weight::{Element, Typed};
 use super::{Activations, Output, Product, Update};
 
 /// Tokens up to which it is the quicker way with published weights.
@@ -71,31 +71,28 @@ impl<L: Lanes, E: Element> Panel<'_, L, E> {
     fn multiply<const R: usize, const C: usize>(&self, sums: &mut [Line]) {
         let x: [&[[Line; STEP_LINES]]; C] = std::array::from_fn(|c| self.x.row(self.token + c).as_chunks().0);
         let sums = sums.as_chunks_mut::<R>().0.as_chunks_mut::<C>().0;
-        let blocks = x[0].len();
+        let (blocks, whole) = (x[0].len(), self.weight.blocks(self.rows.start).len());
         let tiles = self.rows.len().div_ceil(R);
         let mut ahead = Ahead::new(self.ahead, tiles * blocks);
         for start in (0..blocks).step_by(PASS) {
             let end = blocks.min(start + PASS);
+            let (is_last, whole) = (end == blocks, end.min(whole));
             for (tile, sums) in sums.iter_mut().take(tiles).enumerate() {
                 let row = self.rows.start + tile * R;
                 // Beyond the last row is the last once more, whose sums nobody takes.
-                let rows: [_; R] = std::array::from_fn(|r| self.weight.row((row + r).min(self.rows.end - 1)));
-                let whole = end.min(rows[0].0.len());
+                let rows: [usize; R] = std::array::from_fn(|r| (row + r).min(self.rows.end - 1));
+                let Self { y, update, token, .. } = *self;
                 let tile = Tile::<E, R, C> {
-                    weights: Abreast::new(rows.each_ref().map(|(blocks, _)| &blocks[start..]), whole - start),
-                    rest: weight::rests::<E, R>(&rows).filter(|_| whole < end),
+                    weights: Abreast::new(rows.map(|row| &self.weight.blocks(row)[start..]), whole - start),
+                    rest: if whole < end { self.weight.rests(rows) } else { None },
                     x: Abreast::new(x.map(|row| &row[start..]), end - start),
                     whole: whole - start,
                     sums,
                     first: start == 0,
+                    place: is_last.then_some(Place { y, update, token, row, rows: self.rows.end - row }),
                     ahead: ahead.take(end - start),
                 };
                 self.lanes.run(tile);
-                if end == blocks {
-                    let Self { y, update, token, .. } = *self;
-                    let rows = self.rows.end - row;
-                    sums::finish(self.lanes, sums, Place { y, update, token, row, rows });
-                }
             }
         }
     }
@@ -109,11 +106,13 @@ struct Tile<'a, E: Element, const R: usize, const C: usize> {
     /// Whole blocks of the weights.
     whole: usize,
     /// What is behind them, of each row.
-    rest: Option<[&'a E::Block; R]>,
+    rest: Option<[E::Block; R]>,
     x: Abreast<'a, [Line; STEP_LINES], C>,
     sums: &'a mut [[Line; R]; C],
     /// Whether this is the first stretch: sums begin at zero.
     first: bool,
+    /// Where the outputs go, if this is the last one.
+    place: Option<Place<'a>>,
     ahead: Ahead<'a>,
 }
 
@@ -128,7 +127,7 @@ impl<E: Element, const R: usize, const C: usize> Task for Tile<'_, E, R, C> {
             1 => self.multiply::<L, 1>(lanes, sums),
             _ => self.multiply::<L, 2>(lanes, sums),
         };
-        sums::store(lanes, self.sums, sums);
+        sums::leave(lanes, sums, self.sums, self.place);
     }
 }
 
@@ -144,8 +143,8 @@ impl<E: Element, const R: usize, const C: usize> Tile<'_, E, R, C> {
             self.ahead.ask::<L, A>(lanes, block);
             E::step::<L, R, C>(lanes, self.weights.at(block), self.x.at(block), &mut sums);
         }
-        if let Some(rest) = self.rest {
-            E::step::<L, R, C>(lanes, rest, self.x.at(self.whole), &mut sums);
+        if let Some(rest) = &self.rest {
+            E::step::<L, R, C>(lanes, rest.each_ref(), self.x.at(self.whole), &mut sums);
         }
         sums
     }

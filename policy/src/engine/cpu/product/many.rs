@@ -76,17 +76,17 @@ fn widen<L: Lanes, E: Widen, const R: usize>(
             steps.iter_mut().flatten().for_each(|lines| lines[r] = Line::default());
             continue;
         }
-        let (blocks, rest) = weight.row(first + r);
+        let (blocks, rest) = (weight.blocks(first + r), weight.rests([first + r]));
         let (whole, last) = steps.split_at_mut(blocks.len());
         for (step, block) in whole.iter_mut().zip(blocks) {
-            let [even, odd] = E::widen(lanes, block);
-            lanes.store(&mut step[0][r], even);
-            lanes.store(&mut step[1][r], odd);
+            for (lines, numbers) in step.iter_mut().zip(E::widen(lanes, block)) {
+                lanes.store(&mut lines[r], numbers);
+            }
         }
-        if let (Some(step), Some(block)) = (last.first_mut(), &rest) {
-            let [even, odd] = E::widen(lanes, block);
-            lanes.store(&mut step[0][r], even);
-            lanes.store(&mut step[1][r], odd);
+        if let (Some(step), Some(block)) = (last.first_mut(), rest.as_ref().map(|[rest]| rest)) {
+            for (lines, numbers) in step.iter_mut().zip(E::widen(lanes, block)) {
+                lanes.store(&mut lines[r], numbers);
+            }
         }
     }
 }
@@ -119,12 +119,10 @@ impl<L: Lanes, const R: usize> Block<'_, L, R> {
                 let weights = &weights[start..end];
                 let x = Abreast::new(x.map(|row| &row[start..end]), weights.len());
                 let ahead = self.ahead.take(weights.len());
-                self.lanes.run(Tile { weights, x, sums, first: start == 0, ahead });
-                if end == self.steps {
-                    let Self { y, update, first, rows, .. } = *self;
-                    let row = first + tile * R;
-                    sums::finish(self.lanes, sums, Place { y, update, token, row, rows: rows - row });
-                }
+                let Self { y, update, first, rows, .. } = *self;
+                let row = first + tile * R;
+                let place = (end == self.steps).then_some(Place { y, update, token, row, rows: rows - row });
+                self.lanes.run(Tile { weights, x, sums, first: start == 0, place, ahead });
             }
         }
     }
@@ -139,6 +137,8 @@ struct Tile<'a, const R: usize, const C: usize> {
     sums: &'a mut [[Line; R]; C],
     /// Whether this is the first stretch: sums begin at zero.
     first: bool,
+    /// Where the outputs go, if this is the last one.
+    place: Option<Place<'a>>,
     ahead: Ahead<'a>,
 }
 
@@ -153,7 +153,7 @@ impl<const R: usize, const C: usize> Task for Tile<'_, R, C> {
             1 => self.multiply::<L, 1>(lanes, sums),
             _ => self.multiply::<L, 2>(lanes, sums),
         };
-        sums::store(lanes, self.sums, sums);
+        sums::leave(lanes, sums, self.sums, self.place);
     }
 }
 

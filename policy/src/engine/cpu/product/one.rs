@@ -2,7 +2,7 @@
 
 use super::super::lanes::{Abreast, Lanes, Line};
 use super::activations::STEP_LINES;
-use super::weight::{self, Element, Typed};
+use super::weight::{Element, Typed};
 use super::{CACHE_LINE, Output, Product, Update};
 
 /// Rows that are read at a time.
@@ -31,9 +31,9 @@ fn rows<L: Lanes, E: Element, const R: usize>(
     y: Output<'_>,
     update: Update,
 ) {
-    let rows: [_; R] = std::array::from_fn(|r| weight.row(first + r));
-    let blocks = rows[0].0.len();
-    let whole = Abreast::new(rows.each_ref().map(|(whole, _)| *whole), blocks);
+    let rows: [_; R] = std::array::from_fn(|r| first + r);
+    let blocks = weight.blocks(first).len();
+    let whole = Abreast::new(rows.map(|row| weight.blocks(row)), blocks);
     let next = weight.between(first + R, first + 2 * R);
     let mut sums = [[lanes.zero(); R]];
     for (block, x) in x[..blocks].iter().enumerate() {
@@ -46,8 +46,9 @@ fn rows<L: Lanes, E: Element, const R: usize>(
         }
         E::step::<L, R, 1>(lanes, whole.at(block), [x], &mut sums);
     }
-    if let (Some(rests), Some(x)) = (weight::rests::<E, R>(&rows), x.get(blocks)) {
-        E::step::<L, R, 1>(lanes, rests, [x], &mut sums);
+    // Where there is no step behind the blocks, nothing is behind them.
+    if let Some((x, rests)) = x.get(blocks).and_then(|x| Some((x, weight.rests(rows)?))) {
+        E::step::<L, R, 1>(lanes, rests.each_ref(), [x], &mut sums);
     }
     let mut vectors = [lanes.zero(); ROWS];
     vectors[..R].copy_from_slice(&sums[0]);

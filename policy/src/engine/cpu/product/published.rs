@@ -2,13 +2,13 @@
 
 use super::super::lanes::{Lanes, Line};
 use super::activations::STEP_LINES;
-use super::weight::{Element, Format, Row};
+use super::weight::{self, Element, Format};
 use super::{BLOCK, Product, few, many, one};
 use crate::weights::DType;
 
 /// Numbers that are widened.
 pub(super) trait Widen: Element {
-    /// The block's even and odd numbers.
+    /// The block's odd and even numbers.
     fn widen<L: Lanes>(lanes: L, block: &Self::Block) -> [L::Vector; 2];
 }
 
@@ -20,7 +20,8 @@ macro_rules! published {
         impl Widen for $name {
             #[inline(always)]
             fn widen<L: Lanes>(lanes: L, block: &Self::Block) -> [L::Vector; 2] {
-                lanes.$widen(block)
+                let [even, odd] = lanes.$widen(block);
+                [odd, even]
             }
         }
 
@@ -29,14 +30,13 @@ macro_rules! published {
             const FORMAT: Format = Format::Published(DType::$dtype);
 
             #[inline(always)]
-            fn blocks(row: &[u8]) -> Row<'_, Self> {
-                let (blocks, rest) = row.as_chunks();
-                let filled = || {
-                    let mut block = [0; $bytes * BLOCK];
-                    block[..rest.len()].copy_from_slice(rest);
-                    block
-                };
-                (blocks, (!rest.is_empty()).then(filled))
+            fn blocks(row: &[u8]) -> &[Self::Block] {
+                row.as_chunks().0
+            }
+
+            #[inline(always)]
+            fn rest(row: &[u8]) -> Option<Self::Block> {
+                weight::filled(row)
             }
 
             #[inline(always)]
@@ -73,7 +73,7 @@ fn product<L: Lanes, E: Widen>(lanes: L, call: Product<'_, E>) {
     }
 }
 
-/// The even numbers first, then the odd ones: so half as many widened weights are in registers.
+/// The odd numbers first, then the even ones: so half as many widened weights are in registers.
 #[inline(always)]
 fn step<L: Lanes, E: Widen, const R: usize, const C: usize>(
     lanes: L,

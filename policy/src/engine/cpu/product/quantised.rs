@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::super::lanes::{Lanes, Line};
 use super::activations::STEP_LINES;
-use super::weight::{Element, Format, Row};
+use super::weight::{Element, Format};
 use super::{Product, few, one, quantise};
 use crate::math;
 use crate::weights::WeightTensor;
@@ -64,8 +64,14 @@ macro_rules! quantised {
             const FORMAT: Format = Format::$name;
 
             #[inline(always)]
-            fn blocks(row: &[u8]) -> Row<'_, Self> {
-                (row.as_chunks().0, None)
+            fn blocks(row: &[u8]) -> &[Self::Block] {
+                row.as_chunks().0
+            }
+
+            #[inline(always)]
+            fn rest(_: &[u8]) -> Option<Self::Block> {
+                // Rows are filled up to whole steps.
+                None
             }
 
             #[inline(always)]

@@ -21,20 +21,6 @@ pub(super) fn load<L: Lanes, const R: usize, const C: usize>(
     sums
 }
 
-/// Puts the sums back.
-#[inline(always)]
-pub(super) fn store<L: Lanes, const R: usize, const C: usize>(
-    lanes: L,
-    lines: &mut [[Line; R]; C],
-    sums: [[L::Vector; R]; C],
-) {
-    for (lines, sums) in lines.iter_mut().zip(sums) {
-        for (line, sum) in lines.iter_mut().zip(sums) {
-            lanes.store(line, sum);
-        }
-    }
-}
-
 /// Where a tile's outputs are.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
@@ -48,19 +34,25 @@ pub(super) struct Place<'a> {
     pub(super) rows: usize,
 }
 
-/// Adds the lanes up, and puts what they come to into the output. R is at most 4.
+/// Adds the lanes up, and puts what they come to into the output; or puts the sums back, where they have no place yet. R is at most 4.
 #[inline(always)]
-pub(super) fn finish<L: Lanes, const R: usize, const C: usize>(
+pub(super) fn leave<L: Lanes, const R: usize, const C: usize>(
     lanes: L,
-    lines: &[[Line; R]; C],
-    place: Place<'_>,
+    sums: [[L::Vector; R]; C],
+    lines: &mut [[Line; R]; C],
+    place: Option<Place<'_>>,
 ) {
-    let Place { y, update, token, row, rows } = place;
-    for (c, lines) in lines.iter().enumerate() {
-        let mut vectors = [lanes.zero(); 4];
-        for (vector, line) in vectors.iter_mut().zip(lines) {
-            *vector = lanes.load(line);
+    let Some(Place { y, update, token, row, rows }) = place else {
+        for (lines, sums) in lines.iter_mut().zip(sums) {
+            for (line, sum) in lines.iter_mut().zip(sums) {
+                lanes.store(line, sum);
+            }
         }
+        return;
+    };
+    for (c, sums) in sums.into_iter().enumerate() {
+        let mut vectors = [lanes.zero(); 4];
+        vectors[..R].copy_from_slice(&sums);
         y.put(token + c, row, lanes.sums(vectors), rows.min(R), update);
     }
 }

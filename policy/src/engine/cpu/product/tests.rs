@@ -45,9 +45,10 @@ impl Stored {
     /// The dot product in the promised order, number by number.
     fn output(&self, row: usize, x: &[f32]) -> f32 {
         let mut lanes = [0.0f32; 16];
-        for (i, (w, x)) in self.values[row * self.inputs..].iter().zip(x).enumerate() {
+        let weights = &self.values[row * self.inputs..][..self.inputs];
+        for i in (0..weights.len().next_multiple_of(2)).map(|i| i ^ 1).filter(|i| *i < weights.len()) {
             let lane = &mut lanes[i % 32 / 2];
-            *lane = w.mul_add(*x, *lane);
+            *lane = weights[i].mul_add(x[i], *lane);
         }
         for width in [8, 4, 2, 1] {
             for lane in 0..width {
@@ -104,6 +105,41 @@ fn every_tile_on_every_processor_gives_the_promised_bits() {
             }
         }
     }
+}
+
+#[test]
+fn bf16_activations_give_the_promised_bits_two_by_two_and_one_by_one() {
+    for (rows, inputs) in
+        [(1, 1), (2, 31), (3, 32), (5, 33), (4, 64), (6, 96), (9, 127), (19, 1056), (6, 4200)]
+    {
+        let weight = Stored::new(rows, inputs, DType::BF16, 2);
+        for tokens in (1..=8).chain([12, 17, 33, 38]) {
+            let x = numbers(tokens * inputs);
+            let rounded: Vec<f32> = x.iter().map(|x| bf16::from_f32(*x).to_f32()).collect();
+            let expected = bits(&weight.outputs(&rounded));
+            for packing in [Packing::Pairs, Packing::Bf16] {
+                let lines = packed_as(packing, &x, inputs);
+                for processor in Processor::available() {
+                    let mut y = vec![f32::NAN; tokens * rows];
+                    let x = Activations::new(&lines, inputs, packing);
+                    let output = Output::new(&mut y, rows);
+                    Multiplier::new(processor).product(weight.rows(), 0..rows, x, output, Update::Set);
+                    let name = processor.name();
+                    assert!(bits(&y) == expected, "{name} {packing:?} {rows} x {inputs}, {tokens} tokens");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "x is packed for such weights")]
+fn activations_of_another_precision_are_refused() {
+    let weight = Stored::new(1, 64, DType::F32, 0);
+    let lines = packed_as(Packing::Int8, &numbers(64), 64);
+    let x = Activations::new(&lines, 64, Packing::Int8);
+    let mut y = [0.0];
+    Multiplier::new(Processor::best()).product(weight.rows(), 0..1, x, Output::new(&mut y, 1), Update::Set);
 }
 
 #[test]

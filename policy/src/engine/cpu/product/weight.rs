@@ -28,14 +28,6 @@ impl Format {
             Self::Int4 => inputs.div_ceil(quantised::STEP) * quantised::INT4_BYTES,
         }
     }
-
-    /// Numbers of a step.
-    pub(super) fn step(self) -> usize {
-        match self {
-            Self::Published(_) => super::BLOCK,
-            Self::Int8 | Self::Int4 => quantised::STEP,
-        }
-    }
 }
 
 /// A row-major weight matrix, one row an output.
@@ -87,9 +79,6 @@ impl<'a> WeightRows<'a> {
     }
 }
 
-/// The whole blocks of a row, one a step, and what is left filled up with zeros, if anything is.
-pub(super) type Row<'a, E> = (&'a [<E as Element>::Block], Option<<E as Element>::Block>);
-
 /// The same, with the numbers' type known to the compiler.
 pub(super) struct Typed<'a, E> {
     bytes: &'a [u8],
@@ -116,10 +105,25 @@ impl<'a, E: Element> Typed<'a, E> {
         self.row_bytes
     }
 
-    /// A row.
+    /// The whole blocks of a row, one a step.
     #[inline(always)]
-    pub(super) fn row(self, index: usize) -> Row<'a, E> {
-        E::blocks(&self.bytes[index * self.row_bytes..][..self.row_bytes])
+    pub(super) fn blocks(self, index: usize) -> &'a [E::Block] {
+        E::blocks(self.row(index))
+    }
+
+    /// What each of these rows has behind its whole blocks, filled up with zeros, if there is anything. Copies it: not for every step.
+    #[inline(always)]
+    pub(super) fn rests<const R: usize>(self, rows: [usize; R]) -> Option<[E::Block; R]> {
+        let mut rests = [E::rest(self.row(rows[0]))?; R];
+        for (rest, row) in rests.iter_mut().zip(rows).skip(1) {
+            *rest = E::rest(self.row(row))?;
+        }
+        Some(rests)
+    }
+
+    #[inline(always)]
+    fn row(self, index: usize) -> &'a [u8] {
+        &self.bytes[index * self.row_bytes..][..self.row_bytes]
     }
 
     /// The bytes of rows `first..end`, as far as there are so many.
@@ -133,12 +137,14 @@ impl<'a, E: Element> Typed<'a, E> {
 /// A format, with what it is multiplied by.
 pub(super) trait Element: Sized + 'static {
     /// Bytes of a step.
-    type Block;
+    type Block: Copy;
     /// Its name among the formats.
     const FORMAT: Format;
 
-    /// Cuts a row into blocks.
-    fn blocks(row: &[u8]) -> Row<'_, Self>;
+    /// The whole blocks of a row.
+    fn blocks(row: &[u8]) -> &[Self::Block];
+    /// What is behind them, filled up with zeros, if anything is.
+    fn rest(row: &[u8]) -> Option<Self::Block>;
     /// Adds the products of a step of R rows with those of C tokens.
     fn step<L: Lanes, const R: usize, const C: usize>(
         lanes: L,
@@ -150,12 +156,14 @@ pub(super) trait Element: Sized + 'static {
     fn product<L: Lanes>(lanes: L, call: Product<'_, Self>);
 }
 
-/// What rows have behind their whole blocks.
+/// What a row has behind its whole blocks of N bytes, filled up with zeros.
 #[inline(always)]
-pub(super) fn rests<'a, E: Element, const R: usize>(rows: &'a [Row<'_, E>; R]) -> Option<[&'a E::Block; R]> {
-    let mut rests = [rows[0].1.as_ref()?; R];
-    for (rest, row) in rests.iter_mut().zip(rows) {
-        *rest = row.1.as_ref()?;
-    }
-    Some(rests)
+pub(super) fn filled<const N: usize>(row: &[u8]) -> Option<[u8; N]> {
+    let rest = row.as_chunks::<N>().1;
+    let filled = || {
+        let mut block = [0; N];
+        block[..rest.len()].copy_from_slice(rest);
+        block
+    };
+    (!rest.is_empty()).then(filled)
 }
