@@ -1,29 +1,28 @@
 //! The product with a single token: as fast as the weights can be read.
+//!
+//! Rows are read one after the other, so a thread reads one stretch of memory from its beginning to its end, which processors are best at
+//! looking ahead in. (Four rows side by side came to half of the bandwidth on a Zen 4, with and without asking ahead.)
 
 use super::super::lanes::{Abreast, Lanes, Line};
 use super::activations::STEP_LINES;
 use super::weight::{Element, Typed};
-use super::{CACHE_LINE, Output, Product, Update};
+use super::{Output, Product, Update};
 
-/// Rows that are read at a time.
+/// Rows whose lanes are added up at a time.
 const ROWS: usize = 4;
 
 #[inline(always)]
 pub(super) fn product<L: Lanes, E: Element>(lanes: L, call: Product<'_, E>) {
     let Product { weight, x, y, update, .. } = call;
     let x = x.row(0).as_chunks::<STEP_LINES>().0;
-    let whole = weight.len() / ROWS * ROWS;
-    for row in (0..whole).step_by(ROWS) {
-        rows::<L, E, ROWS>(lanes, weight, row, x, y, update);
-    }
-    for row in whole..weight.len() {
-        rows::<L, E, 1>(lanes, weight, row, x, y, update);
+    for first in (0..weight.len()).step_by(ROWS) {
+        rows::<L, E>(lanes, weight, first, x, y, update);
     }
 }
 
-/// The outputs of rows `first..first + R`; R is at most 4.
+/// The outputs of four rows from the first on, as far as there are so many.
 #[inline(always)]
-fn rows<L: Lanes, E: Element, const R: usize>(
+fn rows<L: Lanes, E: Element>(
     lanes: L,
     weight: Typed<'_, E>,
     first: usize,
@@ -31,26 +30,20 @@ fn rows<L: Lanes, E: Element, const R: usize>(
     y: Output<'_>,
     update: Update,
 ) {
-    let rows: [_; R] = std::array::from_fn(|r| first + r);
-    let blocks = weight.blocks(first).len();
-    let whole = Abreast::new(rows.map(|row| weight.blocks(row)), blocks);
-    let next = weight.between(first + R, first + 2 * R);
-    let mut sums = [[lanes.zero(); R]];
-    for (block, x) in x[..blocks].iter().enumerate() {
-        for row in 0..R {
-            // The next rows' bytes are likely in other pages, and the processor itself does not look beyond its page.
-            let ahead = row * weight.row_bytes() + block * size_of::<E::Block>();
-            for line in (0..size_of::<E::Block>()).step_by(CACHE_LINE) {
-                lanes.prefetch(next, ahead + line);
-            }
-        }
-        E::step::<L, R, 1>(lanes, whole.at(block), [x], &mut sums);
-    }
-    // Where there is no step behind the blocks, nothing is behind them.
-    if let Some((x, rests)) = x.get(blocks).and_then(|x| Some((x, weight.rests(rows)?))) {
-        E::step::<L, R, 1>(lanes, rests.each_ref(), [x], &mut sums);
-    }
+    let count = ROWS.min(weight.len() - first);
     let mut vectors = [lanes.zero(); ROWS];
-    vectors[..R].copy_from_slice(&sums[0]);
-    y.put(0, first, lanes.sums(vectors), R, update);
+    for (row, vector) in (first..first + count).zip(&mut vectors) {
+        let blocks = weight.blocks(row);
+        let whole = Abreast::new([blocks], blocks.len());
+        let mut sums = [[lanes.zero()]];
+        for (block, x) in x[..blocks.len()].iter().enumerate() {
+            E::step::<L, 1, 1>(lanes, whole.at(block), [x], &mut sums);
+        }
+        // Where there is no step behind the blocks, nothing is behind them.
+        if let Some((x, rest)) = x.get(blocks.len()).and_then(|x| Some((x, weight.rests([row])?))) {
+            E::step::<L, 1, 1>(lanes, rest.each_ref(), [x], &mut sums);
+        }
+        *vector = sums[0][0];
+    }
+    y.put(0, first, lanes.sums(vectors), count, update);
 }
