@@ -2,15 +2,18 @@
 
 mod images;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use echo_policy::engine::Policy;
+use echo_policy::engine::{AnyBackend, Backend as _, Device, Policy};
 use echo_policy::error::{EngineError, WeightsError};
+use echo_policy::precision::Precision;
 use echo_policy::tokenizer::Tokenizer;
+use echo_policy::weights::Weights;
 use echo_protocol::content::ChunkIndex;
 use echo_protocol::manifest::Manifest;
 use echo_protocol::store::{ChunkStore, ReadError, SnapshotReader, StoreError};
 
+use crate::ladder::{Ladder, Loaded};
 use crate::workload::{Workload, WorkloadError};
 pub use images::Images;
 
@@ -38,10 +41,55 @@ pub enum InstallError {
 
 /// What a node generates with.
 pub struct Installed {
-    /// The weights, ready.
-    pub policy: Arc<Policy>,
+    /// The weights, ready to generate on [`Installed::device`].
+    pub policy: Arc<Policy<AnyBackend>>,
+    /// What it was loaded on.
+    pub device: Device,
+    /// The weights as they were published, mapped: for the same version on another device, or in another precision.
+    pub weights: Weights,
     /// The run's tokenizer as of this snapshot.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
+    /// See [`Installed::on_cpu`].
+    on_cpu: OnceLock<Arc<Policy>>,
+}
+
+impl Installed {
+    /// Its version.
+    pub fn version(&self) -> u64 {
+        self.policy.version()
+    }
+
+    /// In which numbers it generates.
+    pub fn precision(&self) -> Precision {
+        self.policy.backend().precision()
+    }
+
+    /// The same version, loaded once more: on the best device that is left.
+    ///
+    /// # Errors
+    /// As [`Ladder::load`].
+    pub fn reload(&self, ladder: &Ladder) -> Result<Self, EngineError> {
+        let loaded = ladder.load(self.version(), self.policy.config(), &self.weights, self.precision())?;
+        Ok(Self::new(loaded, self.weights.clone(), self.tokenizer.clone()))
+    }
+
+    /// The same version on the processor, in the same precision: loaded when it is first asked for, and kept.
+    ///
+    /// # Errors
+    /// When the weights cannot be loaded.
+    pub fn on_cpu(&self) -> Result<Arc<Policy>, EngineError> {
+        if let Some(policy) = self.on_cpu.get() {
+            return Ok(policy.clone());
+        }
+        let config = self.policy.config();
+        let policy = Arc::new(Policy::load_as(self.version(), config, &self.weights, self.precision())?);
+        // Whoever was first loaded the same.
+        Ok(self.on_cpu.get_or_init(|| policy).clone())
+    }
+
+    fn new(Loaded { device, policy }: Loaded, weights: Weights, tokenizer: Arc<Tokenizer>) -> Self {
+        Self { policy: Arc::new(policy), device, weights, tokenizer, on_cpu: OnceLock::new() }
+    }
 }
 
 impl From<ReadError> for InstallError {
@@ -50,9 +98,9 @@ impl From<ReadError> for InstallError {
     }
 }
 
-/// Reads a snapshot, every chunk verified again, and makes a policy of it, in the precision of the workload. Its weights are mapped from a file
-/// among `images`, so memory holds a chunk at a time on the way, and later what the system finds room for; those of a coarser precision than the
-/// snapshot's are made of them in memory. Blocks.
+/// Reads a snapshot, every chunk verified again, and makes a policy of it, in the precision of the workload, on the best device of `ladder`. Its
+/// weights are mapped from a file among `images`, so memory holds a chunk at a time on the way, and later what the system finds room for; those of
+/// a coarser precision than the snapshot's are made of them in memory. Blocks.
 ///
 /// # Errors
 /// [`InstallError`]
@@ -61,6 +109,7 @@ pub fn load(
     images: &Images,
     manifest: &Manifest,
     workload: &Workload,
+    ladder: &Ladder,
 ) -> Result<Installed, InstallError> {
     workload.check(manifest)?;
     let mut reader = SnapshotReader::new(store, manifest);
@@ -70,8 +119,8 @@ pub fn load(
         workload.tokenizer(&files)?
     };
     let weights = images.weights(&mut reader, manifest, workload)?;
-    let policy = Policy::load_as(manifest.version.0, &workload.model, &weights, workload.precision())?;
-    Ok(Installed { policy: Arc::new(policy), tokenizer })
+    let loaded = ladder.load(manifest.version.0, &workload.model, &weights, workload.precision())?;
+    Ok(Installed::new(loaded, weights, Arc::new(tokenizer)))
 }
 
 #[cfg(test)]

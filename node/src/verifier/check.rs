@@ -5,7 +5,8 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use echo_policy::audit::{Finding, Sample, Tolerance, examine};
-use echo_policy::engine::{Backend, Policy};
+use echo_policy::engine::Policy;
+use echo_policy::error::EngineError;
 use echo_policy::precision::Precision;
 use echo_policy::tokenizer::{Tokenizer, TokenizerError};
 use echo_protocol::check::{Opinion, Report};
@@ -84,13 +85,16 @@ fn look(workload: &Workload, policies: &[Arc<Installed>], group: &TrajectoryGrou
     let form = workload.form();
     group.check_form(form).map_err(|error| lie(RefuseReason::Schema, &error))?;
     // Before anything is computed.
-    let auditing = policies.last().map_or(Precision::F32, |installed| installed.policy.backend().precision());
+    let auditing = policies.last().map_or(Precision::F32, |installed| installed.precision());
     let tolerance = Tolerance::of(group.precision.as_str(), auditing, workload.sampling().temperature)
         .map_err(|error| unable(&error))?;
     let named: BTreeSet<u64> =
         group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version.0).collect();
-    let held = policies.iter().map(|installed| installed.policy.clone());
-    let held: Vec<Arc<Policy>> = held.filter(|policy| named.contains(&policy.version())).collect();
+    let held = policies.iter().filter(|installed| named.contains(&installed.version()));
+    let held: Vec<Arc<Policy>> = held
+        .map(|installed| installed.on_cpu())
+        .collect::<Result<_, EngineError>>()
+        .map_err(|error| unable(&error))?;
     let Some(newest) = policies.last().filter(|_| held.len() == named.len()) else {
         return Err(Opinion::unable("a policy that it names is not here"));
     };

@@ -17,7 +17,7 @@ pub(super) struct Shelf(BTreeMap<PolicyVersion, Arc<Installed>>);
 impl Shelf {
     /// Takes a policy in, and lets the oldest go.
     pub(super) fn put(&mut self, installed: Arc<Installed>) {
-        self.0.insert(PolicyVersion(installed.policy.version()), installed);
+        self.0.insert(PolicyVersion(installed.version()), installed);
         while self.0.len() > HELD {
             self.0.pop_first();
         }

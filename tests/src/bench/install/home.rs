@@ -1,6 +1,7 @@
 //! A run and a node's directories in miniature: where snapshots are published and installed.
 
 use echo_node::install::{self, Images, Installed};
+use echo_node::ladder::Ladder;
 use echo_node::workload::Workload;
 use echo_policy::config::ModelConfig;
 use echo_policy::weights::{DType, Weights};
@@ -23,6 +24,7 @@ pub(super) struct Home {
     key: NodeKey,
     store: ChunkStore,
     images: Images,
+    ladder: Ladder,
     /// What the run asks for.
     pub(super) workload: Arc<Workload>,
 }
@@ -55,6 +57,7 @@ impl Home {
         Ok(Self {
             store: ChunkStore::open(&dir.join("chunks"))?,
             images: Images::open(&dir.join("images"))?,
+            ladder: Ladder::cpu(),
             workload: Arc::new(Workload::new(run, &charter)?),
             key,
         })
@@ -91,6 +94,6 @@ impl Home {
     pub(super) fn install(&self, signed: &Signed<Manifest>) -> anyhow::Result<Installed> {
         let manifest = signed.open_from(&self.key.public())?;
         manifest.validate()?;
-        Ok(install::load(&self.store, &self.images, &manifest, &self.workload)?)
+        Ok(install::load(&self.store, &self.images, &manifest, &self.workload, &self.ladder)?)
     }
 }
