@@ -2,13 +2,13 @@
 
 mod images;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use echo_policy::audit::VersionWeights;
 use echo_policy::engine::{AnyBackend, Backend as _, Device, Policy};
 use echo_policy::error::{EngineError, WeightsError};
 use echo_policy::precision::Precision;
 use echo_policy::tokenizer::Tokenizer;
-use echo_policy::weights::Weights;
 use echo_protocol::content::ChunkIndex;
 use echo_protocol::manifest::Manifest;
 use echo_protocol::store::{ChunkStore, ReadError, SnapshotReader, StoreError};
@@ -46,11 +46,9 @@ pub struct Installed {
     /// What it was loaded on.
     pub device: Device,
     /// The weights as they were published, mapped: for the same version on another device, or in another precision.
-    pub weights: Weights,
+    pub weights: Arc<VersionWeights>,
     /// The run's tokenizer as of this snapshot.
     pub tokenizer: Arc<Tokenizer>,
-    /// See [`Installed::on_cpu`].
-    on_cpu: OnceLock<Arc<Policy>>,
 }
 
 impl Installed {
@@ -69,26 +67,17 @@ impl Installed {
     /// # Errors
     /// As [`Ladder::load`].
     pub fn reload(&self, ladder: &Ladder) -> Result<Self, EngineError> {
-        let loaded = ladder.load(self.version(), self.policy.config(), &self.weights, self.precision())?;
+        let loaded =
+            ladder.load(self.version(), self.policy.config(), self.weights.weights(), self.precision())?;
         Ok(Self::new(loaded, self.weights.clone(), self.tokenizer.clone()))
     }
 
-    /// The same version on the processor, in the same precision: loaded when it is first asked for, and kept.
-    ///
-    /// # Errors
-    /// When the weights cannot be loaded.
-    pub fn on_cpu(&self) -> Result<Arc<Policy>, EngineError> {
-        if let Some(policy) = self.on_cpu.get() {
-            return Ok(policy.clone());
-        }
-        let config = self.policy.config();
-        let policy = Arc::new(Policy::load_as(self.version(), config, &self.weights, self.precision())?);
-        // Whoever was first loaded the same.
-        Ok(self.on_cpu.get_or_init(|| policy).clone())
-    }
-
-    fn new(Loaded { device, policy }: Loaded, weights: Weights, tokenizer: Arc<Tokenizer>) -> Self {
-        Self { policy: Arc::new(policy), device, weights, tokenizer, on_cpu: OnceLock::new() }
+    fn new(
+        Loaded { device, policy }: Loaded,
+        weights: Arc<VersionWeights>,
+        tokenizer: Arc<Tokenizer>,
+    ) -> Self {
+        Self { policy: Arc::new(policy), device, weights, tokenizer }
     }
 }
 
@@ -120,7 +109,8 @@ pub fn load(
     };
     let weights = images.weights(&mut reader, manifest, workload)?;
     let loaded = ladder.load(manifest.version.0, &workload.model, &weights, workload.precision())?;
-    Ok(Installed::new(loaded, weights, Arc::new(tokenizer)))
+    let weights = VersionWeights::new(manifest.version.0, &workload.model, weights)?;
+    Ok(Installed::new(loaded, Arc::new(weights), Arc::new(tokenizer)))
 }
 
 #[cfg(test)]

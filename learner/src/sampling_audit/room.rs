@@ -11,9 +11,8 @@ use echo_protocol::charter::Takeover;
 /// Groups of a precision would all be refused, or many of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "admission.max_copy_bytes = {limit}: to audit what nodes compute in {precision} as they do, the policy of {versions} version{s} at once takes {needed} bytes \
-     of memory: allow so many, leave {precision} out of admission.precisions, or set admission.audit = false",
-    s = if *versions == 1 { "" } else { "s" }
+    "admission.max_copy_bytes = {limit}: to audit what nodes compute in {precision} as they do takes {needed} bytes of memory, for as many versions of the policy as have to be \
+     there at once ({versions}): allow so many, leave {precision} out of admission.precisions, or set admission.audit = false"
 )]
 pub struct NoRoom {
     precision: Precision,

@@ -17,7 +17,7 @@ impl Standard {
     /// # Errors
     /// Those of [`Tolerance::of`].
     pub fn of(declared: &str, temperature: f32) -> Result<Self, CannotAudit> {
-        let precision = declared.parse()?;
+        let precision: Precision = declared.parse()?;
         Ok(Self { precision, tolerance: Tolerance::of(declared, precision, temperature)? })
     }
 }

@@ -32,6 +32,12 @@ impl VersionWeights {
         self.version
     }
 
+    /// The weights themselves.
+    #[must_use]
+    pub fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
     /// The policy that computes in `precision` with them. It shares what is published in its numbers, and makes [copies](Self::copied_bytes) of
     /// the rest.
     ///

@@ -36,10 +36,10 @@ fn drawn(versions: &[Arc<VersionWeights>], precision: Precision, takeover: Takeo
     let mut policies = versions.iter().map(|version| Arc::new(version.policy(precision).unwrap()));
     let mut generation = Generation::new(policies.next().unwrap(), Limits::default(), takeover);
     generation.submit(Ticket(0), request).unwrap();
-    let mut steps = 0;
+    let mut steps = 0u32;
     while !generation.step().unwrap() {
         steps += 1;
-        if steps % 7 == 0
+        if steps.is_multiple_of(7)
             && let Some(newer) = policies.next()
         {
             generation.install(newer).unwrap();
