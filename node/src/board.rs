@@ -50,6 +50,15 @@ pub struct Download {
     pub total: u64,
 }
 
+/// A device that is not taken any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LostDevice {
+    /// Its name.
+    pub name: String,
+    /// What became of it.
+    pub why: String,
+}
+
 /// Bytes and groups of snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
@@ -83,7 +92,7 @@ pub struct Facts {
     /// What the installed version was loaded on.
     pub device: Option<String>,
     /// Devices that are not taken any more since the start, and why.
-    pub lost_devices: Vec<String>,
+    pub lost_devices: Vec<LostDevice>,
     /// Trajectories per second, over the last ten seconds.
     pub rollouts_per_s: f32,
     /// Trajectories per second that may be expected before there are any: see [`crate::hardware::expected`].

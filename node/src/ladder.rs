@@ -13,7 +13,7 @@ use echo_policy::error::{DeviceError, EngineError};
 use echo_policy::precision::Precision;
 use echo_policy::weights::Weights;
 
-use crate::board::Board;
+use crate::board::{Board, LostDevice};
 
 /// Devices in the order in which they are taken.
 #[derive(Debug)]
@@ -167,7 +167,8 @@ impl Ladder {
     }
 
     fn gone(&self, name: &str, why: &dyn fmt::Display) {
-        self.board.set(|facts| facts.lost_devices.push(format!("{name}: {why}")));
+        let lost = LostDevice { name: name.to_owned(), why: why.to_string() };
+        self.board.set(|facts| facts.lost_devices.push(lost));
     }
 }
 
@@ -210,7 +211,10 @@ mod tests {
         assert_eq!(load(&ladder, 2).unwrap().device.name(), "CPU");
         let facts = board.facts(clock::now());
         assert_eq!(facts.device.as_deref(), Some("CPU"));
-        assert!(matches!(&facts.lost_devices[..], [told] if told.contains("unplugged")), "{facts:?}");
+        assert!(
+            matches!(&facts.lost_devices[..], [lost] if lost.name == "Card" && lost.why.contains("unplugged")),
+            "{facts:?}"
+        );
     }
 
     #[test]
@@ -257,7 +261,7 @@ mod tests {
         assert_eq!(ladder.first().as_deref(), Some("Gone"));
         assert_eq!(load(&ladder, 1).unwrap().device.name(), "CPU");
         assert_eq!(ladder.first().as_deref(), Some("CPU"));
-        assert!(board.facts(clock::now()).lost_devices[0].starts_with("Gone: "));
+        assert_eq!(board.facts(clock::now()).lost_devices[0].name, "Gone");
     }
 
     #[test]

@@ -56,8 +56,12 @@ fn a_policy_generates_what_its_snapshot_says_whatever_order_its_tensors_have() {
     for _ in 0..2 {
         let installed = load(&store, &images, &manifest, &workload, &Ladder::cpu()).unwrap();
         let request = workload.request(OrderCounter(3), &installed.tokenizer).unwrap();
-        let run = |policy| Generation::start(policy, vec![request.clone()]).unwrap().run().unwrap();
-        assert_eq!(run(installed.policy), run(expected.clone()));
+        let expected = Generation::start(expected.clone(), vec![request.clone()]).unwrap().run().unwrap();
+        // Where it generates, and where it checks others.
+        let own = Generation::start(installed.policy.clone(), vec![request.clone()]).unwrap().run().unwrap();
+        let on_cpu = Generation::start(installed.on_cpu().unwrap(), vec![request]).unwrap().run().unwrap();
+        assert!(own == expected && on_cpu == expected);
+        assert!(Arc::ptr_eq(&installed.on_cpu().unwrap(), &installed.on_cpu().unwrap()), "loaded once");
         manifest.tensors.reverse();
     }
 }

@@ -350,7 +350,7 @@ async fn where_the_device_is_lost_the_next_one_goes_on_and_no_token_is_lost() {
         assert_eq!(groups(&bench, 10..16), expected);
         let facts = bench.board.facts(clock::now());
         assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("CPU"), lost), "{facts:?}");
-        assert!(facts.lost_devices[0].contains("unplugged"));
+        assert!(facts.lost_devices[0].why.contains("unplugged"));
         // The next version does not go there either.
         bench.install(4);
         bench.order(20, UnixMillis(u64::MAX));

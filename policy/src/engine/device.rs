@@ -25,6 +25,9 @@ use crate::weights::Weights;
 pub use choice::{DeviceChoice, UnknownDevice};
 pub use survey::{About, Found, Survey};
 
+/// The processor's name among devices.
+pub const CPU: &str = "CPU";
+
 /// What every device can. Others than those of this module are for tests.
 pub trait Loader: Send + Sync {
     /// What people call it.

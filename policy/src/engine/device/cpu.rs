@@ -1,6 +1,6 @@
 //! The processor as a device.
 
-use super::Loader;
+use super::{CPU, Loader};
 use crate::config::ModelConfig;
 use crate::engine::any::AnyBackend;
 use crate::engine::cpu::CpuBackend;
@@ -19,7 +19,7 @@ pub(super) struct Cpu;
 
 impl Loader for Cpu {
     fn name(&self) -> &str {
-        "CPU"
+        CPU
     }
 
     fn computes_in(&self, _: Precision) -> bool {

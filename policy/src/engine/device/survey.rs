@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Device, DeviceChoice, cpu};
+use super::{CPU, Device, DeviceChoice, cpu};
 use crate::error::DeviceError;
 use crate::precision::Precision;
 
@@ -160,7 +160,7 @@ impl Survey {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         found.push(Found {
-            name: "CPU".to_owned(),
+            name: CPU.to_owned(),
             about: About::Cpu { instructions: cpu::instructions(), cores },
             precisions: Precision::ALL.to_vec(),
             obstacle: None,

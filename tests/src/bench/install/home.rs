@@ -24,7 +24,8 @@ pub(super) struct Home {
     key: NodeKey,
     store: ChunkStore,
     images: Images,
-    ladder: Ladder,
+    /// Where policies are loaded.
+    pub(super) ladder: Arc<Ladder>,
     /// What the run asks for.
     pub(super) workload: Arc<Workload>,
 }
@@ -57,7 +58,7 @@ impl Home {
         Ok(Self {
             store: ChunkStore::open(&dir.join("chunks"))?,
             images: Images::open(&dir.join("images"))?,
-            ladder: Ladder::cpu(),
+            ladder: Arc::new(Ladder::cpu()),
             workload: Arc::new(Workload::new(run, &charter)?),
             key,
         })
