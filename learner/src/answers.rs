@@ -129,6 +129,7 @@ mod tests {
     use crate::sampling_audit::SamplingAudit;
     use crate::sequences::of_order;
     use crate::testing;
+    use echo_policy::audit::VersionWeights;
     use echo_protocol::lease::LeaseId;
     use echo_protocol::order::Purpose;
     use echo_protocol::trajectory::TrajectoryGroup;
@@ -139,11 +140,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let (workload, weights) = testing::chat(home.path());
         let workload = Arc::new(workload);
-        let load = || Policy::load(3, &workload.model, &weights).unwrap();
+        let policy = Arc::new(Policy::load(3, &workload.model, &weights).unwrap());
         let orders: Vec<_> = (0..1000).map(|counter| workload.order(Purpose::Train, counter)).collect();
-        let all = answers(&workload, Arc::new(load()), &orders, workload.charter.group_size).unwrap();
-        let audit = SamplingAudit::new(workload.clone(), home.path());
-        audit.publish(load());
+        let all = answers(&workload, policy, &orders, workload.charter.group_size).unwrap();
+        let audit = SamplingAudit::new(workload.clone(), home.path(), usize::MAX);
+        audit.publish(VersionWeights::new(3, &workload.model, weights).unwrap());
         let mut several = 0;
         for (order, answers) in orders.iter().zip(all) {
             let trajectories: Vec<_> = answers.into_iter().map(Answer::trajectory).collect();

@@ -332,6 +332,7 @@ impl TinySection {
 mod tests {
     use super::*;
     use echo_protocol::charter::Takeover;
+    use echo_protocol::precision::PrecisionName;
 
     const FILE: &str = r#"
         [run]
@@ -377,17 +378,24 @@ mod tests {
     }
 
     #[test]
-    fn other_precisions_are_taken_where_nothing_is_audited_and_kept_caches_anywhere() {
-        let open = "[admission]\naudit = false\nprecisions = ['int8', 'f32']\n[sampling]\ntakeover = 'keep'\n[warmup]";
-        let config = RunConfig::parse(&FILE.replace("[warmup]", open)).unwrap();
-        config.validate().unwrap();
-        let names: Vec<&str> = config.admission.precisions.iter().map(|name| name.as_str()).collect();
-        assert_eq!((names, config.sampling.takeover), (vec!["int8", "f32"], Takeover::Keep));
-        assert_eq!(RunConfig::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
-        for takeover in ["wait", "keep"] {
-            let audited = format!("[sampling]\ntakeover = '{takeover}'\n[warmup]");
-            RunConfig::parse(&FILE.replace("[warmup]", &audited)).unwrap().validate().unwrap();
+    fn all_precisions_are_taken_and_kept_caches_with_and_without_an_audit() {
+        for takeover in [Takeover::Recompute, Takeover::Wait, Takeover::Keep] {
+            for audit in [true, false] {
+                let mut config = RunConfig::parse(FILE).unwrap();
+                assert!(config.admission.audit);
+                (config.admission.audit, config.sampling.takeover) = (audit, takeover);
+                let names = ["int8", "f32", "int4", "bf16"];
+                let names = names.map(|name| PrecisionName::try_from(name.to_owned()).unwrap());
+                config.admission.precisions = names.to_vec();
+                config.validate().unwrap();
+                assert_eq!(RunConfig::parse(&toml::to_string(&config).unwrap()).unwrap(), config);
+            }
         }
+        let open = "[admission]\naudit = false\nmax_copy_bytes = 5\nprecisions = ['int8', 'f32']\n[warmup]";
+        let AdmissionSection { audit, max_copy_bytes, precisions } =
+            RunConfig::parse(&FILE.replace("[warmup]", open)).unwrap().admission;
+        let names: Vec<&str> = precisions.iter().map(PrecisionName::as_str).collect();
+        assert_eq!((audit, max_copy_bytes, names), (false, 5, vec!["int8", "f32"]));
     }
 
     #[test]
@@ -439,7 +447,6 @@ mod tests {
         assert!(admission("precisions = ['f32', 'f32']").contains("each once"));
         assert!(admission("precisions = ['f32', 'fp8']\naudit = false").contains("int4"));
         assert!(admission("precisions = ['f32', 'a-b']").contains("lower-case letters"));
-        assert!(admission("precisions = ['f32', 'bf16']").contains("audit = false"));
         let snapshot = |option: &str| refused("[warmup]", &format!("[snapshot]\n{option}\n[warmup]"));
         assert!(snapshot("keep_versions = 0").contains("snapshot.keep_versions"));
         assert!(snapshot("keep_versions = 17").contains("1 to 16"));

@@ -369,7 +369,9 @@ pub(crate) fn shared(
     let fleet = Fleet::new(Peer { key: key.public(), addresses }, fleet);
     tracing::info!(run = %workload.run, name = workload.charter.name, "at {version}");
     let keep_versions = config.snapshot.keep_versions;
-    let audit = config.admission.audit.then(|| SamplingAudit::new(workload.clone(), dir.path()));
+    let max_copy_bytes = usize::try_from(config.admission.max_copy_bytes).unwrap_or(usize::MAX);
+    let audit = config.admission.audit;
+    let audit = audit.then(|| SamplingAudit::new(workload.clone(), dir.path(), max_copy_bytes));
     let panel = config.verify.config();
     let shared = Shared::new(workload, charter, key, admission, desk, fleet, keep_versions);
     Ok(match audit {

@@ -6,6 +6,7 @@ mod tasks;
 
 use crate::config::RunConfig;
 use crate::run_dir::RunDir;
+use crate::sampling_audit::check_room;
 use crate::warmup::warm_up;
 use crate::workload::Workload;
 use echo_policy::export::{ExportExtras, export};
@@ -66,6 +67,7 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     let (run, opened) = Charter::open(&charter)?;
     let workload =
         Workload::open(run, opened, start.files.as_deref().unwrap_or(Path::new("")), &tasks.files)?;
+    check_room(&config.admission, &workload)?;
     let weights = match &config.warmup {
         Some(section) => warm_up(&workload, config, section, &start.weights, progress)?,
         None => start.weights,
@@ -124,6 +126,7 @@ pub fn find(path: &Path) -> Result<Founded, PrepareError> {
     }
     let files = kept_files(&dir, &opened.tasks)?;
     let workload = Workload::open(run, opened, &dir.start(), &files)?;
+    check_room(&config.admission, &workload)?;
     Ok(Founded { dir, config, key, charter, workload })
 }
 

@@ -13,7 +13,7 @@ use crate::sampling_audit::{MAX_POLICIES, SamplingAudit};
 use crate::trainer::{TrainError, decoder_of};
 use crate::workload::Workload;
 use candle_core::Device;
-use echo_policy::engine::Policy;
+use echo_policy::audit::VersionWeights;
 use echo_policy::error::{DecoderError, EngineError};
 use echo_protocol::version::PolicyVersion;
 use std::path::Path;
@@ -103,11 +103,11 @@ async fn policy(
     workload: &Workload,
     checkpoints: &Checkpoints,
     version: PolicyVersion,
-) -> Result<Policy, RecallError> {
+) -> Result<VersionWeights, RecallError> {
     let tensors = checkpoints.weights(version, &workload.run).await?;
     let decoder = decoder_of(&workload.model, &tensors, &Device::Cpu)?;
     let weights = audit.as_nodes_have_it(&decoder)?;
-    Ok(Policy::load(version.0, &workload.model, &weights)?)
+    Ok(VersionWeights::new(version.0, &workload.model, weights)?)
 }
 
 #[cfg(test)]
@@ -119,6 +119,7 @@ mod tests {
     use crate::config::TrainSection;
     use crate::testing;
     use crate::trainer::Trainer;
+    use echo_policy::engine::Policy;
     use echo_policy::weights::Weights;
     use echo_protocol::identity::PublicKey;
     use echo_protocol::lease::LeaseId;
@@ -160,7 +161,7 @@ mod tests {
         }
 
         async fn resumed(&self, at: u64, announced: &[u64]) -> SamplingAudit {
-            let audit = SamplingAudit::new(self.workload.clone(), self.run_dir.path());
+            let audit = SamplingAudit::new(self.workload.clone(), self.run_dir.path(), usize::MAX);
             let row = |published: &u64| PublicationRow { published: *published, ..Default::default() };
             let announced: Vec<_> = announced.iter().map(row).collect();
             let (at, path) = (PolicyVersion(at), self.republished());
@@ -194,7 +195,7 @@ mod tests {
 
         fn publish(&self, audit: &SamplingAudit, version: u64, seed: u64) {
             let weights = weights(&self.workload, seed);
-            audit.publish(Policy::load(version, &self.workload.model, &weights).unwrap());
+            audit.publish(VersionWeights::new(version, &self.workload.model, weights).unwrap());
         }
     }
 

@@ -13,8 +13,8 @@ use crate::publisher::{PublishError, Publisher, dtype};
 use crate::service::Shared;
 use crate::trainer::Trainer;
 use candle_core::Tensor;
+use echo_policy::audit::VersionWeights;
 use echo_policy::decoder::Decoder;
-use echo_policy::engine::Policy;
 use echo_policy::error::{DecoderError, EngineError};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::signed::Signed;
@@ -263,7 +263,7 @@ impl Releaser {
         // First: a node may deliver under this version before the announcement returns.
         if let Some(audit) = &self.shared.audit {
             let rounded = audit.as_nodes_have_it(weights)?;
-            audit.publish(Policy::load(version.0, &workload.model, &rounded)?);
+            audit.publish(VersionWeights::new(version.0, &workload.model, rounded)?);
         }
         self.shared.desk().published(version);
         (self.announce)(publication.manifest, publication.signed);

@@ -9,8 +9,10 @@
 //! Whole groups are checked as often as their nodes' records say, by the learner or by verifiers. One trajectory of every other group is checked all the
 //! same ([`SamplingAudit::glance`]): it costs a part of the whole, and what is wrong with all trajectories of a group is found in any.
 //!
-//! How far an honest node may be off depends on the precision that its group declares, and on the one that the audit computes in. Where no
-//! limits are known for the two, a group is refused, and nobody is blamed. Where caches were kept over a change of version, the audit keeps its own.
+//! A group is audited in the precision that it declares. Of versions whose groups come in others than are published, policies are made in memory as they are asked
+//! for, as many as `[admission] max_copy_bytes` allows. What cannot be audited is refused, and nobody is blamed. Where caches were kept over a change of version, the audit keeps its own.
+
+mod room;
 
 use crate::admission::{Refusal, Rejection};
 use crate::publisher::dtype;
@@ -18,11 +20,9 @@ use crate::record::Fault;
 use crate::republished::Republished;
 use crate::sequences;
 use crate::workload::Workload;
-use echo_policy::audit::{Finding, Sample, Tolerance, examine};
+use echo_policy::audit::{AuditError, Auditor, CannotAudit, Finding, Sample, Standard, VersionWeights};
 use echo_policy::decoder::Decoder;
-use echo_policy::engine::Policy;
 use echo_policy::error::DecoderError;
-use echo_policy::precision::Precision;
 use echo_policy::weights::Weights;
 use echo_protocol::order::Purpose;
 use echo_protocol::precision::Caches;
@@ -35,6 +35,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use room::{NoRoom, check_room};
+
 /// Most policies that are kept, where the staleness budget admits more. A group that verifiers look at keeps those that it names until it is decided
 /// ([`SamplingAudit::all_policies_of`]).
 pub const MAX_POLICIES: usize = 8;
@@ -46,8 +48,8 @@ pub struct SamplingAudit {
     /// On whose disk policies lie.
     dir: PathBuf,
     policies: Mutex<Policies>,
-    /// Held by the one audit that is made at a time: it uses every core, and memory for a whole sequence.
-    turn: Mutex<()>,
+    /// Asks them.
+    auditor: Auditor,
     /// Groups that passed although a policy that they name could not be asked.
     unaudited: AtomicU64,
 }
@@ -61,12 +63,12 @@ struct Policies {
     again: Republished,
     /// The newest version that was let go.
     let_go: Option<PolicyVersion>,
-    by_version: BTreeMap<PolicyVersion, Arc<Policy>>,
+    by_version: BTreeMap<PolicyVersion, Arc<VersionWeights>>,
 }
 
 /// What is known about a version.
 enum Known {
-    Policy(Arc<Policy>),
+    Policy(Arc<VersionWeights>),
     /// It is older than this process.
     Before,
     /// Nodes may have it as an earlier process published it, with other weights.
@@ -78,11 +80,12 @@ enum Known {
 }
 
 impl SamplingAudit {
-    /// An audit of the groups of `workload`, without any policy yet. Those that come lie on the disk of `dir`.
+    /// An audit of the groups of `workload`, without any policy yet. Those that come lie on the disk of `dir`; what is made of them in other precisions takes at
+    /// most so many bytes of memory.
     #[must_use]
-    pub fn new(workload: Arc<Workload>, dir: &Path) -> Self {
-        let (policies, turn, unaudited) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        Self { workload, dir: dir.to_owned(), policies, turn, unaudited }
+    pub fn new(workload: Arc<Workload>, dir: &Path, max_copy_bytes: usize) -> Self {
+        let (policies, unaudited) = (Mutex::default(), AtomicU64::new(0));
+        Self { workload, dir: dir.to_owned(), policies, auditor: Auditor::new(max_copy_bytes), unaudited }
     }
 
     /// The weights that nodes make of a snapshot of `decoder`: its parameters rounded to the snapshot's type, mapped from a file.
@@ -95,7 +98,12 @@ impl SamplingAudit {
 
     /// Goes on from the checkpoint of `at`, with the `policies` of this version and earlier ones. What names a version that is published
     /// `again` cannot be judged.
-    pub fn resume(&self, at: PolicyVersion, again: Republished, policies: impl IntoIterator<Item = Policy>) {
+    pub fn resume(
+        &self,
+        at: PolicyVersion,
+        again: Republished,
+        policies: impl IntoIterator<Item = VersionWeights>,
+    ) {
         let mut kept = lock(&self.policies);
         kept.first = Some(at);
         kept.again = again;
@@ -109,8 +117,8 @@ impl SamplingAudit {
         self.unaudited.load(Ordering::Relaxed)
     }
 
-    /// Takes a policy in that is about to be published, and lets those go that nothing is admitted under any more.
-    pub fn publish(&self, policy: Policy) {
+    /// Takes a policy in that is about to be published, and lets those go that nothing is admitted under any more. Waits for no audit.
+    pub fn publish(&self, policy: VersionWeights) {
         let version = PolicyVersion(policy.version());
         let staleness = self.workload.charter.staleness;
         let mut policies = lock(&self.policies);
@@ -157,7 +165,11 @@ impl SamplingAudit {
     ///
     /// # Errors
     /// [`RefuseReason::Sampling`], held against nobody, where the group cannot be audited here; [`Rejection::Retry`] when a policy could not be asked.
-    pub fn find(&self, group: &TrajectoryGroup, policies: &[Arc<Policy>]) -> Result<Finding, Rejection> {
+    pub fn find(
+        &self,
+        group: &TrajectoryGroup,
+        policies: &[Arc<VersionWeights>],
+    ) -> Result<Finding, Rejection> {
         self.find_in_part(group, 0..group.trajectories.len(), policies)
     }
 
@@ -165,10 +177,11 @@ impl SamplingAudit {
         &self,
         group: &TrajectoryGroup,
         part: Range<usize>,
-        policies: &[Arc<Policy>],
+        policies: &[Arc<VersionWeights>],
     ) -> Result<Finding, Rejection> {
         let params = self.workload.sampling();
-        let tolerance = tolerance(group, params.temperature)?;
+        let standard = Standard::of(group.precision.as_str(), params.temperature);
+        let standard = standard.map_err(|error| cannot(group, &error))?;
         let order = self.workload.order(Purpose::Train, group.counter.0);
         let trajectories = &group.trajectories[part.clone()];
         let sequences = sequences::of_order(&self.workload, &order, trajectories);
@@ -186,20 +199,22 @@ impl SamplingAudit {
                 Caches::Kept => sample.with_kept_caches(group.recomputed.clone()),
             }
         });
-        let _turn = lock(&self.turn);
-        examine(policies, prompt, &seed, &params, samples, &tolerance)
-            .map_err(|error| Rejection::retry(&error))
+        let found = self.auditor.examine(policies, &standard, prompt, &seed, &params, samples);
+        found.map_err(|error| match error {
+            AuditError::Cannot(error) => cannot(group, &error),
+            AuditError::Engine(error) => Rejection::retry(&error),
+        })
     }
 
     /// The policies that a group names, if all of them can be asked, so that an audit says something about each of its tokens. Whoever holds them
     /// can look at the group later, whatever was let go by then.
-    pub fn all_policies_of(&self, group: &TrajectoryGroup) -> Option<Vec<Arc<Policy>>> {
+    pub fn all_policies_of(&self, group: &TrajectoryGroup) -> Option<Vec<Arc<VersionWeights>>> {
         let (policies, all) = self.policies_of(group).ok()?;
         all.then_some(policies)
     }
 
     /// The policies that a group names, save those that cannot be asked; and whether these are all.
-    fn policies_of(&self, group: &TrajectoryGroup) -> Result<(Vec<Arc<Policy>>, bool), Rejection> {
+    fn policies_of(&self, group: &TrajectoryGroup) -> Result<(Vec<Arc<VersionWeights>>, bool), Rejection> {
         let versions = group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version);
         let (mut found, mut all) = (BTreeMap::new(), true);
         for version in versions {
@@ -223,16 +238,10 @@ impl SamplingAudit {
     }
 }
 
-/// How far the tokens of a group may be off.
-///
-/// # Errors
-/// [`RefuseReason::Sampling`], held against nobody: the charter lets a node compute in what cannot be audited.
-fn tolerance(group: &TrajectoryGroup, temperature: f32) -> Result<Tolerance, Rejection> {
-    // What policies are loaded in here.
-    Tolerance::of(group.precision.as_str(), Precision::F32, temperature).map_err(|error| {
-        let refusal = Refusal::new(RefuseReason::Sampling, error.to_string()).held(Fault::Innocent);
-        refusal.of(group.counter).into()
-    })
+/// The refusal of a group that cannot be audited. It is held against nobody: the charter lets a node compute in what it declares.
+fn cannot(group: &TrajectoryGroup, error: &CannotAudit) -> Rejection {
+    let refusal = Refusal::new(RefuseReason::Sampling, error.to_string()).held(Fault::Innocent);
+    refusal.of(group.counter).into()
 }
 
 /// What a finding means for its group.

@@ -66,6 +66,11 @@ pub(crate) fn workload() -> (Workload, Weights) {
     workload_of(TaskSpec::new("chain_sum").with("digits", 1), 32, 4)
 }
 
+/// The same with responses of up to 32 tokens.
+pub(crate) fn longer() -> (Workload, Weights) {
+    workload_of(TaskSpec::new("chain_sum").with("digits", 1), 64, 32)
+}
+
 /// The same model on a game of two turns.
 pub(crate) fn two_turns() -> (Workload, Weights) {
     workload_of(two_turns_of(), 32, 4)

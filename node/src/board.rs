@@ -50,6 +50,15 @@ pub struct Download {
     pub total: u64,
 }
 
+/// A device that is not taken any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LostDevice {
+    /// Its name.
+    pub name: String,
+    /// What became of it.
+    pub why: String,
+}
+
 /// Bytes and groups of snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
@@ -80,8 +89,14 @@ pub struct Facts {
     pub version: Option<PolicyVersion>,
     /// When it was installed, in milliseconds since the Unix epoch.
     pub installed_at: Option<UnixMillis>,
+    /// What the installed version was loaded on.
+    pub device: Option<String>,
+    /// Devices that are not taken any more since the start, and why.
+    pub lost_devices: Vec<LostDevice>,
     /// Trajectories per second, over the last ten seconds.
     pub rollouts_per_s: f32,
+    /// Trajectories per second that may be expected before there are any: see [`crate::hardware::expected`].
+    pub expected_rollouts_per_s: Option<f32>,
     /// Trajectories generated since the start.
     pub rollouts: u64,
     /// Groups that the learner accepted since the start.
@@ -106,6 +121,13 @@ pub struct Facts {
     pub traffic: Traffic,
     /// The snapshot that is being received.
     pub download: Option<Download>,
+}
+
+impl Facts {
+    /// What the learner is told of its throughput: what was measured of real groups, and what may be expected before there are any.
+    pub fn told_rollouts_per_s(&self) -> f32 {
+        self.expected_rollouts_per_s.filter(|_| self.rollouts == 0).unwrap_or(self.rollouts_per_s)
+    }
 }
 
 /// The one place where [`Facts`] are kept.

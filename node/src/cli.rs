@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::config::Flags;
+use crate::hardware::Hardware;
 use crate::verify_server::VerifyServer;
 
 const EXAMPLES: &str = "\
@@ -15,6 +16,9 @@ Examples:
 
   echo-node preflight --peers list.txt
       Only check: everything that would keep the node from running, each with its mend.
+
+  echo-node hardware
+      Which graphics cards there are, which one would be used and why, and ten seconds of measuring it.
 
   echo-node run --peers list.txt --role relay --max-upload 40mbit
       Help without a fast processor: keep the newest policy and pass it on, never sending more than 40 Mbit/s.
@@ -34,6 +38,8 @@ Examples:
 Settings come from flags, then the environment (ECHO_NODE_THREADS for --threads), then the file node.toml in the data
 directory (threads = 2), then the defaults. Limits:
   threads      processor cores that generating may use; all other work of the node needs little
+  device       what generates: auto takes an NVIDIA GPU (cuda), else another GPU (wgpu: Vulkan, Metal or DX12), else the
+               processor (cpu); cuda:1 or wgpu:radeon choose one of several. Where it is lost, the next one goes on
   max_orders   work orders held at once. Their rollouts are lost to the run if this node goes away in the midst
   roles        rollout: generate; relay: pass snapshots on to other nodes; verifier: check for the learner what others have
                generated. A node whose only role is relay keeps the newest snapshots and serves them, without ever loading
@@ -98,6 +104,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// List the devices to generate on, say which is used and why, and measure it; joins no run
+    Hardware(Hardware),
     /// Judge programs by tests for other processes of this machine, over a local socket; joins no run
     #[command(after_help = VERIFY_EXAMPLES)]
     VerifyServer(VerifyServer),

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use echo_policy::engine::DeviceChoice;
 use echo_policy::precision::Precision;
 use echo_protocol::rate::BytesPerSec;
 use figment::providers::{Format, Toml};
@@ -48,6 +49,8 @@ pub struct Settings {
     pub listen: Vec<String>,
     /// Processor threads for generating.
     pub threads: usize,
+    /// On what to generate ([`crate::ladder`]).
+    pub device: DeviceChoice,
     /// In which numbers to generate; the charter's first when absent ([`crate::precision`]).
     pub precision: Option<Precision>,
     /// Most orders that are leased to this node at once: half of them being worked on, half waiting.
@@ -118,6 +121,7 @@ impl Default for Settings {
             listen: ["/ip4/0.0.0.0/udp/0/quic-v1", "/ip4/0.0.0.0/tcp/0"].map(str::to_owned).to_vec(),
             // Half: the computer belongs to somebody who is using it.
             threads: (cores / 2).max(1),
+            device: DeviceChoice::Auto,
             precision: None,
             max_orders: 8,
             roles: Role::DEFAULT.into(),

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 /// | `outbox/` | finished groups that the learner has not yet acknowledged |
 /// | `receipts/` | receipts for accepted groups, and counts of refused ones |
 /// | `tests/` | test data of `echo-node verify-server` |
+/// | `hardware.json` | what `echo-node hardware` measured last |
 /// | `status.json` | what the status line says, for programs |
 #[derive(Clone, Debug)]
 pub struct DataDir(PathBuf);
@@ -134,6 +135,11 @@ impl DataDir {
     /// Test data of the verification server.
     pub fn tests(&self) -> PathBuf {
         self.0.join("tests")
+    }
+
+    /// What was measured of the device that this node generates on.
+    pub fn hardware(&self) -> PathBuf {
+        self.0.join("hardware.json")
     }
 
     /// The status for programs.

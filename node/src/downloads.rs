@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::board::{Board, Download, State};
 use crate::install::{self, Images, InstallError, Installed};
+use crate::ladder::Ladder;
 use crate::learner::Learner;
 use crate::manifests::Manifests;
 use crate::neighbours::Neighbours;
@@ -27,6 +28,8 @@ pub struct Downloads {
     pub store: Arc<ChunkStore>,
     /// Where installed policies lie.
     pub images: Images,
+    /// Where policies are loaded.
+    pub ladder: Arc<Ladder>,
     /// Fetches and serves them.
     pub snapshots: Snapshots,
     /// The manifests seen.
@@ -105,7 +108,8 @@ impl Downloads {
                 continue;
             };
             let (store, images, workload) = (self.store.clone(), self.images.clone(), self.workload.clone());
-            let load = move || install::load(&store, &images, &manifest, &workload);
+            let ladder = self.ladder.clone();
+            let load = move || install::load(&store, &images, &manifest, &workload, &ladder);
             match tokio::task::spawn_blocking(load).await {
                 Ok(Ok(installed)) => {
                     policy.send_replace(Some(Arc::new(installed)));

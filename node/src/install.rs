@@ -4,13 +4,16 @@ mod images;
 
 use std::sync::Arc;
 
-use echo_policy::engine::Policy;
+use echo_policy::audit::VersionWeights;
+use echo_policy::engine::{AnyBackend, Backend as _, Device, Policy};
 use echo_policy::error::{EngineError, WeightsError};
+use echo_policy::precision::Precision;
 use echo_policy::tokenizer::Tokenizer;
 use echo_protocol::content::ChunkIndex;
 use echo_protocol::manifest::Manifest;
 use echo_protocol::store::{ChunkStore, ReadError, SnapshotReader, StoreError};
 
+use crate::ladder::{Ladder, Loaded};
 use crate::workload::{Workload, WorkloadError};
 pub use images::Images;
 
@@ -38,10 +41,44 @@ pub enum InstallError {
 
 /// What a node generates with.
 pub struct Installed {
-    /// The weights, ready.
-    pub policy: Arc<Policy>,
+    /// The weights, ready to generate on [`Installed::device`].
+    pub policy: Arc<Policy<AnyBackend>>,
+    /// What it was loaded on.
+    pub device: Device,
+    /// The weights as they were published, mapped: for the same version on another device, or in another precision.
+    pub weights: Arc<VersionWeights>,
     /// The run's tokenizer as of this snapshot.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
+}
+
+impl Installed {
+    /// Its version.
+    pub fn version(&self) -> u64 {
+        self.policy.version()
+    }
+
+    /// In which numbers it generates.
+    pub fn precision(&self) -> Precision {
+        self.policy.backend().precision()
+    }
+
+    /// The same version, loaded once more: on the best device that is left.
+    ///
+    /// # Errors
+    /// As [`Ladder::load`].
+    pub fn reload(&self, ladder: &Ladder) -> Result<Self, EngineError> {
+        let loaded =
+            ladder.load(self.version(), self.policy.config(), self.weights.weights(), self.precision())?;
+        Ok(Self::new(loaded, self.weights.clone(), self.tokenizer.clone()))
+    }
+
+    fn new(
+        Loaded { device, policy }: Loaded,
+        weights: Arc<VersionWeights>,
+        tokenizer: Arc<Tokenizer>,
+    ) -> Self {
+        Self { policy: Arc::new(policy), device, weights, tokenizer }
+    }
 }
 
 impl From<ReadError> for InstallError {
@@ -50,9 +87,9 @@ impl From<ReadError> for InstallError {
     }
 }
 
-/// Reads a snapshot, every chunk verified again, and makes a policy of it, in the precision of the workload. Its weights are mapped from a file
-/// among `images`, so memory holds a chunk at a time on the way, and later what the system finds room for; those of a coarser precision than the
-/// snapshot's are made of them in memory. Blocks.
+/// Reads a snapshot, every chunk verified again, and makes a policy of it, in the precision of the workload, on the best device of `ladder`. Its
+/// weights are mapped from a file among `images`, so memory holds a chunk at a time on the way, and later what the system finds room for; those of
+/// a coarser precision than the snapshot's are made of them in memory. Blocks.
 ///
 /// # Errors
 /// [`InstallError`]
@@ -61,6 +98,7 @@ pub fn load(
     images: &Images,
     manifest: &Manifest,
     workload: &Workload,
+    ladder: &Ladder,
 ) -> Result<Installed, InstallError> {
     workload.check(manifest)?;
     let mut reader = SnapshotReader::new(store, manifest);
@@ -70,8 +108,9 @@ pub fn load(
         workload.tokenizer(&files)?
     };
     let weights = images.weights(&mut reader, manifest, workload)?;
-    let policy = Policy::load_as(manifest.version.0, &workload.model, &weights, workload.precision())?;
-    Ok(Installed { policy: Arc::new(policy), tokenizer })
+    let loaded = ladder.load(manifest.version.0, &workload.model, &weights, workload.precision())?;
+    let weights = VersionWeights::new(manifest.version.0, &workload.model, weights)?;
+    Ok(Installed::new(loaded, Arc::new(weights), Arc::new(tokenizer)))
 }
 
 #[cfg(test)]

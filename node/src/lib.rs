@@ -9,9 +9,10 @@
 //! ```
 //!
 //! - [`config`] and [`preflight`] say what the node runs with, and everything that would keep it from running;
+//! - [`hardware`] says which devices there are and how fast the best one is;
 //! - [`discovery`] finds the learner, [`session`] keeps talking to it, [`neighbours`] are those that it names;
 //! - [`downloads`] follows snapshots, [`install`] makes a policy of one;
-//! - [`precision`] says in which numbers it generates;
+//! - [`precision`] says in which numbers it generates, [`ladder`] on which device;
 //! - [`rollout`] turns leased orders into signed groups, [`outbox`] keeps them, [`uplink`] delivers them, [`ledger`] keeps what the learner said of them;
 //! - [`verifier`] checks the groups of others, where its owner wants it;
 //! - [`status`] tells the owner; [`node`] puts it all together and takes it down again.
@@ -26,9 +27,11 @@ pub mod data_dir;
 pub mod discovery;
 pub mod downloads;
 pub mod gossip;
+pub mod hardware;
 pub mod install;
 pub mod json_file;
 pub mod known_peers;
+pub mod ladder;
 pub mod learner;
 pub mod ledger;
 pub mod manifests;

@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::Parser;
 use echo_node::cli::{Cli, Command, Receipts};
 use echo_node::config::{Config, Settings};
+use echo_node::hardware::{self, Hardware};
 use echo_node::ledger::show;
 use echo_node::node::{self, Summary};
 use echo_node::preflight::{self, Problem};
@@ -48,6 +49,7 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Identity { json } => identity(&config.settings, *json),
         Command::Receipts(command) => receipts(&config.settings, command),
         Command::Preflight { json } => preflight(&config.settings, *json),
+        Command::Hardware(options) => hardware(&config.settings, options),
         Command::VerifyServer(options) => verify_server(&config.settings, options),
     }
 }
@@ -144,6 +146,24 @@ fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if checked.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn hardware(settings: &Settings, options: &Hardware) -> anyhow::Result<ExitCode> {
+    log(settings, std::io::stderr)?;
+    let mut report = hardware::Report::take(settings)?;
+    if !options.json {
+        print!("{}", report.devices());
+    }
+    if options.seconds > 0 {
+        report.measure(settings, options, &|text| eprintln!("measuring: {text}"))?;
+    }
+    if options.json {
+        return print_json(&json!(report));
+    }
+    if let Some(rates) = &report.measured {
+        println!("{rates}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn verify_server(settings: &Settings, options: &VerifyServer) -> anyhow::Result<ExitCode> {

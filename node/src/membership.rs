@@ -17,6 +17,11 @@ const MAX_SIGNED_BYTES: u64 = (MAX_CHARTER_BYTES + ENVELOPE_BYTES) as u64;
 
 /// The charter kept in the data directory, if there is one of this learner.
 pub fn kept_charter(data: &DataDir, learner: &PublicKey) -> Option<Signed<Charter>> {
+    last_charter(data).filter(|signed| opens(signed, learner))
+}
+
+/// The charter kept in the data directory, whoever's it is.
+pub fn last_charter(data: &DataDir) -> Option<Signed<Charter>> {
     let bytes = match json_file::read_bytes(&data.charter(), MAX_SIGNED_BYTES) {
         Ok(bytes) => bytes?,
         Err(error) => {
@@ -24,8 +29,7 @@ pub fn kept_charter(data: &DataDir, learner: &PublicKey) -> Option<Signed<Charte
             return None;
         }
     };
-    let signed = Signed::from_bytes(&bytes).ok()?;
-    opens(&signed, learner).then_some(signed)
+    Signed::from_bytes(&bytes).ok()
 }
 
 /// Keeps a charter for the next start.

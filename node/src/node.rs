@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use echo_policy::engine::set_threads;
-use echo_policy::error::EngineError;
+use echo_policy::error::{DeviceError, EngineError};
 use echo_protocol::charter::CharterError;
 use echo_protocol::clock;
 use echo_protocol::net::NetError;
@@ -62,6 +62,9 @@ pub enum NodeError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// What the owner wants to generate on.
+    #[error("{0}; set device (--device) to something else, or leave it out")]
+    Device(#[from] DeviceError),
     /// The number of threads.
     #[error(transparent)]
     Threads(#[from] EngineError),

@@ -5,6 +5,7 @@ mod checks;
 use std::fmt;
 use std::path::PathBuf;
 
+use echo_policy::error::DeviceError;
 use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::net::peer::peer_of_key;
 use echo_protocol::net::{Multiaddr, PeerId};
@@ -101,6 +102,9 @@ pub enum Problem {
     /// The run does not take what the owner wants to compute in.
     #[error(transparent)]
     Precision(#[from] NotTaken),
+    /// What the owner wants to generate on is not there.
+    #[error("{0}; set device (--device) to something else, or leave it out")]
+    Device(#[from] DeviceError),
     /// The log filter makes no sense.
     #[error("log {filter:?}: {cause}; use error, warn, info, debug or trace")]
     Log {
@@ -185,8 +189,10 @@ pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
         problems.push(Problem::NoPeers);
     }
     let target = list.as_ref().and_then(|(list, _)| note(&mut problems, checks::target(settings, list)));
-    if let (Some(target), true) = (&target, settings.generates()) {
-        problems.extend(checks::charter(settings, &data, target));
+    if settings.generates() {
+        let charter = target.as_ref().and_then(|target| checks::kept_charter(&data, target));
+        problems.extend(charter.iter().flat_map(|charter| checks::charter(settings, charter)));
+        note(&mut problems, checks::device(settings, charter.as_ref()));
     }
     let learner = target.as_ref().and_then(|target| {
         let no_key = || Problem::NoKey { run: target.name.clone(), key: target.learner };

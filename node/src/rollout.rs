@@ -3,7 +3,7 @@
 //! Orders come and go while it works: the samples of all that are in flight are generated together, each in the episode that it plays, and
 //! when an order is done the next one takes its place. Between any two tokens the worker looks whether a newer policy was installed, and has
 //! it take over as the charter says; every token knows the version that produced it. An order counts as done when its group is in the
-//! outbox, on disk.
+//! outbox, on disk. Where the device is lost, the worker goes on with the next of the ladder, without a token lost.
 
 mod flight;
 mod given_up;
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::board::{Board, State};
 use crate::install::Installed;
+use crate::ladder::Ladder;
 use crate::orders::{LeasedOrder, OrderSource};
 use crate::outbox::{Outbox, OutboxError};
 use crate::workload::{Workload, WorkloadError};
@@ -65,6 +66,8 @@ pub struct Worker {
     pub in_flight: usize,
     /// The installed policy, replaced as newer ones are installed.
     pub policy: watch::Receiver<Option<Arc<Installed>>>,
+    /// Where policies are loaded again when a device is lost.
+    pub ladder: Arc<Ladder>,
     /// Where finished groups go.
     pub outbox: Outbox,
     /// Where the owner sees what happens.
@@ -114,7 +117,7 @@ impl Worker {
         let Some(Some(mut newest)) = runtime.block_on(stop.run_until_cancelled(self.first_policy())) else {
             return Ok(());
         };
-        let mut flight = Flight::new(workload, newest.policy.clone(), Limits::default());
+        let mut flight = Flight::new(workload, newest.clone(), Limits::default());
         // Tokens there were when a policy took over last: each draws one at least, else policies that come faster than what was said can
         // be computed anew would leave none.
         let mut drawn_before = None;
@@ -132,7 +135,7 @@ impl Worker {
             let drawn = flight.drawn();
             let may = flight.is_empty() || drawn_before.is_none_or(|before| drawn > before);
             if let Some(newer) = may.then(|| self.newer()).flatten() {
-                flight.install(newer.policy.clone())?;
+                flight.install(newer.clone())?;
                 newest = newer;
                 drawn_before = Some(drawn);
             }
@@ -140,7 +143,17 @@ impl Worker {
             if flight.is_empty() {
                 continue;
             }
-            flight.step(&newest.tokenizer)?;
+            match flight.step(&newest.tokenizer) {
+                Ok(()) => {}
+                Err(error @ EngineError::DeviceLost { .. }) => {
+                    newest = flight.move_on(&self.ladder, &error)?;
+                }
+                Err(error @ EngineError::Memory { .. }) => match flight.give_up_oldest() {
+                    Some(order) => given_up.note(order, &error),
+                    None => return Err(error.into()),
+                },
+                Err(error) => return Err(error.into()),
+            }
             if stop.is_cancelled() {
                 return Ok(());
             }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use echo_policy::engine::device::CPU;
 use echo_protocol::clock;
 use echo_protocol::net::Host;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -67,6 +68,15 @@ pub fn line(facts: &Facts) -> String {
         let _ = write!(text, " | {part}");
     };
     add(format_args!("{}", doing(facts)));
+    // Nobody has to be told of the processor, unless it stands in.
+    match (&facts.device, facts.lost_devices.as_slice()) {
+        (Some(device), []) if device != CPU => add(format_args!("on {device}")),
+        (Some(device), [lost @ ..]) if !lost.is_empty() => {
+            let names: Vec<&str> = lost.iter().map(|lost| lost.name.as_str()).collect();
+            add(format_args!("on {device}, without {}", names.join(", ")));
+        }
+        _ => {}
+    }
     add(format_args!("{:.1} rollouts/s", facts.rollouts_per_s));
     let refused: u64 = facts.refused.values().sum();
     let reasons: Vec<String> = facts.refused.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
@@ -122,7 +132,7 @@ fn doing(facts: &Facts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::Download;
+    use crate::board::{Download, LostDevice};
     use echo_protocol::submission::RefuseReason;
     use echo_protocol::time::UnixMillis;
     use echo_protocol::version::PolicyVersion;
@@ -150,6 +160,13 @@ mod tests {
             "v4 | generating, learner away, receiving v6 33 % | 32.0 rollouts/s | 7 groups accepted, 2 refused (stale 2) | \
              0 in outbox | 0 peers | parent 01020304"
         );
+        board.set(|facts| facts.device = Some("CPU".into()));
+        assert!(line_now().contains("33 % | 32.0 rollouts/s"));
+        board.set(|facts| facts.device = Some("Card".into()));
+        assert!(line_now().contains("33 % | on Card | 32.0 rollouts/s"));
+        let lost = LostDevice { name: "Card".into(), why: "unplugged".into() };
+        board.set(|facts| (facts.device, facts.lost_devices) = (Some("CPU".into()), vec![lost]));
+        assert!(line_now().contains("33 % | on CPU, without Card | 32.0 rollouts/s"));
         board.set(|facts| (facts.checked, facts.denounced) = (12, 1));
         assert!(line_now().contains(" | 12 of others checked, 1 of them lies | 0 in outbox"));
         board.set(|facts| (facts.state, facts.download) = (State::Verifying, None));
@@ -164,7 +181,9 @@ mod tests {
         let json = serde_json::to_value(&facts).unwrap();
         assert_eq!(json["version"], 3);
         assert_eq!(json["state"], "joining");
-        for key in ["rollouts_per_s", "accepted", "refused", "outbox", "peers", "parent"] {
+        for key in
+            ["device", "lost_devices", "rollouts_per_s", "accepted", "refused", "outbox", "peers", "parent"]
+        {
             assert!(json.get(key).is_some(), "{key}");
         }
     }

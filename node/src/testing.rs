@@ -1,5 +1,7 @@
 //! A run in miniature for the tests of this crate.
 
+pub(crate) mod card;
+
 use std::sync::Arc;
 
 use echo_policy::config::{ModelConfig, TinySizes};
@@ -16,6 +18,7 @@ use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
 
 use crate::install::{self, Images, Installed};
+use crate::ladder::Ladder;
 use crate::workload::Workload;
 
 /// G of the run.
@@ -28,7 +31,7 @@ pub(crate) fn learner_key() -> NodeKey {
     NodeKey::from_secret([200; 32])
 }
 
-fn model() -> ModelConfig {
+pub(crate) fn model() -> ModelConfig {
     ModelConfig::tiny_qwen3(TinySizes {
         vocab: 64,
         hidden: 32,
@@ -97,9 +100,19 @@ pub(crate) fn snapshot(store: &ChunkStore, version: u64) -> Manifest {
 
 /// A random policy, by way of `store`, as it is installed for `workload`.
 pub(crate) fn installed(store: &ChunkStore, version: u64, workload: &Workload) -> Installed {
+    installed_on(&Ladder::cpu(), store, version, workload)
+}
+
+/// The same on the best of these devices.
+pub(crate) fn installed_on(
+    ladder: &Ladder,
+    store: &ChunkStore,
+    version: u64,
+    workload: &Workload,
+) -> Installed {
     let dir = tempfile::tempdir().unwrap();
     let images = Images::open(dir.path()).unwrap();
-    install::load(store, &images, &snapshot(store, version), workload).unwrap()
+    install::load(store, &images, &snapshot(store, version), workload, ladder).unwrap()
 }
 
 /// Puts into `store` a policy that differs from that of `base` in few numbers, with deltas against it.

@@ -25,7 +25,7 @@ use crate::backoff::Backoff;
 use crate::board::Board;
 use crate::install::Installed;
 use crate::workload::Workload;
-use shelf::Shelf;
+use shelf::{MAX_COPY_BYTES, Shelf};
 
 /// Groups that are here at once: one is being checked, one waits.
 const CAPACITY: u32 = 2;
@@ -73,7 +73,7 @@ impl Verifier {
     /// Works until no policy will be installed any more.
     pub async fn run(mut self) {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let mut shelf = Shelf::default();
+        let mut shelf = Shelf::new(MAX_COPY_BYTES);
         loop {
             if self.policy.wait_for(Option::is_some).await.is_err() {
                 return;
@@ -123,7 +123,9 @@ impl Verifier {
                 changed = self.policy.changed() => {
                     changed.map_err(|_| VerifierError::NoPolicy)?;
                     let newest = self.policy.borrow_and_update().clone();
-                    newest.into_iter().for_each(|installed| shelf.put(installed));
+                    if let Some(newest) = newest {
+                        shelf.put(newest.weights.clone(), newest.tokenizer.clone());
+                    }
                     Word::Offer(Offer { capacity: CAPACITY, held: shelf.held() })
                 }
                 group = groups.recv() => {
@@ -136,8 +138,8 @@ impl Verifier {
     }
 
     async fn check(&self, group: Vec<u8>, shelf: &Shelf) -> Result<Report, VerifierError> {
-        let (workload, policies) = (self.workload.clone(), shelf.policies());
-        let checked = tokio::task::spawn_blocking(move || check::check(&workload, &policies, &group));
+        let (workload, shelf) = (self.workload.clone(), shelf.clone());
+        let checked = tokio::task::spawn_blocking(move || check::check(&workload, &shelf, &group));
         let report = checked.await.map_err(|_| VerifierError::Died)??;
         if let Opinion::Lie { reason, detail } = &report.opinion {
             tracing::info!(group = ?report.group, %reason, detail, "somebody's group is a lie");

@@ -10,9 +10,15 @@
 //! in a log-probability. A token that u does not select is missed only when its interval happens to lie within the tolerance of u, which
 //! for a random token of probability p has the chance p + 2 · border: so an edited response of n tokens passes with the product of
 //! those, and is as good as always found.
+//!
+//! Whoever audits, learner or verifier, computes in what a group declares ([`Standard`]): an [`Auditor`] makes policies of that precision from the
+//! weights of the versions that it is given ([`VersionWeights`]), and keeps as many of them as its memory allows.
 
+mod auditor;
+mod copies;
 mod samples;
 mod tolerance;
+mod version;
 
 use crate::engine::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS, Want};
 use crate::engine::cpu::CpuBackend;
@@ -20,8 +26,10 @@ use crate::engine::policy::Policy;
 use crate::error::EngineError;
 use crate::sampler::{self, SamplingParams};
 
+pub use auditor::{AuditError, Auditor};
 pub use samples::{Finding, Sample, examine};
-pub use tolerance::{CannotAudit, Tolerance};
+pub use tolerance::{CannotAudit, Standard, Tolerance};
+pub use version::VersionWeights;
 
 /// Rows of logits computed at once: bounds memory at large vocabularies.
 const ROWS_PER_CALL: usize = 256;

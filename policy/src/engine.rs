@@ -3,12 +3,14 @@
 //! [`Backend`] is the seam between what a generation does and how a model is computed. Every backend keeps one
 //! key-value cache per sequence and takes, in one call, new tokens for any number of sequences of any length.
 
+pub mod any;
 pub mod backend;
 pub mod cache;
 mod call;
 pub mod cpu;
 #[cfg(feature = "nvidia")]
 pub mod cuda;
+pub mod device;
 pub mod generation;
 pub mod policy;
 pub mod score;
@@ -16,8 +18,10 @@ pub mod threads;
 #[cfg(feature = "gpu")]
 pub mod wgpu;
 
+pub use any::{AnyBackend, AnyCache};
 pub use backend::{Backend, Claim, Feed, Logits, Pick, Want};
 pub use cpu::CpuBackend;
+pub use device::{Device, DeviceChoice};
 pub use generation::{
     Completion, Generation, Limits, SampleRequest, StopStrings, Takeover, Tally, Ticket, Turn,
 };

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::engine::device::DeviceChoice;
 use crate::precision::Precision;
 
 /// A model configuration that cannot be used.
@@ -374,6 +375,33 @@ impl EngineError {
     pub fn is_of_request(&self) -> bool {
         matches!(self, Self::Token { .. } | Self::EmptyPrompt { .. } | Self::TooLong { .. })
     }
+}
+
+/// A device to generate on that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// Nothing is there of what was asked for, or it cannot be used.
+    #[error("no device {choice} can be used here: {reasons}")]
+    None {
+        /// What was asked for.
+        choice: DeviceChoice,
+        /// Why each of those that there are was passed over.
+        reasons: String,
+    },
+    /// This program cannot open such devices.
+    #[error("{device} cannot be opened: this program was built without support for it; take another build")]
+    NotBuilt {
+        /// Which it was.
+        device: DeviceChoice,
+    },
+    /// An NVIDIA GPU cannot be opened.
+    #[cfg(feature = "nvidia")]
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// An adapter cannot be opened.
+    #[cfg(feature = "gpu")]
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
 }
 
 /// An NVIDIA GPU that cannot be opened.

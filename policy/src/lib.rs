@@ -11,7 +11,7 @@
 //! [`audit`] tells whether a response was really drawn from a policy as its order says.
 //!
 //! Models come from Hugging Face directories ([`config`], [`weights`], [`tokenizer`], [`chat`]) and leave as such
-//! ([`export`]). [`vectors`] compares all of it with reference data.
+//! ([`export`]). [`vectors`] compares all of it with reference data, and rates are measured with models of [`sizes`].
 
 pub mod audit;
 pub mod chat;
@@ -28,6 +28,7 @@ mod math;
 pub mod packed;
 pub mod precision;
 pub mod sampler;
+pub mod sizes;
 pub mod tokenizer;
 pub mod vectors;
 pub mod weights;

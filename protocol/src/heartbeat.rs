@@ -27,7 +27,7 @@ pub struct Heartbeat {
     pub installed: Option<PolicyVersion>,
     /// The version that it receives, and how much of it is here, in thousandths.
     pub progress: Option<(PolicyVersion, u16)>,
-    /// μ: rollouts (trajectories) per second, lately.
+    /// μ: rollouts (trajectories) per second, lately; what the node expects of its device before its first ones.
     pub rollouts_per_s: f32,
     /// Groups that wait in its outbox.
     pub outbox: u32,

@@ -142,6 +142,8 @@ impl Network {
         let mut command = Command::new(&self.config.binaries.node);
         command.arg("run").arg("--data-dir").arg(self.layout.node_dir(name));
         command.arg("--peers").arg(self.layout.list()).args(["--threads", &threads.to_string()]);
+        // What a network does is not to depend on which card is in the machine.
+        command.args(["--device", "cpu"]);
         for address in LISTEN {
             command.args(["--listen", address]);
         }

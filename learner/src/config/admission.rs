@@ -1,7 +1,7 @@
 //! `[admission]`
 
 use super::{ConfigError, SamplingSection};
-use echo_policy::audit::Tolerance;
+use echo_policy::audit::Standard;
 use echo_policy::precision::Precision;
 use echo_protocol::precision::{MAX_PRECISIONS, PrecisionName};
 use serde::{Deserialize, Serialize};
@@ -11,10 +11,12 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdmissionSection {
-    /// Whether tokens and log-probabilities are checked against the policy and the order's randomness. It holds a copy of each policy
-    /// that nodes may still work under in memory, and costs about a tenth of generating on the learner's processor, less where nodes are known
+    /// Whether tokens and log-probabilities are checked against the policy and the order's randomness. It keeps each policy that nodes may
+    /// still work under on the disk of the run directory, and costs about a tenth of generating on the learner's processor, less where nodes are known
     /// and where volunteers verify.
     pub audit: bool,
+    /// Most bytes of memory for what the audit makes of policies to compute as groups declare, where that is not as policies are published.
+    pub max_copy_bytes: u64,
     /// In what nodes may compute, `f32` among them. The charter lists what stands here when the run is founded; later the list can be made
     /// shorter.
     pub precisions: Vec<PrecisionName>,
@@ -22,7 +24,7 @@ pub struct AdmissionSection {
 
 impl Default for AdmissionSection {
     fn default() -> Self {
-        Self { audit: true, precisions: vec![PrecisionName::default()] }
+        Self { audit: true, max_copy_bytes: 16 << 30, precisions: vec![PrecisionName::default()] }
     }
 }
 
@@ -30,16 +32,14 @@ impl AdmissionSection {
     pub(super) fn validate(&self, sampling: &SamplingSection) -> Result<(), ConfigError> {
         let distinct: BTreeSet<&PrecisionName> = self.precisions.iter().collect();
         let known = |name: &&PrecisionName| name.as_str().parse::<Precision>().is_ok();
-        let can_audit = |name: &&PrecisionName| {
-            Tolerance::of(name.as_str(), Precision::F32, sampling.temperature).is_ok()
-        };
+        let can_audit = |name: &&PrecisionName| Standard::of(name.as_str(), sampling.temperature).is_ok();
         let listed = self.precisions.len() == distinct.len() && distinct.len() <= MAX_PRECISIONS;
         let rule = if !listed || !distinct.contains(&PrecisionName::default()) {
             "at most 8, each once, f32 among them: every node can compute in it, and older ones do nothing else"
         } else if !distinct.iter().all(known) {
             "known are f32, bf16, int8 and int4"
         } else if self.audit && !distinct.iter().all(can_audit) {
-            "how far honest nodes are off is measured for f32 alone, so the others cannot be audited: leave it at [\"f32\"], or set audit = false"
+            "how far honest nodes are off is not measured for each of them, so not all can be audited: list those alone that are, or set audit = false"
         } else {
             return Ok(());
         };

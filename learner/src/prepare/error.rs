@@ -3,6 +3,7 @@
 use super::tasks::{MAX_TASK_FILES, MAX_TASK_FILES_BYTES};
 use crate::config::ConfigError;
 use crate::device::DeviceError;
+use crate::sampling_audit::NoRoom;
 use crate::warmup::WarmupError;
 use crate::workload::WorkloadError;
 use echo_policy::error::{ConfigError as ModelError, ExportError, WeightsError};
@@ -41,6 +42,9 @@ pub enum PrepareError {
     /// The run file.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The memory that the run file allows.
+    #[error(transparent)]
+    AuditRoom(#[from] NoRoom),
     /// The device that the run file asks for.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -48,6 +48,20 @@ fn a_founded_run_is_found_again_and_not_founded_twice() {
 }
 
 #[test]
+fn a_run_whose_audit_has_too_little_memory_is_neither_founded_nor_found() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut config = config(scratch.path().join("run"));
+    config.admission.precisions.push("int8".to_owned().try_into().unwrap());
+    config.admission.max_copy_bytes = 100;
+    assert!(matches!(found(&config, |_, _| ()), Err(PrepareError::AuditRoom(_))));
+    config.admission.max_copy_bytes = 1 << 20;
+    let dir = found(&config, |_, _| ()).unwrap().dir;
+    let text = fs::read_to_string(dir.config()).unwrap();
+    fs::write(dir.config(), text.replace("max_copy_bytes = 1048576", "max_copy_bytes = 100")).unwrap();
+    assert!(matches!(find(dir.path()), Err(PrepareError::AuditRoom(_))));
+}
+
+#[test]
 fn a_task_made_of_a_file_keeps_it_and_gets_its_alphabet() {
     let scratch = tempfile::tempdir().unwrap();
     let rows = scratch.path().join("rows.jsonl");

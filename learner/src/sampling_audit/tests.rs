@@ -1,7 +1,9 @@
 use super::*;
 use crate::answers::{Answer, answers};
 use crate::testing;
-use echo_policy::engine::{Completion, Generation, Limits, Takeover, Ticket};
+use echo_policy::config::ModelConfig;
+use echo_policy::engine::{Completion, CpuBackend, Generation, Limits, Policy, Takeover, Ticket};
+use echo_policy::precision::Precision;
 use echo_policy::weights::Weights;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::LeaseId;
@@ -13,12 +15,17 @@ use echo_protocol::trajectory::{Omega, Trajectory, spans};
 fn court() -> (SamplingAudit, [Arc<Policy>; 2]) {
     let (workload, weights) = testing::workload();
     let model = workload.model.clone();
-    let audit = SamplingAudit::new(Arc::new(workload), &std::env::temp_dir());
-    let load = |version, weights: &Weights| Policy::load(version, &model, weights).unwrap();
+    let audit = SamplingAudit::new(Arc::new(workload), &std::env::temp_dir(), usize::MAX);
+    let load = |version, weights: &Weights| Arc::new(Policy::load(version, &model, weights).unwrap());
     let newer = Weights::random(&model, 8);
-    audit.publish(load(0, &weights));
-    audit.publish(load(2, &newer));
-    (audit, [Arc::new(load(0, &weights)), Arc::new(load(2, &newer))])
+    let policies = [load(0, &weights), load(2, &newer)];
+    publish(&audit, 0, weights);
+    publish(&audit, 2, newer);
+    (audit, policies)
+}
+
+fn publish(audit: &SamplingAudit, version: u64, weights: Weights) {
+    audit.publish(VersionWeights::new(version, &audit.workload.model, weights).unwrap());
 }
 
 /// A group as an honest node makes it; the first token of each response under the first policy, the rest under the second.
@@ -83,8 +90,8 @@ fn honest_groups_pass_whatever_versions_they_mix() {
 fn later_turns_are_drawn_behind_what_was_heard() {
     let (workload, weights) = testing::two_turns();
     let policy = Policy::load(0, &workload.model, &weights).unwrap();
-    let audit = SamplingAudit::new(Arc::new(workload), &std::env::temp_dir());
-    audit.publish(Policy::load(0, &audit.workload.model, &weights).unwrap());
+    let audit = SamplingAudit::new(Arc::new(workload), &std::env::temp_dir(), usize::MAX);
+    publish(&audit, 0, weights);
     let workload = &audit.workload;
     let orders: Vec<_> = (0..1000).map(|counter| workload.order(Purpose::Train, counter)).collect();
     let all = answers(workload, Arc::new(policy), &orders, workload.charter.group_size).unwrap();
@@ -143,20 +150,74 @@ fn what_was_not_drawn_as_the_order_says_is_refused() {
     assert!(refused(&audit, &older), "an older policy passed off as the newer one");
 }
 
+fn named(precision: &str) -> PrecisionName {
+    PrecisionName::try_from(precision.to_owned()).unwrap()
+}
+
+/// An audit that holds versions 0 and 2 and allows so many copies of one in int8, and what generates under them in each precision. Their logits are far from each
+/// other, as a trained model's are.
+fn coarse_court(copies: usize) -> (SamplingAudit, impl Fn(Precision) -> [Arc<Policy>; 2]) {
+    let (workload, _) = testing::longer();
+    let model = workload.model.clone();
+    let spread = ModelConfig { initializer_range: 0.3, ..model.clone() };
+    let weights = [7, 8].map(|seed| Weights::random(&spread, seed));
+    let copy = CpuBackend::copied_bytes(&model, weights[0].main_dtype(), Precision::Int8);
+    let audit = SamplingAudit::new(Arc::new(workload), &std::env::temp_dir(), copies * copy);
+    publish(&audit, 0, weights[0].clone());
+    publish(&audit, 2, weights[1].clone());
+    let load = move |precision| {
+        [(0, 0), (2, 1)].map(|(version, at): (u64, usize)| {
+            Arc::new(Policy::load_as(version, &model, &weights[at], precision).unwrap())
+        })
+    };
+    (audit, load)
+}
+
+#[test]
+fn groups_are_audited_in_what_they_declare() {
+    let (audit, load) = coarse_court(4);
+    for computed in Precision::ALL {
+        for takeover in [Takeover::Recompute, Takeover::Keep] {
+            let group = group_by(takeover, &audit, 0, &load(computed));
+            for declared in Precision::ALL {
+                let group = TrajectoryGroup { precision: named(declared.name()), ..group.clone() };
+                if declared == computed {
+                    assert_eq!(
+                        (audit.check(&group), audit.glance(&group, 1)),
+                        (Ok(()), Ok(())),
+                        "{computed}"
+                    );
+                    continue;
+                }
+                let refused = audit.check(&group).unwrap_err();
+                let Rejection::Refused(refusal) = refused else { panic!("{refused}") };
+                assert_eq!(refusal.reason, RefuseReason::Sampling, "{computed} as {declared}");
+                assert_ne!(refusal.fault, Fault::Innocent, "{computed} as {declared}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_nobody_can_audit_is_refused_without_blame() {
-    let (audit, policies) = court();
-    let honest = group(&audit, 0, &policies);
-    let bf16 = PrecisionName::try_from("bf16".to_owned()).unwrap();
-    let unknown = PrecisionName::try_from("fp8".to_owned()).unwrap();
-    let declared = |precision| TrajectoryGroup { precision, ..honest.clone() };
-    let taken = audit.all_policies_of(&honest).unwrap();
-    for group in [declared(bf16), declared(unknown)] {
+    // There is memory for one version's policy at a time.
+    let (audit, load) = coarse_court(1);
+    let in_int8 = |takeover| {
+        let precision = named("int8");
+        TrajectoryGroup { precision, ..group_by(takeover, &audit, 0, &load(Precision::Int8)) }
+    };
+    let anew = in_int8(Takeover::Recompute);
+    audit.check(&anew).unwrap();
+    let unknown = TrajectoryGroup { precision: named("fp8"), ..anew };
+    let kept = in_int8(Takeover::Keep);
+    for (group, why) in [(unknown, "fp8"), (kept, "in int8")] {
+        let taken = audit.all_policies_of(&group).unwrap();
         let all = [audit.check(&group), audit.glance(&group, 1), audit.find(&group, &taken).map(drop)];
         for refused in all.map(Result::unwrap_err) {
             let Rejection::Refused(refusal) = refused else { panic!("{refused}") };
             assert_eq!((refusal.reason, refusal.fault), (RefuseReason::Sampling, Fault::Innocent));
             assert!(refusal.detail.contains("cannot be audited here"), "{refusal}");
+            assert!(refusal.detail.contains(why), "{refusal}");
         }
     }
 }
@@ -195,7 +256,7 @@ fn policies_that_nothing_is_admitted_under_are_let_go() {
     let model = audit.workload.model.clone();
     let weights = Weights::random(&model, 9);
     for version in [4, 6, 8] {
-        audit.publish(Policy::load(version, &model, &weights).unwrap());
+        publish(&audit, version, weights.clone());
     }
     let held: Vec<u64> = lock(&audit.policies).by_version.keys().map(|version| version.0).collect();
     assert_eq!(held, [6, 8], "S = 3");
@@ -214,10 +275,10 @@ fn policies_that_nothing_is_admitted_under_are_let_go() {
 fn a_version_is_believed_only_when_it_is_older_than_the_learner() {
     let (audit, policies) = court();
     let honest = group(&audit, 0, &policies);
-    let resumed = SamplingAudit::new(audit.workload.clone(), &std::env::temp_dir());
+    let resumed = SamplingAudit::new(audit.workload.clone(), &std::env::temp_dir(), usize::MAX);
     assert!(matches!(resumed.check(&honest), Err(Rejection::Retry(_))), "nothing is published yet");
     let model = resumed.workload.model.clone();
-    resumed.publish(Policy::load(4, &model, &Weights::random(&model, 9)).unwrap());
+    publish(&resumed, 4, Weights::random(&model, 9));
     resumed.check(&honest).unwrap();
     assert!(resumed.all_policies_of(&honest).is_none(), "what passes unseen is not known");
     let mut ahead = honest;

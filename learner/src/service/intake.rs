@@ -16,7 +16,7 @@ use crate::panel::{Question, Ruling};
 use crate::record::{self, Fault};
 use crate::sequences::{self, SequenceError};
 use asked::Asked;
-use echo_policy::engine::Policy;
+use echo_policy::audit::VersionWeights;
 use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::peer::key_of_peer;
@@ -58,7 +58,7 @@ enum Looked {
     /// It may be trained on.
     Admitted(Admitted),
     /// It may be, if verifiers vouch for it, or by these policies, which it names.
-    Asked(Admitted, Vec<Arc<Policy>>, oneshot::Receiver<Ruling>),
+    Asked(Admitted, Vec<Arc<VersionWeights>>, oneshot::Receiver<Ruling>),
 }
 
 /// What becomes of a group: decided by its judge, or by the writer.

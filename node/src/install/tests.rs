@@ -43,7 +43,7 @@ fn home() -> (tempfile::TempDir, ChunkStore, Images) {
 fn a_complete_snapshot_becomes_a_policy() {
     let (_dir, store, images) = home();
     let manifest = testing::snapshot(&store, 7);
-    let installed = load(&store, &images, &manifest, &testing::workload()).unwrap();
+    let installed = load(&store, &images, &manifest, &testing::workload(), &Ladder::cpu()).unwrap();
     assert_eq!(installed.policy.version(), 7);
 }
 
@@ -54,10 +54,14 @@ fn a_policy_generates_what_its_snapshot_says_whatever_order_its_tensors_have() {
     let weights = Weights::random(&workload.model, 7);
     let expected = Arc::new(Policy::load(7, &workload.model, &weights).unwrap());
     for _ in 0..2 {
-        let installed = load(&store, &images, &manifest, &workload).unwrap();
+        let installed = load(&store, &images, &manifest, &workload, &Ladder::cpu()).unwrap();
         let request = workload.request(OrderCounter(3), &installed.tokenizer).unwrap();
-        let run = |policy| Generation::start(policy, vec![request.clone()]).unwrap().run().unwrap();
-        assert_eq!(run(installed.policy), run(expected.clone()));
+        let expected = Generation::start(expected.clone(), vec![request.clone()]).unwrap().run().unwrap();
+        // Where it generates, and where it checks others.
+        let own = Generation::start(installed.policy.clone(), vec![request.clone()]).unwrap().run().unwrap();
+        let on_cpu = Generation::start(installed.on_cpu().unwrap(), vec![request]).unwrap().run().unwrap();
+        assert!(own == expected && on_cpu == expected);
+        assert!(Arc::ptr_eq(&installed.on_cpu().unwrap(), &installed.on_cpu().unwrap()), "loaded once");
         manifest.tensors.reverse();
     }
 }
@@ -70,7 +74,7 @@ fn a_damaged_chunk_is_named_and_is_no_longer_there() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[5] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let error = load(&store, &images, &manifest, &testing::workload()).err().unwrap();
+    let error = load(&store, &images, &manifest, &testing::workload(), &Ladder::cpu()).err().unwrap();
     assert!(matches!(
         error,
         InstallError::Chunk { index: ChunkIndex(1), source: StoreError::Damaged { .. } }
@@ -83,7 +87,7 @@ fn without_room_for_its_weights_a_policy_is_not_installed_and_the_reason_names_t
     let (dir, store, images) = home();
     let manifest = testing::snapshot(&store, 7);
     fs::remove_dir(dir.path().join("images")).unwrap();
-    let error = load(&store, &images, &manifest, &testing::workload()).err().unwrap();
+    let error = load(&store, &images, &manifest, &testing::workload(), &Ladder::cpu()).err().unwrap();
     assert!(matches!(error, InstallError::Weights(WeightsError::Image { .. })), "{error}");
     assert!(error.to_string().contains("images") && error.to_string().contains("free"), "{error}");
     assert_eq!(store.present(&manifest).len() as usize, manifest.chunks.len());
@@ -106,6 +110,7 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
         workload,
         store: store.clone(),
         images: Images::open(&dir.path().join("images")).unwrap(),
+        ladder: Arc::new(Ladder::cpu()),
         snapshots: snapshots.clone(),
         manifests: manifests.clone(),
         learner: Learner::new(host.clone(), echo_protocol::net::peer_id_of([99; 32])),

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::{Config, Flags};
 use crate::preflight;
 use crate::testing;
+use echo_policy::engine::DeviceChoice;
 use echo_protocol::codec;
 use echo_protocol::control::{Neighbour, Neighbourhood, Peer, Request, Response};
 use echo_protocol::heartbeat::Heartbeat;
@@ -194,6 +195,7 @@ fn settings(dir: &Path, learner: &Host) -> Settings {
         listen: Some(vec!["/ip4/127.0.0.1/udp/0/quic-v1".into(), "/ip4/127.0.0.1/tcp/0".into()]),
         // As many as the test process uses anyway.
         threads: Some(std::thread::available_parallelism().unwrap().into()),
+        device: Some(DeviceChoice::Cpu),
         ..Flags::default()
     };
     Config::load(&flags, Vec::new()).unwrap().settings

@@ -21,7 +21,9 @@ use crate::config::Settings;
 use crate::discovery::Discovery;
 use crate::downloads::Downloads;
 use crate::gossip;
+use crate::hardware;
 use crate::install::Images;
+use crate::ladder::Ladder;
 use crate::learner::Learner;
 use crate::ledger::Ledger;
 use crate::manifests::Manifests;
@@ -73,7 +75,17 @@ impl Works {
             workload.check_machine()?;
             workload = workload.computed_in(settings.precision)?;
         }
-        let workload = Arc::new(workload);
+        // Who only checks others computes on the processor.
+        let ladder = match settings.generates() {
+            true => Ladder::new(&settings.device, workload.precision(), board.clone())?,
+            false => Ladder::cpu(),
+        };
+        let (workload, ladder) = (Arc::new(workload), Arc::new(ladder));
+        let expected = ladder.first().filter(|_| settings.generates()).and_then(|device| {
+            let (parameters, response) = (workload.model.parameter_count(), workload.form().max_new_tokens);
+            hardware::expected(settings, &device, workload.precision(), parameters, response)
+        });
+        board.set(|facts| facts.expected_rollouts_per_s = expected);
         // Blocks, and nothing else of the run has begun.
         let outbox = Outbox::open(&ready.data.outbox(), &run)?;
         board.set(|facts| {
@@ -120,6 +132,7 @@ impl Works {
             orders,
             in_flight,
             policy: generated_with.clone(),
+            ladder: ladder.clone(),
             outbox: outbox.clone(),
             board: board.clone(),
             stop: stop_worker.clone(),
@@ -137,6 +150,7 @@ impl Works {
                 workload: workload.clone(),
                 store,
                 images,
+                ladder,
                 snapshots: snapshots.clone(),
                 manifests: manifests.clone(),
                 learner: learner.clone(),

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
+use echo_policy::engine::DeviceChoice;
+use echo_policy::engine::device::Survey;
 use echo_protocol::charter::Charter;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::keyfile;
@@ -91,14 +93,28 @@ pub(super) fn target(settings: &Settings, list: &PeerList) -> Result<Target, Pro
     }
 }
 
-/// What the run asks of this machine and of its owner's choices, where its charter is known from an earlier start. A run that is new to
-/// this node is looked at when it is joined.
-pub(super) fn charter(settings: &Settings, data: &DataDir, target: &Target) -> Vec<Problem> {
-    let kept = membership::kept_charter(data, &target.learner);
-    let Some((_, charter)) = kept.and_then(|signed| Charter::open(&signed).ok()) else { return Vec::new() };
+/// The run's charter, where it is known from an earlier start. A run that is new to this node is looked at when it is joined.
+pub(super) fn kept_charter(data: &DataDir, target: &Target) -> Option<Charter> {
+    let kept = membership::kept_charter(data, &target.learner)?;
+    Charter::open(&kept).ok().map(|(_, charter)| charter)
+}
+
+/// What the run asks of this machine and of its owner's choices.
+pub(super) fn charter(settings: &Settings, charter: &Charter) -> Vec<Problem> {
     let lacking = charter.tasks.iter().try_for_each(registry::check_machine).err().map(Problem::Machine);
     let not_taken = precision::choose(&charter.precisions, settings.precision).err().map(Problem::Precision);
     lacking.into_iter().chain(not_taken).collect()
+}
+
+/// Whether the device is there that the owner asks for. Where the run is not known yet, it may turn out to be computed in what that cannot.
+pub(super) fn device(settings: &Settings, charter: Option<&Charter>) -> Result<(), Problem> {
+    if matches!(settings.device, DeviceChoice::Auto | DeviceChoice::Cpu) {
+        return Ok(());
+    }
+    let chosen = charter.and_then(|charter| precision::choose(&charter.precisions, settings.precision).ok());
+    let precision = chosen.or(settings.precision).unwrap_or_default();
+    Survey::take().ladder(&settings.device, precision)?;
+    Ok(())
 }
 
 pub(super) fn listen(addresses: &[String], problems: &mut Vec<Problem>) -> Vec<Multiaddr> {

@@ -90,6 +90,18 @@ fn a_precision_that_the_known_run_does_not_take_is_a_problem_for_who_generates()
 }
 
 #[test]
+fn a_device_that_is_not_there_is_a_problem_for_who_generates() {
+    let dir = tempfile::tempdir().unwrap();
+    write_list(dir.path(), &[("sums", 5)]);
+    let device = "wgpu:no such card".parse().unwrap();
+    let settings = Settings { device, ..settings(dir.path()) };
+    let text = check(&settings, NOW).unwrap_err().to_string();
+    assert!(text.contains("no device wgpu:no such card") && text.contains("--device"), "{text}");
+    drop(check(&Settings { roles: [Role::Relay].into(), ..settings.clone() }, NOW).unwrap());
+    drop(check(&Settings { device: Default::default(), ..settings }, NOW).unwrap());
+}
+
+#[test]
 fn a_list_of_several_runs_needs_a_choice() {
     let dir = tempfile::tempdir().unwrap();
     write_list(dir.path(), &[("sums", 5), ("words", 6)]);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use echo_policy::engine::{self, Backend, Completion, Generation, Limits, Policy, Ticket};
+use echo_policy::engine::{self, AnyBackend, Backend, Completion, Generation, Limits, Ticket};
 use echo_policy::error::EngineError;
 use echo_policy::tokenizer::Tokenizer;
 use echo_protocol::charter::Takeover;
@@ -15,13 +15,18 @@ use echo_protocol::trajectory::TrajectoryGroup;
 
 use super::RolloutError;
 use super::sample::Sample;
+use crate::install::Installed;
+use crate::ladder::Ladder;
 use crate::orders::LeasedOrder;
 use crate::workload::{Workload, WorkloadError};
 
 /// Orders in flight. They come and go; their samples are generated together, each in the episode that it plays.
 pub(super) struct Flight<'w> {
     workload: &'w Workload,
-    generation: Generation,
+    generation: Generation<AnyBackend>,
+    in_use: Arc<Installed>,
+    /// Waits to take over.
+    next: Option<Arc<Installed>>,
     orders: BTreeMap<Ticket, (LeasedOrder, Vec<Sample<'w>>)>,
 }
 
@@ -29,14 +34,14 @@ pub(super) struct Flight<'w> {
 pub(super) type Landed = (OrderCounter, Result<Vec<u8>, String>);
 
 impl<'w> Flight<'w> {
-    pub(super) fn new(workload: &'w Workload, policy: Arc<Policy>, limits: Limits) -> Self {
+    pub(super) fn new(workload: &'w Workload, installed: Arc<Installed>, limits: Limits) -> Self {
         let takeover = match workload.takeover() {
             Takeover::Recompute => engine::Takeover::Recompute,
             Takeover::Keep => engine::Takeover::Keep,
             Takeover::Wait => engine::Takeover::Wait,
         };
-        let generation = Generation::new(policy, limits, takeover);
-        Self { workload, generation, orders: BTreeMap::new() }
+        let generation = Generation::new(installed.policy.clone(), limits, takeover);
+        Self { workload, generation, in_use: installed, next: None, orders: BTreeMap::new() }
     }
 
     /// Begins an order. One that fails leaves the others as they were.
@@ -73,14 +78,53 @@ impl<'w> Flight<'w> {
         self.generation.tally().drawn
     }
 
-    /// Has a newer policy take over, as the charter wants it.
-    pub(super) fn install(&mut self, policy: Arc<Policy>) -> Result<(), EngineError> {
-        self.generation.install(policy)
+    /// Has a newer policy take over, as the charter wants it; or the same one on another device, at once.
+    pub(super) fn install(&mut self, installed: Arc<Installed>) -> Result<(), EngineError> {
+        self.generation.install(installed.policy.clone())?;
+        if installed.version() == self.in_use.version() {
+            self.in_use = installed;
+        } else {
+            self.next = Some(installed);
+            self.settle();
+        }
+        Ok(())
+    }
+
+    /// Lets go of the policy before once the next one is in use.
+    fn settle(&mut self) {
+        let in_use = self.generation.policy().version();
+        if let Some(next) = self.next.take_if(|next| next.version() == in_use) {
+            self.in_use = next;
+        }
+    }
+
+    /// Goes on where the device in use was lost: its policies are loaded on the next one of the ladder, and what was said is computed anew.
+    /// The newest of them is returned.
+    pub(super) fn move_on(
+        &mut self,
+        ladder: &Ladder,
+        why: &EngineError,
+    ) -> Result<Arc<Installed>, EngineError> {
+        self.settle();
+        ladder.lost(&self.in_use.device, why);
+        self.install(Arc::new(self.in_use.reload(ladder)?))?;
+        if let Some(next) = self.next.clone().filter(|next| ladder.is_lost(&next.device)) {
+            self.install(Arc::new(next.reload(ladder)?))?;
+        }
+        Ok(self.next.as_ref().unwrap_or(&self.in_use).clone())
+    }
+
+    /// Gives up the order that is longest in flight; which it was.
+    pub(super) fn give_up_oldest(&mut self) -> Option<OrderCounter> {
+        let ticket = self.generation.oldest()?;
+        self.generation.abandon(ticket);
+        self.orders.remove(&ticket).map(|(order, _)| order.counter)
     }
 
     /// Draws a token for every sample that is caught up, and tells the episodes which turns have ended.
     pub(super) fn step(&mut self, tokenizer: &Tokenizer) -> Result<(), EngineError> {
         self.generation.step()?;
+        self.settle();
         let orders = &mut self.orders;
         self.generation.converse(|turn| {
             let heard = orders.get_mut(&turn.ticket).map(|(_, samples)| &mut samples[turn.sample]);

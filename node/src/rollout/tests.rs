@@ -1,9 +1,12 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::*;
 use crate::orders::{OrderStock, order_queue};
 use crate::testing;
+use crate::testing::card::{Call, card};
 use crate::workload::WorkloadError;
+use echo_policy::engine::Device;
 use echo_policy::precision::Precision;
 use echo_protocol::charter::{Charter, Sampling, Takeover, TaskSpec, task_file_name};
 use echo_protocol::lease::LeaseId;
@@ -26,17 +29,18 @@ struct Bench {
     outbox: Outbox,
     stock: OrderStock,
     policy: watch::Sender<Option<Arc<Installed>>>,
+    ladder: Arc<Ladder>,
     board: Arc<Board>,
     stop: CancellationToken,
     thread: thread::JoinHandle<Result<(), OutboxError>>,
 }
 
 /// Generates until nothing is in flight, from token `at` on under another policy.
-fn fly(flight: &mut Flight<'_>, at: usize, second: &Installed) -> Vec<(OrderCounter, Vec<u8>)> {
+fn fly(flight: &mut Flight<'_>, at: usize, second: &Arc<Installed>) -> Vec<(OrderCounter, Vec<u8>)> {
     let mut groups = Vec::new();
     for step in 0.. {
         if step == at {
-            flight.install(second.policy.clone()).unwrap();
+            flight.install(second.clone()).unwrap();
         }
         flight.step(&second.tokenizer).unwrap();
         groups.extend(flight.landed(&key()).into_iter().map(|(counter, group)| (counter, group.unwrap())));
@@ -61,28 +65,34 @@ fn bench() -> Bench {
 }
 
 fn bench_of(workload: Arc<Workload>) -> Bench {
+    bench_on(vec![Device::cpu()], workload)
+}
+
+fn bench_on(devices: Vec<Device>, workload: Arc<Workload>) -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     let outbox = Outbox::open(&dir.path().join("outbox"), &testing::run_id()).unwrap();
     let (stock, orders) = order_queue(64);
     let (policy, installed) = watch::channel(None);
     let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
+    let ladder = Arc::new(Ladder::of(devices, board.clone()));
     let worker = Worker {
         workload,
         key: Arc::new(key()),
         orders,
         in_flight: 4,
         policy: installed,
+        ladder: ladder.clone(),
         outbox: outbox.clone(),
         board: board.clone(),
         stop: stop.clone(),
     };
-    Bench { thread: worker.spawn().unwrap(), _dir: dir, store, outbox, stock, policy, board, stop }
+    Bench { thread: worker.spawn().unwrap(), _dir: dir, store, outbox, stock, policy, ladder, board, stop }
 }
 
 impl Bench {
     fn install(&self, version: u64) {
-        let installed = testing::installed(&self.store, version, &testing::workload());
+        let installed = testing::installed_on(&self.ladder, &self.store, version, &testing::workload());
         self.policy.send_replace(Some(Arc::new(installed)));
     }
 
@@ -206,10 +216,10 @@ async fn nothing_is_generated_while_the_outbox_is_full() {
 fn a_policy_that_arrives_in_the_midst_takes_over_and_the_spans_say_so() {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
-    let load = |version| testing::installed(&store, version, &testing::workload());
+    let load = |version| Arc::new(testing::installed(&store, version, &testing::workload()));
     let (first, second) = (load(1), load(2));
     let workload = testing::workload();
-    let mut flight = Flight::new(&workload, first.policy.clone(), ALL);
+    let mut flight = Flight::new(&workload, first.clone(), ALL);
     (0..8).for_each(|counter| flight.begin(order(counter), &first.tokenizer).unwrap());
     let groups = fly(&mut flight, 2, &second);
     let form = workload.form();
@@ -240,8 +250,8 @@ fn both_log_probabilities_travel_where_they_differ() {
     let workload = workload_with(|charter| {
         charter.sampling = Sampling { temperature: 0.5, ..charter.sampling };
     });
-    let installed = testing::installed(&store, 1, &workload);
-    let mut flight = Flight::new(&workload, installed.policy.clone(), ALL);
+    let installed = Arc::new(testing::installed(&store, 1, &workload));
+    let mut flight = Flight::new(&workload, installed.clone(), ALL);
     flight.begin(order(1), &installed.tokenizer).unwrap();
     let groups = fly(&mut flight, 0, &installed);
     let group: TrajectoryGroup = Signed::from_bytes(&groups[0].1).unwrap().open().unwrap();
@@ -264,8 +274,8 @@ fn a_group_says_in_which_of_the_charters_precisions_it_was_computed() {
     };
     for (wanted, name) in [(None, "int8"), (Some(Precision::Bf16), "bf16"), (Some(Precision::F32), "f32")] {
         let workload = workload(wanted).unwrap();
-        let installed = testing::installed(&store, 1, &workload);
-        let mut flight = Flight::new(&workload, installed.policy.clone(), ALL);
+        let installed = Arc::new(testing::installed(&store, 1, &workload));
+        let mut flight = Flight::new(&workload, installed.clone(), ALL);
         flight.begin(order(1), &installed.tokenizer).unwrap();
         let group: TrajectoryGroup =
             Signed::from_bytes(&fly(&mut flight, 0, &installed)[0].1).unwrap().open().unwrap();
@@ -281,9 +291,9 @@ fn a_newer_policy_takes_over_as_the_charter_wants_it() {
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     for takeover in [Takeover::Recompute, Takeover::Keep, Takeover::Wait] {
         let workload = workload_with(|charter| charter.takeover = takeover);
-        let load = |version| testing::installed(&store, version, &workload);
+        let load = |version| Arc::new(testing::installed(&store, version, &workload));
         let (first, second) = (load(1), load(2));
-        let mut flight = Flight::new(&workload, first.policy.clone(), ALL);
+        let mut flight = Flight::new(&workload, first.clone(), ALL);
         (0..8).for_each(|counter| flight.begin(order(counter), &first.tokenizer).unwrap());
         let mut of_both = 0;
         for (_, bytes) in fly(&mut flight, 2, &second) {
@@ -307,17 +317,141 @@ fn a_newer_policy_takes_over_as_the_charter_wants_it() {
     }
 }
 
+/// A card that is lost at its `nth` call.
+fn lost_at(nth: usize) -> Device {
+    let calls = AtomicUsize::new(0);
+    card("Card", move |call| {
+        let gone = matches!(call, Call::Feed(_)) && calls.fetch_add(1, Relaxed) + 1 >= nth;
+        gone.then(|| EngineError::DeviceLost { device: "Card".into(), why: "unplugged".into() })
+    })
+}
+
+/// The groups of these orders by their counters.
+fn groups(bench: &Bench, counters: std::ops::Range<u64>) -> Vec<Vec<u8>> {
+    let group = |counter: OrderCounter| bench.outbox.first(|c| c != counter).unwrap().unwrap().1;
+    counters.map(OrderCounter).map(group).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_device_is_lost_the_next_one_goes_on_and_no_token_is_lost() {
+    let undisturbed = bench();
+    (10..16).for_each(|counter| undisturbed.order(counter, UnixMillis(u64::MAX)));
+    undisturbed.install(3);
+    undisturbed.wait_for(6).await;
+    let expected = groups(&undisturbed, 10..16);
+    undisturbed.end();
+    // In the first prompt, in the midst of several responses, and again on the device behind it.
+    for devices in [vec![lost_at(1)], vec![lost_at(40)], vec![lost_at(30), lost_at(20)]] {
+        let lost = devices.len();
+        let bench = bench_on(devices.into_iter().chain([Device::cpu()]).collect(), testing::workload());
+        (10..16).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
+        bench.install(3);
+        bench.wait_for(6).await;
+        assert_eq!(groups(&bench, 10..16), expected);
+        let facts = bench.board.facts(clock::now());
+        assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("CPU"), lost), "{facts:?}");
+        assert!(facts.lost_devices[0].why.contains("unplugged"));
+        // The next version does not go there either.
+        bench.install(4);
+        bench.order(20, UnixMillis(u64::MAX));
+        bench.wait_for(7).await;
+        assert_eq!(bench.board.facts(clock::now()).device.as_deref(), Some("CPU"));
+        bench.end();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_came_to_a_device_just_before_it_was_lost_is_loaded_anew() {
+    let bench = bench_on(vec![lost_at(usize::MAX), Device::cpu()], testing::workload());
+    bench.install(3);
+    // As when the driver has told it already, and nobody has called it since.
+    let installed = bench.policy.borrow().clone().unwrap();
+    assert_eq!(installed.device.name(), "Card");
+    let why = EngineError::DeviceLost { device: "Card".into(), why: "unplugged".into() };
+    bench.ladder.lost(&installed.device, &why);
+    let again = installed.reload(&bench.ladder).unwrap();
+    assert_eq!((again.device.name(), again.version(), again.precision()), ("CPU", 3, Precision::F32));
+    bench.order(1, UnixMillis(u64::MAX));
+    bench.wait_for(1).await;
+    bench.end();
+}
+
+#[test]
+fn a_policy_that_waits_to_take_over_moves_with_the_one_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
+    let workload = workload_with(|charter| charter.takeover = Takeover::Wait);
+    let ladder = Ladder::of(vec![lost_at(60), Device::cpu()], Arc::default());
+    let load = |version| Arc::new(testing::installed_on(&ladder, &store, version, &workload));
+    let (first, second) = (load(1), load(2));
+    let mut flight = Flight::new(&workload, first.clone(), ALL);
+    (0..8).for_each(|counter| flight.begin(order(counter), &first.tokenizer).unwrap());
+    flight.step(&first.tokenizer).unwrap();
+    flight.install(second.clone()).unwrap();
+    let (mut landed, mut moved) = (Vec::new(), 0);
+    while !flight.is_empty() {
+        if let Err(error) = flight.step(&first.tokenizer) {
+            assert!(matches!(error, EngineError::DeviceLost { .. }), "{error}");
+            let newest = flight.move_on(&ladder, &error).unwrap();
+            assert_eq!((newest.version(), newest.device.name()), (2, "CPU"));
+            moved += 1;
+        }
+        landed.extend(flight.landed(&key()));
+        // The ninth begins when the eight are done, under the second.
+        if flight.is_empty() && landed.len() == 8 {
+            flight.begin(order(8), &first.tokenizer).unwrap();
+        }
+    }
+    assert_eq!((moved, landed.len()), (1, 9));
+    for (counter, group) in landed {
+        let group: TrajectoryGroup = Signed::from_bytes(&group.unwrap()).unwrap().open().unwrap();
+        group.check_form(workload.form()).unwrap();
+        let versions: Vec<_> =
+            group.trajectories.iter().flat_map(|t| &t.versions).map(|s| s.version.0).collect();
+        assert!(
+            versions.iter().all(|version| *version == if counter.0 == 8 { 2 } else { 1 }),
+            "{versions:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_the_device_has_no_room_for_is_given_up_alone() {
+    let workload = testing::workload();
+    let tokenizer = workload.tokenizer(&[]).unwrap();
+    let prompt = |counter| workload.request(OrderCounter(counter), &tokenizer).unwrap().prompt;
+    let poison = prompt(12);
+    assert!((10..16).all(|counter| counter == 12 || !prompt(counter).starts_with(&poison)));
+    let small = card("Card", move |call| match call {
+        Call::Feed(tokens) if tokens.starts_with(&poison) => Some(EngineError::Memory { wanted: 9, free: 1 }),
+        _ => None,
+    });
+    let bench = bench_on(vec![small, Device::cpu()], workload);
+    (10..16).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
+    bench.install(3);
+    bench.wait_for(5).await;
+    bench.order(20, UnixMillis(u64::MAX));
+    bench.wait_for(6).await;
+    for counter in 10..16 {
+        assert_eq!(bench.outbox.contains(OrderCounter(counter)).unwrap(), counter != 12);
+    }
+    let facts = bench.board.facts(clock::now());
+    assert_ne!(facts.state, State::PolicyUnusable);
+    assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("Card"), 0), "{facts:?}");
+    bench.end();
+}
+
 #[test]
 fn orders_that_join_others_in_flight_come_to_the_same_groups() {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     let workload = testing::workload();
-    let installed = testing::installed(&store, 1, &workload);
-    let mut together = Flight::new(&workload, installed.policy.clone(), ALL);
+    let installed = Arc::new(testing::installed(&store, 1, &workload));
+    let mut together = Flight::new(&workload, installed.clone(), ALL);
     (0..12).for_each(|counter| together.begin(order(counter), &installed.tokenizer).unwrap());
     let together: BTreeMap<_, _> = fly(&mut together, 0, &installed).into_iter().collect();
 
-    let (mut joining, mut waiting) = (Flight::new(&workload, installed.policy.clone(), ALL), 0..12);
+    let (mut joining, mut waiting) = (Flight::new(&workload, installed.clone(), ALL), 0..12);
     let mut groups = BTreeMap::new();
     loop {
         // Four at most, one more with each token.
@@ -337,12 +471,12 @@ fn orders_that_join_others_in_flight_come_to_the_same_groups() {
 fn episodes_of_several_turns_are_played_to_their_ends_under_two_policies() {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
-    let load = |version| testing::installed(&store, version, &testing::workload());
+    let load = |version| Arc::new(testing::installed(&store, version, &testing::workload()));
     let (first, second) = (load(1), load(2));
     let workload = testing::workload_of(TaskSpec::new("guess_number").with("largest", 20));
     let tokenizer = &first.tokenizer;
     let eos = tokenizer.eos_id().unwrap();
-    let mut flight = Flight::new(&workload, first.policy.clone(), ALL);
+    let mut flight = Flight::new(&workload, first.clone(), ALL);
     // A random policy says a number, and nothing else, in about one of 400 turns.
     (0..1000).for_each(|counter| flight.begin(order(counter), tokenizer).unwrap());
     let groups = fly(&mut flight, 3, &second);

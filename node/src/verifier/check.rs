@@ -2,21 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::sync::Arc;
 
-use echo_policy::audit::{Finding, Sample, Tolerance, examine};
-use echo_policy::engine::{Backend, Policy};
-use echo_policy::precision::Precision;
+use echo_policy::audit::{Finding, Sample, Standard};
 use echo_policy::tokenizer::{Tokenizer, TokenizerError};
 use echo_protocol::check::{Opinion, Report};
 use echo_protocol::precision::Caches;
 use echo_protocol::signed::{Signed, SignedError};
 use echo_protocol::submission::RefuseReason;
 use echo_protocol::trajectory::TrajectoryGroup;
+use echo_protocol::version::PolicyVersion;
 use echo_sandbox::judge::judge;
 use echo_sandbox::replay::{Heard, ReplayError, TextDecoder, heard, interleave};
 
-use crate::install::Installed;
+use super::shelf::Shelf;
 use crate::workload::Workload;
 
 /// What the policy heard has no tokens.
@@ -49,18 +47,15 @@ impl TextDecoder for Text<'_> {
     }
 }
 
-/// Reports on the group in `frame` by these policies, the newest last. Blocks, for about as long as the prefill of all its tokens takes.
+/// Reports on the group in `frame` by the policies on the shelf, in the precision that it declares. Blocks, for about as long as the prefill of all its tokens
+/// takes.
 ///
 /// # Errors
 /// When the frame is no signed message, so that nothing in it has a name.
-pub(super) fn check(
-    workload: &Workload,
-    policies: &[Arc<Installed>],
-    frame: &[u8],
-) -> Result<Report, SignedError> {
+pub(super) fn check(workload: &Workload, shelf: &Shelf, frame: &[u8]) -> Result<Report, SignedError> {
     let signed = Signed::<TrajectoryGroup>::from_bytes(frame)?;
     let opinion = match signed.open() {
-        Ok(group) => look(workload, policies, &group).err().unwrap_or(Opinion::Sound),
+        Ok(group) => look(workload, shelf, &group).err().unwrap_or(Opinion::Sound),
         Err(error) => lie(RefuseReason::Signature, &error),
     };
     Ok(Report { run: workload.run, group: signed.body_id(), opinion })
@@ -77,24 +72,20 @@ fn unable(why: &impl Display) -> Opinion {
 
 /// # Errors
 /// The opinion of a group that is not sound, or cannot be checked.
-fn look(workload: &Workload, policies: &[Arc<Installed>], group: &TrajectoryGroup) -> Result<(), Opinion> {
+fn look(workload: &Workload, shelf: &Shelf, group: &TrajectoryGroup) -> Result<(), Opinion> {
     if group.run != workload.run {
         return Err(lie(RefuseReason::Run, &group.run));
     }
     let form = workload.form();
     group.check_form(form).map_err(|error| lie(RefuseReason::Schema, &error))?;
     // Before anything is computed.
-    let auditing = policies.last().map_or(Precision::F32, |installed| installed.policy.backend().precision());
-    let tolerance = Tolerance::of(group.precision.as_str(), auditing, workload.sampling().temperature)
+    let standard = Standard::of(group.precision.as_str(), workload.sampling().temperature)
         .map_err(|error| unable(&error))?;
-    let named: BTreeSet<u64> =
-        group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version.0).collect();
-    let held = policies.iter().map(|installed| installed.policy.clone());
-    let held: Vec<Arc<Policy>> = held.filter(|policy| named.contains(&policy.version())).collect();
-    let Some(newest) = policies.last().filter(|_| held.len() == named.len()) else {
+    let named: BTreeSet<PolicyVersion> =
+        group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version).collect();
+    let (Some(versions), Some(tokenizer)) = (shelf.all_of(&named), shelf.tokenizer()) else {
         return Err(Opinion::unable("a policy that it names is not here"));
     };
-    let tokenizer = &newest.tokenizer;
     let end = tokenizer.eos_id().ok_or_else(|| Opinion::unable("nothing ends a turn"))?;
     let text = Text { tokenizer, end, vocabulary: form.vocabulary };
     let (order, assignment) = workload.assignment(group.counter).map_err(|error| unable(&error))?;
@@ -123,7 +114,8 @@ fn look(workload: &Workload, policies: &[Arc<Installed>], group: &TrajectoryGrou
         }
     });
     let prompt = tokenizer.prompt(&assignment.prompt().text).map_err(|error| unable(&error))?;
-    match examine(&held, &prompt, &order.sampler_seed(), workload.sampling(), samples, &tolerance) {
+    let (auditor, seed) = (shelf.auditor(), order.sampler_seed());
+    match auditor.examine(&versions, &standard, &prompt, &seed, workload.sampling(), samples) {
         // The learner's machine may come to the opposite.
         Ok(Finding { is_close: true, .. }) => {
             Err(Opinion::unable("it is too close to the tolerance to tell"))

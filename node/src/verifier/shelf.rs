@@ -1,35 +1,60 @@
-//! The policies that a verifier holds.
+//! The versions that a verifier can be asked about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use echo_policy::audit::{Auditor, VersionWeights};
+use echo_policy::tokenizer::Tokenizer;
 use echo_protocol::version::PolicyVersion;
 
-use crate::install::Installed;
-
-/// Policies that are held; each takes as much memory as the model. Groups are mostly of the newest version or the one before.
+/// Versions that are held; each takes as much of the disk as the model, and memory while it is asked. Groups are mostly of the newest version or the one
+/// before.
 const HELD: usize = 3;
+/// Most bytes of memory for policies that are made to compute in other numbers than are published.
+pub(super) const MAX_COPY_BYTES: usize = 8 << 30;
 
-/// The newest policies that were installed since the start.
-#[derive(Default)]
-pub(super) struct Shelf(BTreeMap<PolicyVersion, Arc<Installed>>);
+/// The newest versions that were installed since the start. Clones share them, and their auditor.
+#[derive(Clone)]
+pub(super) struct Shelf {
+    weights: BTreeMap<PolicyVersion, Arc<VersionWeights>>,
+    /// As of the newest.
+    tokenizer: Option<Arc<Tokenizer>>,
+    auditor: Arc<Auditor>,
+}
 
 impl Shelf {
-    /// Takes a policy in, and lets the oldest go.
-    pub(super) fn put(&mut self, installed: Arc<Installed>) {
-        self.0.insert(PolicyVersion(installed.policy.version()), installed);
-        while self.0.len() > HELD {
-            self.0.pop_first();
+    /// An empty one, whose auditor may take so many bytes for policies that it makes.
+    pub(super) fn new(max_copy_bytes: usize) -> Self {
+        let auditor = Arc::new(Auditor::new(max_copy_bytes));
+        Self { weights: BTreeMap::new(), tokenizer: None, auditor }
+    }
+
+    /// Takes a version in, and lets the oldest go.
+    pub(super) fn put(&mut self, weights: Arc<VersionWeights>, tokenizer: Arc<Tokenizer>) {
+        self.weights.insert(PolicyVersion(weights.version()), weights);
+        self.tokenizer = Some(tokenizer);
+        while self.weights.len() > HELD {
+            self.weights.pop_first();
         }
     }
 
     /// Their versions.
     pub(super) fn held(&self) -> Vec<PolicyVersion> {
-        self.0.keys().copied().collect()
+        self.weights.keys().copied().collect()
     }
 
-    /// Them, the newest last.
-    pub(super) fn policies(&self) -> Vec<Arc<Installed>> {
-        self.0.values().cloned().collect()
+    /// The weights of all of these versions, if they are here.
+    pub(super) fn all_of(&self, versions: &BTreeSet<PolicyVersion>) -> Option<Vec<Arc<VersionWeights>>> {
+        versions.iter().map(|version| self.weights.get(version).cloned()).collect()
+    }
+
+    /// The run's tokenizer, once a version is here.
+    pub(super) fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.tokenizer.as_deref()
+    }
+
+    /// Who asks them.
+    pub(super) fn auditor(&self) -> &Auditor {
+        &self.auditor
     }
 }

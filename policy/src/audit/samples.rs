@@ -61,6 +61,11 @@ impl Sample {
         Self { kept: Some(recomputed), ..self }
     }
 
+    /// Whether some of its tokens may follow what older versions had fed, so that all versions are asked about them together.
+    pub(super) fn has_kept_caches(&self) -> bool {
+        self.kept.is_some()
+    }
+
     /// What the policies that are there say of it.
     fn look<B: Backend>(&self, audits: &BTreeMap<u64, Audit<'_, B>>) -> Result<Evidence, EngineError> {
         match &self.kept {
@@ -120,14 +125,62 @@ pub fn examine<B: Backend>(
     samples: impl IntoIterator<Item = Sample>,
     tolerance: &Tolerance,
 ) -> Result<Finding, EngineError> {
-    let mut audits = BTreeMap::new();
-    for policy in policies {
-        audits.insert(policy.version(), Audit::new(&**policy, prompt, seed, params)?);
+    let audits = audits(policies, prompt, seed, params)?;
+    weigh(samples.into_iter().map(|sample| sample.look(&audits)), tolerance)
+}
+
+/// As [`examine`], and finds the same, with some policies at a time: they come by version, the oldest first, and are let go before the next ones are asked
+/// for. All samples are looked at, whatever is found.
+///
+/// # Errors
+/// As [`examine`], and what asking for a policy fails with.
+///
+/// # Panics
+/// When caches were kept ([`Sample::has_kept_caches`]): such samples need all policies at once.
+pub(super) fn examine_in_turn<B: Backend, E: From<EngineError>>(
+    lend: impl IntoIterator<Item = Result<Vec<Arc<Policy<B>>>, E>>,
+    prompt: &[u32],
+    seed: &[u8; 32],
+    params: &SamplingParams,
+    samples: &[Sample],
+    tolerance: &Tolerance,
+) -> Result<Finding, E> {
+    assert!(
+        !samples.iter().any(Sample::has_kept_caches),
+        "where caches were kept, versions are asked together"
+    );
+    let mut seen = vec![Evidence::default(); samples.len()];
+    for policies in lend {
+        let policies = policies?;
+        let audits = audits(&policies, prompt, seed, params)?;
+        for (sample, seen) in samples.iter().zip(&mut seen) {
+            seen.add(sample.look(&audits)?);
+        }
     }
+    Ok(weigh(seen.into_iter().map(Ok), tolerance)?)
+}
+
+/// Prefills the prompt under each version.
+fn audits<'a, B: Backend>(
+    policies: &'a [Arc<Policy<B>>],
+    prompt: &[u32],
+    seed: &'a [u8; 32],
+    params: &'a SamplingParams,
+) -> Result<BTreeMap<u64, Audit<'a, B>>, EngineError> {
+    let audit =
+        |policy: &'a Arc<Policy<B>>| Ok((policy.version(), Audit::new(&**policy, prompt, seed, params)?));
+    policies.iter().map(audit).collect()
+}
+
+/// What comes of what was seen of sample after sample.
+fn weigh(
+    seen: impl Iterator<Item = Result<Evidence, EngineError>>,
+    tolerance: &Tolerance,
+) -> Result<Finding, EngineError> {
     let (mut evidence, mut found) = (Evidence::default(), Finding::default());
-    for sample in samples {
+    for of_sample in seen {
         let before = evidence.tokens();
-        evidence.add(sample.look(&audits)?);
+        evidence.add(of_sample?);
         let fault = evidence.fault(tolerance);
         if fault.is_some() && evidence.fault(&tolerance.times(MARGIN)).is_some() {
             return Ok(Finding { fault, is_close: false });

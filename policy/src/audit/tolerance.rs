@@ -2,6 +2,26 @@
 
 use crate::precision::{Precision, UnknownPrecision};
 
+/// How tokens are audited that were drawn in some precision: in the same, by the limits that honest machines keep among themselves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Standard {
+    /// What was declared, and what the audit computes in.
+    pub precision: Precision,
+    /// How far honest nodes may be off.
+    pub tolerance: Tolerance,
+}
+
+impl Standard {
+    /// For tokens that were drawn at this temperature in the precision of the name `declared`.
+    ///
+    /// # Errors
+    /// Those of [`Tolerance::of`].
+    pub fn of(declared: &str, temperature: f32) -> Result<Self, CannotAudit> {
+        let precision: Precision = declared.parse()?;
+        Ok(Self { precision, tolerance: Tolerance::of(declared, precision, temperature)? })
+    }
+}
+
 /// How far an honest node may be off.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
@@ -19,7 +39,7 @@ pub struct Tolerance {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CannotAudit {
     /// Drawn in a way that is not known here.
-    #[error("tokens cannot be audited here: {0}")]
+    #[error("tokens cannot be audited here: {0}, and audits in f32, bf16, int8 or int4")]
     Unknown(#[from] UnknownPrecision),
     /// Nobody has measured how far such machines lie apart.
     #[error(
@@ -30,6 +50,20 @@ pub enum CannotAudit {
         declared: Precision,
         /// What the audit would compute in.
         auditing: Precision,
+    },
+    /// The policies that an audit needs at once are too large.
+    #[error(
+        "tokens cannot be audited here: declared in {precision}, they are audited in {precision}, and policies of {versions} versions at once take {needed} of {limit} bytes"
+    )]
+    NoRoom {
+        /// What the node computed in, and what the audit would compute in.
+        precision: Precision,
+        /// Versions whose policies have to be there together.
+        versions: usize,
+        /// Bytes that copies of their weights take.
+        needed: usize,
+        /// Bytes that copies may take.
+        limit: usize,
     },
 }
 
@@ -123,5 +157,15 @@ mod tests {
             }
         }
         assert!(matches!(of("fp8", Precision::F32), Err(CannotAudit::Unknown(_))));
+    }
+
+    #[test]
+    fn what_is_declared_is_what_the_audit_computes_in() {
+        for precision in Precision::ALL {
+            let Standard { precision: found, tolerance } = Standard::of(precision.name(), 0.5).unwrap();
+            assert_eq!((found, Ok(tolerance)), (precision, Tolerance::of(precision.name(), precision, 0.5)));
+        }
+        let unknown = Standard::of("fp8", 1.0).unwrap_err().to_string();
+        assert!(unknown.contains("fp8") && unknown.contains("f32, bf16, int8 or int4"), "{unknown}");
     }
 }

@@ -31,17 +31,20 @@ use crate::error::{EngineError, WeightsError};
 use crate::math;
 use crate::precision::Precision;
 use crate::sampler::{self, Interval, Sampled};
-use crate::weights::{WeightTensor, Weights};
+use crate::weights::{DType, TensorSpec, WeightTensor, Weights, expected_tensors};
 use attention::{Sight, Sights};
 use crew::Worker;
 use lanes::Processor;
 use layer::Layer;
 use linear::Linear;
+use matrix::Matrix;
 use pass::{Buffers, Pass};
 use product::{Packing, Update};
 use room::Room;
 use shared::Shared;
 
+/// The table of embeddings.
+const EMBEDDING: &str = "model.embed_tokens.weight";
 /// Rows of logits that exist at a time.
 const LOGIT_ROWS: usize = 64;
 
@@ -80,6 +83,27 @@ impl CpuBackend {
         Self::load_on(Processor::best(), config, weights, precision)
     }
 
+    /// Bytes of memory that [`CpuBackend::load_as`] takes for matrices of its own, where those of `config` are all stored as `stored`.
+    #[must_use]
+    pub fn copied_bytes(config: &ModelConfig, stored: DType, precision: Precision) -> usize {
+        let head = format!("{}.weight", Self::head(config));
+        let copied = |spec: TensorSpec| {
+            let precision = if spec.name == head { precision.of_head() } else { precision };
+            match spec.shape[..] {
+                // Rows of the table are widened where they lie.
+                [_, _] if spec.name == EMBEDDING && spec.name != head => 0,
+                [outputs, inputs] => Matrix::copied_bytes(outputs, inputs, stored, precision),
+                _ => 0,
+            }
+        };
+        expected_tensors(config).into_iter().map(copied).sum()
+    }
+
+    /// Whose rows the output projection has.
+    fn head(config: &ModelConfig) -> &'static str {
+        if config.tie_word_embeddings { "model.embed_tokens" } else { "lm_head" }
+    }
+
     /// The vector instructions that it computes with, for people.
     pub fn instructions(&self) -> &'static str {
         self.processor.name()
@@ -92,8 +116,6 @@ impl CpuBackend {
         precision: Precision,
     ) -> Result<Self, EngineError> {
         weights.check(config)?;
-        let table = "model.embed_tokens";
-        let head = if config.tie_word_embeddings { table } else { "lm_head" };
         let layers =
             (0..config.num_hidden_layers).map(|index| Layer::load(config, index, weights, precision));
         Ok(Self {
@@ -101,10 +123,10 @@ impl CpuBackend {
             precision,
             processor,
             inv_freq: config.inv_freq(),
-            embedding: linear::tensor(weights, &format!("{table}.weight"))?.clone(),
+            embedding: linear::tensor(weights, EMBEDDING)?.clone(),
             layers: layers.collect::<Result<_, WeightsError>>()?,
             norm: linear::vector(weights, "model.norm.weight")?,
-            head: Linear::load(weights, &[head.to_owned()], false, precision.of_head())?,
+            head: Linear::load(weights, &[Self::head(config).to_owned()], false, precision.of_head())?,
         })
     }
 

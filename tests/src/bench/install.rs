@@ -76,7 +76,7 @@ pub fn run(bench: &InstallBench, console: &Console) -> anyhow::Result<Report> {
 fn swaps(bench: &InstallBench, console: &Console) -> anyhow::Result<Swaps> {
     let models = workspace_root().join("target/peers");
     std::fs::create_dir_all(&models).with_context(|| models.display().to_string())?;
-    let (dir, _) = bench.size.places(&models);
+    let (dir, _) = model::places(bench.size, &models);
     model::make(bench.size, &dir)?;
     let config = bench.size.config()?;
     // Beside the model: what is temporary may lie in memory elsewhere.

@@ -111,7 +111,7 @@ pub fn run(bench: &InterruptBench, console: &Console) -> anyhow::Result<Report> 
     engine::set_threads(bench.threads)?;
     let home = workspace_root().join("target/peers");
     std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
-    let (dir, _) = bench.size.places(&home);
+    let (dir, _) = model::places(bench.size, &home);
     model::make(bench.size, &dir)?;
     let config = bench.size.config()?;
     let weights = Weights::load_dir(&dir, &config)?;

@@ -77,7 +77,7 @@ pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
     }
     let home = workspace_root().join("target/peers");
     std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
-    let places = bench.size.places(&home);
+    let places = model::places(bench.size, &home);
     console.say(format!("model: {}", places.0.display()));
     model::make(bench.size, &places.0)?;
     let numbers = [bench.prompt, bench.new, bench.samples, bench.threads];

@@ -6,8 +6,7 @@ use super::{Pending, rejected};
 use crate::admission::{Admitted, Look};
 use crate::panel::Ruling;
 use crate::sampling_audit::verdict;
-use echo_policy::audit::Finding;
-use echo_policy::engine::Policy;
+use echo_policy::audit::{Finding, VersionWeights};
 use echo_protocol::clock;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::submission::Answer;
@@ -22,7 +21,7 @@ pub(super) struct Asked {
     pub(super) door: Arc<Door>,
     pub(super) admitted: Admitted,
     /// All that it names.
-    pub(super) policies: Vec<Arc<Policy>>,
+    pub(super) policies: Vec<Arc<VersionWeights>>,
     pub(super) ruling: oneshot::Receiver<Ruling>,
 }
 
@@ -71,7 +70,7 @@ fn settle(
     shared: &Shared,
     node: &PublicKey,
     admitted: Admitted,
-    policies: &[Arc<Policy>],
+    policies: &[Arc<VersionWeights>],
 ) -> Result<Admitted, Box<Answer>> {
     let (group, counter) = (admitted.id, admitted.group.counter);
     let found = match &shared.audit {

@@ -39,10 +39,10 @@ impl World {
     }
 
     fn of((workload, weights): (Workload, Weights)) -> Self {
-        let load = || Policy::load(0, &workload.model, &weights).unwrap();
-        let (policy, published) = (Arc::new(load()), load());
+        let policy = Arc::new(Policy::load(0, &workload.model, &weights).unwrap());
+        let published = VersionWeights::new(0, &workload.model, weights).unwrap();
         let workload = Arc::new(workload);
-        let audit = SamplingAudit::new(workload.clone(), &std::env::temp_dir());
+        let audit = SamplingAudit::new(workload.clone(), &std::env::temp_dir(), usize::MAX);
         audit.publish(published);
         let panel = PanelConfig { owners: Owners::Key, ..PanelConfig::default() };
         let shared = testing::shared(workload, 1000).audited(audit, panel);
@@ -382,7 +382,8 @@ async fn a_lie_is_one_though_its_version_is_let_go_before_verifiers_answer() {
         let let_go = || {
             let model = &world.shared.workload.model;
             for version in [2, 4] {
-                audit.publish(Policy::load(version, model, &Weights::random(model, 9)).unwrap());
+                let weights = Weights::random(model, 9);
+                audit.publish(VersionWeights::new(version, model, weights).unwrap());
             }
             let stale = audit.check(&world.group(LeaseId(0), OrderCounter(0))).unwrap_err();
             assert!(

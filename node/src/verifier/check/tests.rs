@@ -1,6 +1,12 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::testing;
+use echo_policy::audit::{Tolerance, VersionWeights};
+use echo_policy::config::ModelConfig;
 use echo_policy::engine::Generation;
+use echo_policy::precision::Precision;
+use echo_policy::weights::Weights;
 use echo_protocol::charter::{Charter, Takeover};
 use echo_protocol::identity::NodeKey;
 use echo_protocol::lease::LeaseId;
@@ -16,21 +22,51 @@ fn key() -> NodeKey {
     NodeKey::from_secret([5; 32])
 }
 
-/// Versions 1 and 2.
-fn installed() -> Vec<Arc<Installed>> {
+/// What a verifier has been given.
+struct Given {
+    /// Versions 1 and 2.
+    versions: [Arc<VersionWeights>; 2],
+    tokenizer: Arc<Tokenizer>,
+}
+
+fn given() -> Given {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
-    let load = |version| Arc::new(testing::installed(&store, version, &testing::workload()));
-    vec![load(1), load(2)]
+    let [first, second] = [1, 2].map(|version| testing::installed(&store, version, &testing::workload()));
+    Given { versions: [first.weights, second.weights], tokenizer: second.tokenizer }
+}
+
+/// The same with weights by which logits are far from each other, as a trained model's are.
+fn spread_out(workload: &Workload) -> Given {
+    let spread = ModelConfig { initializer_range: 0.3, ..workload.model.clone() };
+    let version = |version| {
+        let weights = Weights::random(&spread, version);
+        Arc::new(VersionWeights::new(version, &workload.model, weights).unwrap())
+    };
+    Given { versions: [version(1), version(2)], ..given() }
+}
+
+/// A shelf with the first so many of its versions, and so much memory.
+fn shelf(given: &Given, versions: usize, max_copy_bytes: usize) -> Shelf {
+    let mut shelf = Shelf::new(max_copy_bytes);
+    let versions = given.versions[..versions].iter();
+    versions.for_each(|version| shelf.put(version.clone(), given.tokenizer.clone()));
+    shelf
 }
 
 /// A group as an honest node makes it; the first token of each response under version 1, the rest under version 2.
-fn honest(workload: &Workload, installed: &[Arc<Installed>], counter: u64) -> TrajectoryGroup {
-    let (counter, tokenizer) = (OrderCounter(counter), &installed[0].tokenizer);
+fn honest(workload: &Workload, given: &Given, counter: u64) -> TrajectoryGroup {
+    computed_in(Precision::F32, workload, given, counter)
+}
+
+/// The same by a node that computes in this precision, and declares it.
+fn computed_in(precision: Precision, workload: &Workload, given: &Given, counter: u64) -> TrajectoryGroup {
+    let policies = given.versions.each_ref().map(|version| Arc::new(version.policy(precision).unwrap()));
+    let (counter, tokenizer) = (OrderCounter(counter), &given.tokenizer);
     let request = workload.request(counter, tokenizer).unwrap();
-    let mut generation = Generation::start(installed[0].policy.clone(), vec![request]).unwrap();
+    let mut generation = Generation::start(policies[0].clone(), vec![request]).unwrap();
     generation.step().unwrap();
-    generation.install(installed[1].policy.clone()).unwrap();
+    generation.install(policies[1].clone()).unwrap();
     while !generation.step().unwrap() {}
     let trajectories = generation.into_completions().remove(0).into_iter().map(|completion| {
         let said = &completion.tokens[..completion.tokens.len() - usize::from(completion.stopped)];
@@ -56,15 +92,23 @@ fn honest(workload: &Workload, installed: &[Arc<Installed>], counter: u64) -> Tr
         counter,
         node: key().public(),
         trajectories,
-        precision: Default::default(),
+        precision: named(precision.name()),
         caches: Default::default(),
         recomputed: Vec::new(),
     }
 }
 
-fn opinion(workload: &Workload, installed: &[Arc<Installed>], group: &TrajectoryGroup) -> Opinion {
+fn named(precision: &str) -> PrecisionName {
+    PrecisionName::try_from(precision.to_owned()).unwrap()
+}
+
+fn opinion(workload: &Workload, given: &Given, group: &TrajectoryGroup) -> Opinion {
+    opinion_of(&shelf(given, 2, usize::MAX), workload, group)
+}
+
+fn opinion_of(shelf: &Shelf, workload: &Workload, group: &TrajectoryGroup) -> Opinion {
     let signed = Signed::sign(group, &key()).unwrap();
-    let report = check(workload, installed, &signed.to_bytes()).unwrap();
+    let report = check(workload, shelf, &signed.to_bytes()).unwrap();
     assert_eq!((report.run, report.group), (workload.run, signed.body_id()));
     report.opinion
 }
@@ -74,12 +118,12 @@ type Change = fn(&mut TrajectoryGroup);
 
 #[test]
 fn honest_groups_are_sound_and_lies_are_named() {
-    let (workload, installed) = (testing::workload(), installed());
+    let (workload, given) = (testing::workload(), given());
     for counter in 0..4 {
-        let group = honest(&workload, &installed, counter);
-        assert_eq!(opinion(&workload, &installed, &group), Opinion::Sound);
+        let group = honest(&workload, &given, counter);
+        assert_eq!(opinion(&workload, &given, &group), Opinion::Sound);
     }
-    let group = honest(&workload, &installed, 0);
+    let group = honest(&workload, &given, 0);
     let lies: [(Change, RefuseReason); 6] = [
         (|group| drop(group.trajectories.pop()), RefuseReason::Schema),
         (
@@ -107,55 +151,85 @@ fn honest_groups_are_sound_and_lies_are_named() {
     for (case, (lie, expected)) in lies.into_iter().enumerate() {
         let mut group = group.clone();
         lie(&mut group);
-        let found = opinion(&workload, &installed, &group);
+        let found = opinion(&workload, &given, &group);
         assert!(matches!(&found, Opinion::Lie { reason, .. } if *reason == expected), "{case}: {found:?}");
     }
 }
 
+/// The workload of a run that takes these beside f32, and kept caches.
+fn open_to(precisions: &[&str]) -> Workload {
+    let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
+    charter.precisions.extend(precisions.iter().map(|name| named(name)));
+    charter.takeover = Takeover::Keep;
+    Workload::new(run, &charter).unwrap()
+}
+
 #[test]
 fn what_nobody_can_audit_is_no_lie_where_the_charter_allows_it() {
-    let installed = installed();
-    let bf16 = PrecisionName::try_from("bf16".to_owned()).unwrap();
-    let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
-    charter.precisions.push(bf16.clone());
-    charter.takeover = Takeover::Keep;
-    let (strict, open) = (testing::workload(), Workload::new(run, &charter).unwrap());
-    let group = honest(&open, &installed, 0);
-    assert_eq!(opinion(&open, &installed, &group), Opinion::Sound);
-    let rounded = TrajectoryGroup { precision: bf16, ..group.clone() };
+    let given = given();
+    let (strict, open) = (testing::workload(), open_to(&["fp8", "int8"]));
+    let group = honest(&open, &given, 0);
+    assert_eq!(opinion(&open, &given, &group), Opinion::Sound);
+    let unknown = TrajectoryGroup { precision: named("fp8"), ..group.clone() };
     let kept = TrajectoryGroup { caches: Caches::Kept, ..group };
-    assert!(matches!(opinion(&open, &installed, &rounded), Opinion::Unable { .. }));
+    let coarse = computed_in(Precision::Int8, &open, &given, 0);
+    let narrow = shelf(&given, 2, 100);
+    for (declared, why) in [(&unknown, "fp8"), (&coarse, "in int8")] {
+        let found = opinion_of(&narrow, &open, declared);
+        assert!(matches!(&found, Opinion::Unable { why: told } if told.contains(why)), "{found:?}");
+    }
     // They were computed anew, which is another thing.
-    let found = opinion(&open, &installed, &kept);
+    let found = opinion(&open, &given, &kept);
     assert!(matches!(found, Opinion::Lie { reason: RefuseReason::Sampling, .. }), "{found:?}");
-    for declared in [rounded, kept] {
-        let found = opinion(&strict, &installed, &declared);
+    for declared in [unknown, kept] {
+        let found = opinion(&strict, &given, &declared);
         assert!(matches!(found, Opinion::Lie { reason: RefuseReason::Schema, .. }), "{found:?}");
     }
 }
 
 #[test]
+fn groups_are_checked_in_what_they_declare() {
+    let workload = open_to(&["bf16", "int8", "int4"]);
+    let given = spread_out(&workload);
+    for computed in Precision::ALL {
+        let group = computed_in(computed, &workload, &given, 0);
+        for declared in Precision::ALL {
+            let precision = named(declared.name());
+            let found = opinion(&workload, &given, &TrajectoryGroup { precision, ..group.clone() });
+            if declared == computed {
+                assert_eq!(found, Opinion::Sound, "{computed}");
+            } else {
+                // Few tokens: what is near is too close to tell.
+                let lies = matches!(found, Opinion::Lie { reason: RefuseReason::Sampling, .. });
+                let is_far = computed == Precision::Int4 && declared < Precision::Int8;
+                assert!(lies || !is_far && found != Opinion::Sound, "{computed} as {declared}: {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_checked_here_is_not_called_a_lie() {
-    let (workload, installed) = (testing::workload(), installed());
-    let group = honest(&workload, &installed, 0);
+    let (workload, given) = (testing::workload(), given());
+    let group = honest(&workload, &given, 0);
     // By so many times what an honest node may be off, in one token of all.
     let (tolerance, last) = (Tolerance::f32(workload.sampling().temperature), group.trajectories.len() - 1);
     for (off, certain) in [(0.4f32, true), (0.8, false), (1.5, false), (4.0, true)] {
         let mut group = group.clone();
         group.trajectories[last].logprobs[0] -= off * tolerance.max;
-        let found = opinion(&workload, &installed, &group);
+        let found = opinion(&workload, &given, &group);
         assert_eq!(!matches!(found, Opinion::Unable { .. }), certain, "{off}: {found:?}");
     }
     // What is too close to tell in one trajectory hides no lie in another.
     let mut hidden = group.clone();
     hidden.trajectories[0].logprobs[0] -= 1.5 * tolerance.max;
-    assert!(matches!(opinion(&workload, &installed, &hidden), Opinion::Unable { .. }));
+    assert!(matches!(opinion(&workload, &given, &hidden), Opinion::Unable { .. }));
     hidden.trajectories[last].logprobs[0] -= 0.5;
-    let found = opinion(&workload, &installed, &hidden);
+    let found = opinion(&workload, &given, &hidden);
     assert!(matches!(found, Opinion::Lie { reason: RefuseReason::Sampling, .. }), "{found:?}");
-    for held in [&installed[..1], &installed[..0]] {
-        let found = opinion(&workload, held, &group);
+    for versions in [1, 0] {
+        let found = opinion_of(&shelf(&given, versions, usize::MAX), &workload, &group);
         assert!(matches!(found, Opinion::Unable { .. }), "{found:?}");
     }
-    assert!(check(&workload, &installed, b"no group").is_err());
+    assert!(check(&workload, &shelf(&given, 2, 0), b"no group").is_err());
 }

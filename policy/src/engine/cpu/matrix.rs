@@ -31,6 +31,18 @@ impl Matrix {
         Self::Quantised { bytes, format, outputs, inputs }
     }
 
+    /// Bytes of memory that the weight which `precision` makes of one stored as `stored` takes; none where it shares those.
+    pub(super) fn copied_bytes(outputs: usize, inputs: usize, stored: DType, precision: Precision) -> usize {
+        let format = match precision {
+            Precision::F32 => return 0,
+            Precision::Bf16 if stored == DType::BF16 => return 0,
+            Precision::Bf16 => Format::Published(DType::BF16),
+            Precision::Int8 => Format::Int8,
+            Precision::Int4 => Format::Int4,
+        };
+        outputs * format.row_bytes(inputs)
+    }
+
     /// Number of rows.
     pub(super) fn outputs(&self) -> usize {
         match self {

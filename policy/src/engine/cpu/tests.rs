@@ -5,8 +5,7 @@ use crate::config::TinySizes;
 use crate::decoder::{Decoder, tests::families};
 use crate::packed::Packed;
 use crate::sampler::SamplingParams;
-use crate::weights::{DType, RawTensor};
-use matrix::Matrix;
+use crate::weights::RawTensor;
 
 /// Large enough that a pass wakes all threads, with heads as wide as those of real models, in each type of stored weights.
 fn models() -> Vec<(ModelConfig, Weights)> {
@@ -186,5 +185,36 @@ fn weights_are_shared_where_nothing_is_made_of_them() {
         let shares = matrix.rows().len() == 96
             && matches!(&matrix, Matrix::Published(t) if t.bytes().as_ptr() == down.bytes().as_ptr());
         assert_eq!(shares, matches!(precision, Precision::F32 | Precision::Bf16));
+    }
+}
+
+#[test]
+fn what_is_copied_is_counted_before_it_is_made() {
+    for (config, weights) in models().into_iter().chain(families()) {
+        for precision in Precision::ALL {
+            let made = |name: &str, precision| {
+                let tensor = weights.get(name).unwrap();
+                match Matrix::load(tensor, precision) {
+                    Matrix::Published(same) if same.bytes().as_ptr() == tensor.bytes().as_ptr() => 0,
+                    Matrix::Published(rounded) => rounded.bytes().len(),
+                    Matrix::Quantised { bytes, .. } => bytes.len(),
+                }
+            };
+            let products =
+                weights.iter().map(WeightTensor::name).filter(|name| name.ends_with("_proj.weight"));
+            let head = if config.tie_word_embeddings { EMBEDDING } else { "lm_head.weight" };
+            let all =
+                products.map(|name| made(name, precision)).sum::<usize>() + made(head, precision.of_head());
+            assert_eq!(
+                CpuBackend::copied_bytes(&config, weights.main_dtype(), precision),
+                all,
+                "{precision}"
+            );
+            assert_eq!(
+                all == 0,
+                precision == Precision::F32
+                    || made(head, Precision::Bf16) == 0 && precision == Precision::Bf16
+            );
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A run and a node's directories in miniature: where snapshots are published and installed.
 
 use echo_node::install::{self, Images, Installed};
+use echo_node::ladder::Ladder;
 use echo_node::workload::Workload;
 use echo_policy::config::ModelConfig;
 use echo_policy::precision::Precision;
@@ -25,6 +26,8 @@ pub(super) struct Home {
     key: NodeKey,
     store: ChunkStore,
     images: Images,
+    /// Where policies are loaded.
+    pub(super) ladder: Arc<Ladder>,
     /// What the run asks for.
     pub(super) workload: Arc<Workload>,
 }
@@ -58,6 +61,7 @@ impl Home {
         Ok(Self {
             store: ChunkStore::open(&dir.join("chunks"))?,
             images: Images::open(&dir.join("images"))?,
+            ladder: Arc::new(Ladder::cpu()),
             workload: Arc::new(Workload::new(run, &charter)?),
             key,
         })
@@ -94,6 +98,6 @@ impl Home {
     pub(super) fn install(&self, signed: &Signed<Manifest>) -> anyhow::Result<Installed> {
         let manifest = signed.open_from(&self.key.public())?;
         manifest.validate()?;
-        Ok(install::load(&self.store, &self.images, &manifest, &self.workload)?)
+        Ok(install::load(&self.store, &self.images, &manifest, &self.workload, &self.ladder)?)
     }
 }

@@ -101,6 +101,7 @@ async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<Memory>, u64)> {
         orders: source,
         in_flight: MAX_IN_FLIGHT,
         policy: installed,
+        ladder: home.ladder.clone(),
         outbox: outbox.clone(),
         board: Arc::new(Board::default()),
         stop: stop.clone(),

@@ -5,7 +5,7 @@ use crate::bench::memory::Memory;
 use crate::bench::rollout::model;
 use anyhow::ensure;
 use echo_node::install::Installed;
-use echo_policy::engine::{Generation, Limits, SampleRequest, Takeover, Ticket};
+use echo_policy::engine::{AnyBackend, Generation, Limits, SampleRequest, Takeover, Ticket};
 use echo_policy::sampler::SamplingParams;
 use echo_protocol::manifest::Manifest;
 use echo_protocol::signed::Signed;
@@ -83,7 +83,10 @@ pub(super) fn swap(
         max_heard: 0,
         params: SamplingParams::unbiased(longest as u32),
     };
-    let mut generation = Generation::new(installed.policy, Limits::default(), takeover);
+    // Nobody but the generation has the older version.
+    let Installed { policy, weights, .. } = installed;
+    drop(weights);
+    let mut generation = Generation::new(policy, Limits::default(), takeover);
     generation.submit(Ticket(0), request)?;
     let mut clock = Clock { generation: &mut generation, samples: load.samples, last: None, drawn: 0 };
     // Filling the cache is no gap.
@@ -119,7 +122,7 @@ pub(super) fn swap(
 
 /// Times tokens.
 struct Clock<'g> {
-    generation: &'g mut Generation,
+    generation: &'g mut Generation<AnyBackend>,
     samples: usize,
     /// When the last one was drawn.
     last: Option<Instant>,

@@ -1,109 +1,18 @@
-//! The model that all engines of the race read: seeded random weights of the Qwen3 form, kept from run to run.
-//!
-//! Nothing depends on what the weights say, as long as all engines read the same: so they are made by the quickest rule that gives the same
-//! bits on every machine. Value i of tensor t is the sum of the four 16-bit words of `mix(mix(SEED ^ t) + i)`, which is close to normal,
-//! shifted and scaled to mean 0 and deviation 0.02, in bf16; norms are 1. Hence logits with a deviation of about 0.6, and no two engines
-//! that agree by chance.
+//! The model that all engines of the race read: seeded random weights ([`echo_policy::sizes`]), kept from run to run.
 
 use anyhow::Context as _;
-use echo_policy::config::{ModelConfig, TinySizes};
 use echo_policy::export::{ExportExtras, export};
-use echo_policy::weights::{DType, RawTensor, Weights, expected_tensors};
-use rayon::prelude::*;
-use serde::Serialize;
+use echo_policy::sizes::{SEED, weights};
+use echo_policy::weights::DType;
 use std::path::{Path, PathBuf};
 
-/// Decides all weights.
-const SEED: u64 = 0;
-const DEVIATION: f32 = 0.02;
-/// Values that a task fills.
-const BLOCK: usize = 1 << 16;
-/// bf16 1.0.
-const ONE: u16 = 0x3f80;
+pub use echo_policy::sizes::Size;
+pub(crate) use echo_policy::sizes::{tokens, unit};
 
-/// How large a model is raced with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Size {
-    /// Two layers and a small vocabulary: shows in seconds that every engine runs.
-    #[serde(rename = "tiny")]
-    Tiny,
-    /// Eight layers, 17 million parameters: many tokens in a short time.
-    #[serde(rename = "17m")]
-    M17,
-    /// Twelve layers, 108 million parameters: too large for a processor's caches.
-    #[serde(rename = "108m")]
-    M108,
-    /// The form of Qwen3-0.6B.
-    #[serde(rename = "0.6b")]
-    B06,
-}
-
-impl Size {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Tiny => "tiny",
-            Self::M17 => "17m",
-            Self::M108 => "108m",
-            Self::B06 => "0.6b",
-        }
-    }
-
-    /// Where it is kept, and the same for llama.cpp.
-    pub(crate) fn places(self, home: &Path) -> (PathBuf, PathBuf) {
-        let name = format!("qwen3-{}-seed{SEED}", self.name());
-        (home.join(&name), home.join(format!("{name}.gguf")))
-    }
-
-    pub(crate) fn config(self) -> anyhow::Result<ModelConfig> {
-        let tiny = TinySizes {
-            vocab: 512,
-            hidden: 64,
-            layers: 2,
-            heads: 4,
-            kv_heads: 2,
-            head_dim: 32,
-            intermediate: 128,
-            positions: 1024,
-        };
-        let middle = TinySizes {
-            vocab: 8192,
-            hidden: 384,
-            layers: 8,
-            heads: 6,
-            kv_heads: 2,
-            head_dim: 64,
-            intermediate: 1152,
-            positions: 4096,
-        };
-        let upper = TinySizes {
-            vocab: 32_768,
-            hidden: 768,
-            layers: 12,
-            heads: 12,
-            kv_heads: 4,
-            head_dim: 64,
-            intermediate: 2304,
-            positions: 4096,
-        };
-        let large = TinySizes {
-            vocab: 151_936,
-            hidden: 1024,
-            layers: 28,
-            heads: 16,
-            kv_heads: 8,
-            head_dim: 128,
-            intermediate: 3072,
-            positions: 40_960,
-        };
-        let mut config = ModelConfig::tiny_qwen3(match self {
-            Self::Tiny => tiny,
-            Self::M17 => middle,
-            Self::M108 => upper,
-            Self::B06 => large,
-        })?;
-        config.rope_theta = 1e6;
-        Ok(config)
-    }
+/// Where a model is kept, and the same for llama.cpp.
+pub(crate) fn places(size: Size, home: &Path) -> (PathBuf, PathBuf) {
+    let name = format!("qwen3-{size}-seed{SEED}");
+    (home.join(&name), home.join(format!("{name}.gguf")))
 }
 
 /// Makes the model unless it is there.
@@ -115,98 +24,29 @@ pub(crate) fn make(size: Size, dir: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let config = size.config()?;
-    let raw = expected_tensors(&config).into_iter().enumerate().map(|(index, spec)| {
-        let bytes = if spec.name.ends_with("norm.weight") {
-            ONE.to_le_bytes().repeat(spec.elements())
-        } else {
-            values(index as u64, spec.elements())
-        };
-        RawTensor { name: spec.name, dtype: DType::BF16, shape: spec.shape, bytes }
-    });
-    let weights = Weights::from_raw(&config, raw)?;
-    export(dir, &config, &weights, DType::BF16, &ExportExtras::default())
+    export(dir, &config, &weights(&config)?, DType::BF16, &ExportExtras::default())
         .with_context(|| format!("the model of the race, {}", dir.display()))
-}
-
-/// The values of one tensor, as little-endian bf16.
-fn values(tensor: u64, count: usize) -> Vec<u8> {
-    let stream = mix(SEED ^ tensor);
-    let mut bytes = vec![0u8; count * 2];
-    bytes.par_chunks_mut(BLOCK * 2).enumerate().for_each(|(block, bytes)| {
-        let first = stream.wrapping_add((block * BLOCK) as u64);
-        for (at, bytes) in bytes.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            *bytes = value(mix(first.wrapping_add(at as u64))).to_le_bytes();
-        }
-    });
-    bytes
-}
-
-/// A bf16 near a normal number of that deviation, of 64 random bits.
-fn value(bits: u64) -> u16 {
-    /// Of a sum of four uniform words: each has 2¹⁶ / √12.
-    const OF_SUM: f32 = 2.0 * 65_536.0 / 3.464_101_6;
-    let sum = (bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
-    let scaled = (sum as f32 - 131_070.0) * (DEVIATION / OF_SUM);
-    // Cut off rather than rounded: as random, and the same everywhere.
-    (scaled.to_bits() >> 16) as u16
-}
-
-/// SplitMix64: every bit of the input moves every bit of the output.
-fn mix(state: u64) -> u64 {
-    let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// `count` token ids below `vocabulary` that look random; `stream` tells lists apart.
-pub(crate) fn tokens(stream: u64, count: usize, vocabulary: usize) -> Vec<u32> {
-    let first = mix(!stream);
-    (0..count as u64).map(|at| (mix(first.wrapping_add(at)) % vocabulary as u64) as u32).collect()
-}
-
-/// Number `at` of a stream of numbers from 0 to 1, 1 excluded, that look random.
-pub(crate) fn unit(stream: u64, at: u64) -> f64 {
-    (mix(mix(stream).wrapping_add(at)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use echo_policy::config::ModelConfig;
+    use echo_policy::weights::Weights;
 
     #[test]
-    fn the_model_is_made_once_and_has_the_deviation_it_says() {
+    fn the_model_is_made_once_and_is_the_one_it_is_called() {
         let home = tempfile::tempdir().unwrap();
-        let (dir, gguf) = Size::Tiny.places(home.path());
+        let (dir, gguf) = places(Size::Tiny, home.path());
         assert_eq!(gguf.parent(), Some(home.path()));
         make(Size::Tiny, &dir).unwrap();
         let config = ModelConfig::from_file(&dir.join("config.json")).unwrap();
         assert_eq!(config, Size::Tiny.config().unwrap());
-        let weights = Weights::load_dir(&dir, &config).unwrap();
-        let embedding = weights.get("model.embed_tokens.weight").unwrap();
-        assert_eq!(embedding.dtype(), DType::BF16);
-        let values = embedding.to_f32();
-        let mean = values.iter().sum::<f32>() / values.len() as f32;
-        let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / values.len() as f32;
-        assert!(mean.abs() < 5e-4 && (variance.sqrt() / DEVIATION - 1.0).abs() < 0.02, "{mean}, {variance}");
-        assert!(weights.get("model.norm.weight").unwrap().to_f32().iter().all(|x| *x == 1.0));
+        let written = Weights::load_dir(&dir, &config).unwrap();
+        let made = weights(&config).unwrap();
+        assert!(written.iter().zip(made.iter()).all(|(written, made)| written.bytes() == made.bytes()));
         let written = dir.join("model.safetensors").metadata().unwrap().modified().unwrap();
         make(Size::Tiny, &dir).unwrap();
         assert_eq!(dir.join("model.safetensors").metadata().unwrap().modified().unwrap(), written);
-    }
-
-    #[test]
-    fn values_do_not_depend_on_blocks_and_tensors_differ() {
-        let long = values(3, BLOCK + 5);
-        assert_eq!(long[..200], values(3, 100));
-        assert_ne!(long[..200], values(4, 100));
-        let own = value(mix(mix(SEED ^ 3).wrapping_add(BLOCK as u64 + 4)));
-        assert_eq!(long[long.len() - 2..], own.to_le_bytes());
-        assert_eq!(Size::B06.config().unwrap().parameter_count(), 596_049_920);
-        assert!(tokens(1, 1000, 7).iter().all(|token| *token < 7));
-        assert_ne!(tokens(1, 20, 1000), tokens(2, 20, 1000));
-        let units: Vec<f64> = (0..1000).map(|at| unit(5, at)).collect();
-        assert!(units.iter().all(|unit| (0.0..1.0).contains(unit)));
-        assert!((units.iter().sum::<f64>() / 1000.0 - 0.5).abs() < 0.05);
     }
 }

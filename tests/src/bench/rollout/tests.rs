@@ -22,7 +22,7 @@ fn bench(peers: &[Peer]) -> RolloutBench {
 #[test]
 fn our_side_runs_a_task_and_its_numbers_are_those_it_scores() {
     let home = tempfile::tempdir().unwrap();
-    let places = Size::Tiny.places(home.path());
+    let places = model::places(Size::Tiny, home.path());
     model::make(Size::Tiny, &places.0).unwrap();
     let task =
         Task::new(Size::Tiny, places, [24, 3, 2, rayon::current_num_threads()], Precision::Bf16).unwrap();
