@@ -163,3 +163,20 @@ impl Board {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_learner_is_told_what_is_expected_until_there_are_groups() {
+        let board = Board::default();
+        let told = |now| board.facts(UnixMillis(now)).told_rollouts_per_s();
+        assert_eq!(told(0), 0.0);
+        board.set(|facts| facts.expected_rollouts_per_s = Some(2.5));
+        assert_eq!(told(0), 2.5);
+        board.generated(UnixMillis(1_000), 8);
+        assert_eq!(told(3_000), 4.0);
+        assert_eq!(told(60_000), 0.0, "what was measured counts, whatever it is");
+    }
+}

@@ -160,7 +160,7 @@ impl Ladder {
     fn took(&self, device: &Device) {
         self.board.set(|facts| {
             if facts.device.as_deref() != Some(device.name()) {
-                tracing::info!("generating on {}", device.name());
+                tracing::info!("policies are loaded on {}", device.name());
                 facts.device = Some(device.name().to_owned());
             }
         });

@@ -71,7 +71,7 @@ pub fn line(facts: &Facts) -> String {
     // Nobody has to be told of the processor, unless it stands in.
     match (&facts.device, facts.lost_devices.as_slice()) {
         (Some(device), []) if device != CPU => add(format_args!("on {device}")),
-        (Some(device), [lost @ ..]) if !lost.is_empty() => {
+        (Some(device), lost) if !lost.is_empty() => {
             let names: Vec<&str> = lost.iter().map(|lost| lost.name.as_str()).collect();
             add(format_args!("on {device}, without {}", names.join(", ")));
         }

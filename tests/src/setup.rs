@@ -1,8 +1,11 @@
 //! What the tests need of a machine beyond Rust, and how it gets there.
 
+mod nvrtc;
+
 use crate::console::Console;
 use crate::processes::{Output, Process};
 use anyhow::{Context as _, bail};
+use echo_policy::engine::wgpu::adapters;
 use std::env;
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
@@ -44,7 +47,7 @@ pub const REQUIREMENTS: &[Requirement] = &[
     },
     Requirement {
         name: "a C++ compiler (g++)",
-        why: "tests of the sandbox compile and run programs of this language",
+        why: "tests of the sandbox compile and run programs of this language, and one of the CUDA backend its kernels",
         optional: false,
         apt: &["g++"],
         probe: || has_language("g++"),
@@ -55,6 +58,20 @@ pub const REQUIREMENTS: &[Requirement] = &[
         optional: false,
         apt: &["golang-go"],
         probe: || has_language("go"),
+    },
+    Requirement {
+        name: "pip (python3 -m pip)",
+        why: "it fetches NVIDIA's compiler, with which tests compile kernels for GPUs",
+        optional: true,
+        apt: &["python3-pip"],
+        probe: || !cfg!(target_os = "linux") || succeeds("python3", &["-m", "pip", "--version"]),
+    },
+    Requirement {
+        name: "a Vulkan adapter",
+        why: "tests of the wgpu backend compute on one; Mesa's, in software, will do",
+        optional: true,
+        apt: &["mesa-vulkan-drivers", "libvulkan1"],
+        probe: || !cfg!(target_os = "linux") || !adapters().is_empty(),
     },
     Requirement {
         name: "ip, tc and nft",
@@ -100,6 +117,7 @@ pub async fn prepare(console: &Console) -> anyhow::Result<()> {
     if let Some(lost) = missing.iter().find(|requirement| !requirement.optional && !(requirement.probe)()) {
         bail!("{} is still missing after the installation: {}", lost.name, lost.why);
     }
+    nvrtc::fetch(console).await;
     Ok(())
 }
 
@@ -158,8 +176,12 @@ fn runs(program: impl Into<OsString>) -> bool {
 }
 
 fn runs_with(program: impl Into<OsString>, argument: &str) -> bool {
+    succeeds(program, &[argument])
+}
+
+fn succeeds(program: impl Into<OsString>, arguments: &[&str]) -> bool {
     let mut command = Command::new(program.into());
-    command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 

@@ -42,23 +42,20 @@ impl fmt::Display for Rates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
         writeln!(f, "{}, a model of {} parameters in {}:", self.device, self.size, self.precision)?;
-        writeln!(f, "  one response     {:>9.1} tokens/s", self.single_tok_s)?;
-        writeln!(f, "  {:<3} responses    {:>9.1} tokens/s", self.batch, self.batch_tok_s)?;
-        writeln!(f, "  prompts          {:>9.1} tokens/s", self.prefill_tok_s)?;
-        writeln!(f, "  weights          {:>9} MiB", mib(self.weights_bytes))?;
+        let mut row = |what: &str, figure: String| writeln!(f, "  {what:<18} {figure}");
+        row("one response", format!("{:.1} tokens/s", self.single_tok_s))?;
+        row(&format!("{} responses", self.batch), format!("{:.1} tokens/s", self.batch_tok_s))?;
+        row("prompts", format!("{:.1} tokens/s", self.prefill_tok_s))?;
+        row("weights", format!("{} MiB", mib(self.weights_bytes)))?;
         match self.cache_tokens {
-            Some(tokens) => writeln!(
-                f,
-                "  room for caches  {:>9} MiB, {tokens} tokens",
-                mib(tokens * self.cache_bytes_per_token)
-            )?,
-            None => {
-                writeln!(
-                    f,
-                    "  a token in caches {:>8} bytes, of the system's memory",
-                    self.cache_bytes_per_token
-                )?;
+            Some(tokens) => {
+                let bytes = tokens * self.cache_bytes_per_token;
+                row("room for caches", format!("{} MiB, {tokens} tokens", mib(bytes)))?;
             }
+            None => row(
+                "room for caches",
+                format!("the system's memory, {} bytes a token", self.cache_bytes_per_token),
+            )?,
         }
         write!(
             f,
