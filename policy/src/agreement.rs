@@ -133,8 +133,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a precision. Of f32 and bf16 they are what the engine promises; of the integers they are about twice what the CPU's kernels
-    /// are off by on the models here, which any other backend of the same recipe has to keep as well.
+    /// Those of a precision. Of f32 and bf16 they are what the engine promises; of the integers they are not measured on the models here yet,
+    /// but near what the CPU's kernels are off by on others as small.
     #[must_use]
     pub fn of(precision: Precision) -> Self {
         let (mean_dlogp, mean_kl) = match precision {

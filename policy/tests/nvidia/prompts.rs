@@ -15,8 +15,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("bf16 agrees with the reference over random prompts", bf16_agrees_with_the_reference),
 ];
 
-/// Prompts, dealt to the models evenly, and tokens of the longest: three pages. Beyond a call's tokens an emulator would take minutes; other
-/// trials go there.
+/// Prompts, dealt to the models evenly, and tokens of the longest: three pages. An emulator is slow: other trials go
+/// beyond a call's tokens.
 const PROMPTS: (usize, usize) = (2_000, 70);
 
 /// What was found, against the f32 reference and against the CPU's kernels in the same precision.

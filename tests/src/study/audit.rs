@@ -48,7 +48,7 @@ pub struct AuditStudy {
     pub honest: usize,
     /// Responses of each cheat.
     pub cheats: usize,
-    /// Honest responses of a GPU, or none: on a processor that plays one they take some hundred times as long.
+    /// Honest responses of a GPU, or none: a processor that plays one is slow.
     pub gpu: usize,
     /// Tokens of a response.
     pub tokens: u32,

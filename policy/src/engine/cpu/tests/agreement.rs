@@ -5,7 +5,7 @@ use crate::agreement::{Agreement, Limits, Model, Prompt, compare, models, prompt
 
 /// Prompts, dealt to the models evenly, and tokens of the longest: more than a call takes.
 const PROMPTS: (usize, usize) = (2_000, 600);
-/// Of each model, what is computed without vectors as well: fused operations are calls there, and a hundred times as slow.
+/// Of each model, what is computed without vectors as well: fused operations are calls there.
 const PORTABLE_PROMPTS: usize = 4;
 
 /// What is found of one model, by precision and kind of vectors. To the bit it is the same for all kinds.
