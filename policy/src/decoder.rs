@@ -128,6 +128,13 @@ impl Decoder {
         Self { compute, engine, ..self }
     }
 
+    /// The same decoder composed of candle's operations where it has kernels of our own, and slower: what these, and the backends of the
+    /// generation engine, are held against.
+    #[must_use]
+    pub fn composed(self) -> Self {
+        Self { engine: Engine::Autograd, ..self }
+    }
+
     /// The same decoder scoring at a softmax temperature above 0, which is the one that its samples were drawn at: log π is that of the
     /// distribution softmax(logits / temperature). It begins with 1.
     #[must_use]

@@ -11,8 +11,10 @@
 //! [`audit`] tells whether a response was really drawn from a policy as its order says.
 //!
 //! Models come from Hugging Face directories ([`config`], [`weights`], [`tokenizer`], [`chat`]) and leave as such
-//! ([`export`]). [`vectors`] compares all of it with reference data, and rates are measured with models of [`sizes`].
+//! ([`export`]). [`vectors`] compares all of it with reference data, and [`agreement`] backends of the engine with the training forward; rates
+//! are measured with models of [`sizes`].
 
+pub mod agreement;
 pub mod audit;
 pub mod chat;
 pub mod config;

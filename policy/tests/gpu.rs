@@ -14,6 +14,8 @@ mod draws;
 mod generation;
 #[path = "gpu/models.rs"]
 mod models;
+#[path = "gpu/prompts.rs"]
+mod prompts;
 #[path = "gpu/trouble.rs"]
 mod trouble;
 
@@ -58,7 +60,7 @@ impl Opener {
 
 fn main() -> ExitCode {
     // Numbers depend on how threads reduce; what becomes of caches and errors does not.
-    let twice = [agreement::TESTS, draws::TESTS].concat();
+    let twice = [agreement::TESTS, draws::TESTS, prompts::TESTS].concat();
     let once = [caches::TESTS, generation::TESTS, trouble::TESTS].concat();
     let mut adapters = adapters();
     // Software is the same everywhere; a card is better than nothing.

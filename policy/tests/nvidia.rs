@@ -18,6 +18,8 @@ mod generation;
 mod models;
 #[path = "nvidia/nvrtc.rs"]
 mod nvrtc;
+#[path = "nvidia/prompts.rs"]
+mod prompts;
 #[path = "nvidia/ptx.rs"]
 mod ptx;
 #[path = "nvidia/trouble.rs"]
@@ -51,7 +53,9 @@ fn main() -> ExitCode {
     let no_vectors =
         agreement::vectors().is_none().then_some("no vectors at $ECHO_VECTORS or ../shared/data");
     let vectors = trial("the model vectors hold", agreement::the_model_vectors_hold, no_vectors);
-    let tests = [agreement::TESTS, caches::TESTS, draws::TESTS, generation::TESTS, trouble::TESTS].concat();
+    let tests =
+        [agreement::TESTS, caches::TESTS, draws::TESTS, generation::TESTS, prompts::TESTS, trouble::TESTS]
+            .concat();
     let trials = tests.into_iter().map(|(name, test)| trial(name, test, None)).collect::<Vec<_>>();
     let trials = trials.into_iter().chain([vectors]).chain(ptx::trials()).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

@@ -4,8 +4,8 @@
 //! opened once; each version of a policy is a [`CudaBackend`] on it, and goes on with the caches that another one of its shape filled.
 //!
 //! **Precisions.** [`Precision::F32`]: weights as they were published, everything else f32, products of fused multiply-adds.
-//! [`Precision::Bf16`]: the operands of the layers' products are bf16, multiplied on tensor cores with sums in f32; keys and values are
-//! stored in bf16. Norms, softmax, the output projection and draws are f32 or wider in both.
+//! [`Precision::Bf16`]: the operands of products with weights are bf16, multiplied on tensor cores with sums in f32. Norms, keys and values,
+//! softmax and draws are f32 or wider in both: the recipes are those that whoever checks the tokens repeats on a processor.
 //!
 //! **What holds about numbers.** The logits after a token are the same, bit for bit, whether the token was fed alone or in a batch, in
 //! one call with its prompt or in a later one, with a shared or an own cache. Every sum has an order that depends on the model's shape alone:
@@ -73,7 +73,7 @@ impl CudaBackend {
         let Some(recipe) = Recipe::new(precision) else {
             return Err(EngineError::Precision { precision, wanted: "f32 or bf16" });
         };
-        let shape = PageShape::of(config, precision);
+        let shape = PageShape::of(config);
         for (what, value, limit) in [
             ("head_dim", config.head_dim, MAX_HEAD_DIM),
             ("vocab_size", config.vocab_size, draw::MOST_TOKENS),

@@ -42,7 +42,7 @@ pub(super) struct StudyOptions {
     /// its draws between these two (exponential: below the longest).
     #[arg(long, value_enum, default_value_t = Delays::Fixed)]
     delays: Delays,
-    /// Where the pictures go.
+    /// Where the pictures go, and what the audit study finds of each machine and cheat as it is found: audit.jsonl.
     #[arg(long, value_name = "DIR", default_value = "runs/studies")]
     out: PathBuf,
     /// How often the kill study kills the learner.
@@ -57,6 +57,9 @@ pub(super) struct StudyOptions {
     /// Responses of each cheat that the audit study judges.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     cheats: u32,
+    /// Honest responses of the GPU that the audit study judges: the best one there is, a processor that plays one if need be; 0 is none.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    gpu: u32,
     /// Tokens of each response that the audit study judges.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..=4096))]
     tokens: u32,
@@ -93,9 +96,10 @@ impl StudyOptions {
         study::run(&self.study(name), console)
     }
 
-    fn audit_study(&self) -> AuditStudy {
-        let Self { honest, cheats, tokens, seed, .. } = *self;
-        AuditStudy { honest: honest as usize, cheats: cheats as usize, tokens, seed }
+    fn audit_study(self) -> AuditStudy {
+        let Self { honest, cheats, gpu, tokens, seed, out, .. } = self;
+        let [honest, cheats, gpu] = [honest, cheats, gpu].map(|count| count as usize);
+        AuditStudy { honest, cheats, gpu, tokens, seed, out }
     }
 
     fn kill_study(&self) -> KillStudy {

@@ -2,18 +2,21 @@
 //!
 //! A tiny policy is trained by imitation and goes on by reinforcement, so that there are real versions of it. Honest machines and cheats then
 //! answer the same kind of orders with responses of the same length, and [`echo_policy::audit`] judges every response by itself, with the limits
-//! that learners and verifiers use. Everything but the cost is the same every time.
+//! that learners and verifiers use. Everything but the cost is the same every time, and what GPUs of several makers round differently. What became of an arm is
+//! on the disk as soon as it is known, a line of JSON each.
 
 mod arms;
 mod cost;
 mod forged;
+mod gpu;
 mod players;
 mod policies;
 mod rates;
 
 use super::crew;
 use crate::console::{Console, Report};
-use arms::{Arm, Expected};
+use anyhow::Context;
+use arms::{Absent, Arm, Expected};
 use cost::Cost;
 use echo_policy::audit::{Audit, Draw, Evidence, Fault};
 use echo_policy::engine::Policy;
@@ -21,6 +24,9 @@ use echo_policy::sampler::SamplingParams;
 use policies::Versions;
 use rates::{Rate, Seen};
 use serde_json::json;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,6 +38,8 @@ const DETECTION: f64 = 0.99;
 const COST: f64 = 0.1;
 /// Orders that a job answers together.
 const TOGETHER: usize = 20;
+/// What arms come to, as they come, in the study's directory.
+const LINES: &str = "audit.jsonl";
 
 /// What is studied.
 #[derive(Clone, Debug)]
@@ -40,10 +48,14 @@ pub struct AuditStudy {
     pub honest: usize,
     /// Responses of each cheat.
     pub cheats: usize,
+    /// Honest responses of a GPU, or none: a processor that plays one is slow.
+    pub gpu: usize,
     /// Tokens of a response.
     pub tokens: u32,
     /// Decides weights, prompts and samples.
     pub seed: u64,
+    /// Where `audit.jsonl` goes.
+    pub out: PathBuf,
 }
 
 /// What a node was asked.
@@ -73,16 +85,26 @@ struct Verdict {
 /// Trains, lets everybody answer, audits, and says what was found. Passes when false alarms, detection and cost are within their bounds.
 ///
 /// # Errors
-/// When training or the engine fails.
+/// When training or the engine fails, or the results cannot be written.
 pub fn run(study: &AuditStudy, console: &Console) -> anyhow::Result<Report> {
     let since = Instant::now();
+    let path = study.out.join(LINES);
+    let cannot = || format!("cannot write {}", path.display());
+    std::fs::create_dir_all(&study.out).with_context(cannot)?;
+    let mut lines = File::create(&path).with_context(cannot)?;
     let versions = Versions::train(study, console)?;
-    let arms = arms::arms(&versions, study)?;
-    let mut rows = Vec::new();
+    let (arms, absent) = arms::arms(&versions, study)?;
+    for Absent { arm, why } in &absent {
+        console.say(format!("  without {arm}: {why}"));
+    }
+    let (mut rows, mut results) = (Vec::new(), Vec::new());
     for arm in &arms {
-        let seen = try_arm(arm, &versions, study)?;
+        let seen = try_arm(arm, &versions)?;
         console.say(row(arm, &seen));
+        let result = result(arm, &seen);
+        writeln!(lines, "{result}").with_context(cannot)?;
         rows.push(seen);
+        results.push(result);
     }
     let cost = Cost::measure(console)?;
     let claims = claims(&arms, &rows, study, &cost);
@@ -91,26 +113,13 @@ pub fn run(study: &AuditStudy, console: &Console) -> anyhow::Result<Report> {
         console.say(format!("{word} {}", claim["claim"].as_str().unwrap_or_default()));
     }
     let passed = claims.iter().all(|claim| claim["holds"] == true);
-    let results = arms.iter().zip(&rows).map(|(arm, seen)| {
-        json!({
-            "arm": arm.name, "expected": arm.expected, "declared": arm.precision.name(), "audited_in": arm.precision.name(),
-            "limits": {"border": arm.tolerance.border, "off": arm.tolerance.off, "mean": arm.tolerance.mean, "max": arm.tolerance.max},
-            "responses": seen.found.of, "found": seen.found.count, "share": seen.found.share(),
-            "share_ci95": [seen.found.at_least(), seen.found.at_most()],
-            "by_tokens": seen.by_tokens, "by_logprobs": seen.by_logprobs,
-            "kept_by_999_of_1000": kept(seen),
-            "tokens_off": seen.evidence.share_off(arm.tolerance.border),
-            "dlogp": {
-                "mean": seen.evidence.mean(), "p99": seen.evidence.quantile(0.99), "max": seen.evidence.quantile(1.0),
-            },
-        })
-    });
     let json = json!({
         "study": "audit",
         "setting": versions.description(),
         "tokens": study.tokens,
         "entropy": versions.entropy(),
-        "results": results.collect::<Vec<_>>(),
+        "results": results,
+        "absent": absent,
         "cost": cost,
         "claims": claims,
         "seconds": since.elapsed().as_secs_f64(),
@@ -119,11 +128,8 @@ pub fn run(study: &AuditStudy, console: &Console) -> anyhow::Result<Report> {
 }
 
 /// Has an arm answer all its orders, and audits each response.
-fn try_arm(arm: &Arm, versions: &Versions, study: &AuditStudy) -> anyhow::Result<Seen> {
-    let orders = match arm.expected {
-        Expected::Honest => study.honest,
-        Expected::Found | Expected::Weaker => study.cheats,
-    };
+fn try_arm(arm: &Arm, versions: &Versions) -> anyhow::Result<Seen> {
+    let orders = arm.responses;
     let firsts: Vec<usize> = (0..orders).step_by(TOGETHER).collect();
     let auditing = versions.newest(arm.precision)?;
     let verdicts = crew::share(&firsts, |&first| {
@@ -153,6 +159,22 @@ fn kept(seen: &Seen) -> serde_json::Value {
     json!({"border": border, "mean": mean, "max": max})
 }
 
+/// What an arm came to, for scripts.
+fn result(arm: &Arm, seen: &Seen) -> serde_json::Value {
+    json!({
+        "arm": arm.name, "expected": arm.expected, "declared": arm.precision.name(), "audited_in": arm.precision.name(),
+        "limits": {"border": arm.tolerance.border, "off": arm.tolerance.off, "mean": arm.tolerance.mean, "max": arm.tolerance.max},
+        "responses": seen.found.of, "found": seen.found.count, "share": seen.found.share(),
+        "share_ci95": [seen.found.at_least(), seen.found.at_most()],
+        "by_tokens": seen.by_tokens, "by_logprobs": seen.by_logprobs,
+        "kept_by_999_of_1000": kept(seen),
+        "tokens_off": seen.evidence.share_off(arm.tolerance.border),
+        "dlogp": {
+            "mean": seen.evidence.mean(), "p99": seen.evidence.quantile(0.99), "max": seen.evidence.quantile(1.0),
+        },
+    })
+}
+
 fn row(arm: &Arm, seen: &Seen) -> String {
     let (Rate { count, of }, [border, mean, max]) = (seen.found, seen.kept_but_for(FALSE_ALARMS));
     format!(
@@ -175,7 +197,10 @@ fn claims(arms: &[Arm], rows: &[Seen], study: &AuditStudy, cost: &Cost) -> Vec<s
         let (share, bounds) = (seen.found.share(), [seen.found.at_least(), seen.found.at_most()]);
         let (text, holds) = match arm.expected {
             Expected::Honest => (
-                format!("{}: at most {FALSE_ALARMS} of honest responses are found", arm.name),
+                format!(
+                    "{}: at most {FALSE_ALARMS} of {} honest responses are found",
+                    arm.name, arm.responses
+                ),
                 share <= FALSE_ALARMS,
             ),
             Expected::Found => (
@@ -200,9 +225,15 @@ mod tests {
 
     #[test]
     fn the_audit_is_tried_on_everybody_and_finds_the_cheats_alone() {
-        let study = AuditStudy { honest: 4, cheats: 4, tokens: 48, seed: 3 };
+        let dir = tempfile::tempdir().unwrap();
+        let study =
+            AuditStudy { honest: 4, cheats: 4, gpu: 2, tokens: 48, seed: 3, out: dir.path().to_owned() };
         let Report { json, .. } = run(&study, &Console::new(true)).unwrap();
         let results = json["results"].as_array().unwrap();
+        let lines = std::fs::read_to_string(dir.path().join(LINES)).unwrap();
+        let lines: Vec<serde_json::Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(&lines, results);
         let shares = |expected: &str| -> Vec<f64> {
             let of = results.iter().filter(|result| result["expected"] == expected);
             of.map(|result| result["share"].as_f64().unwrap()).collect()
@@ -210,7 +241,14 @@ mod tests {
         assert!(!shares("honest").is_empty() && shares("honest").iter().all(|share| *share == 0.0));
         let found = shares("found");
         assert!(found.iter().filter(|share| **share == 1.0).count() > 40, "{found:?}");
-        assert!(results.iter().all(|result| result["responses"] == 4 && result["dlogp"]["p99"].is_number()));
+        let on_gpu = |result: &serde_json::Value| result["arm"].as_str().unwrap().contains("wgpu");
+        for result in results {
+            let responses = if on_gpu(result) { 2 } else { 4 };
+            assert!(result["responses"] == responses && result["dlogp"]["p99"].is_number(), "{result}");
+        }
+        // A GPU is there, or it is said why none is.
+        let absent = json["absent"].as_array().unwrap();
+        assert_eq!(results.iter().filter(|result| on_gpu(result)).count() + absent.len(), 1, "{absent:?}");
         assert!(json["cost"]["audit_one_s"].as_f64().unwrap() > 0.0);
     }
 }

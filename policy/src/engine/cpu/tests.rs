@@ -1,3 +1,5 @@
+mod agreement;
+
 use candle_core::Device;
 
 use super::*;

@@ -5,31 +5,27 @@ use std::sync::Arc;
 use super::device::{Device, Page};
 use crate::config::ModelConfig;
 use crate::error::EngineError;
-use crate::precision::Precision;
 
 /// Tokens of a page, as in `device.cuh`.
 pub(super) const PAGE_TOKENS: usize = 32;
 
 /// What a page holds: `[layer][keys, values][kv_head]` of blocks for [`PAGE_TOKENS`] tokens.
 ///
-/// A block of keys is `[dimension / vector][token][dimension % vector]` with vectors of 16 bytes, one of values `[token][dimension]`.
+/// A block of keys is `[dimension / 4][token][dimension % 4]`, one of values `[token][dimension]`. Numbers are f32 in every precision.
 /// Dimensions are padded to multiples of eight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageShape {
     layers: usize,
     kv_heads: usize,
     stored_dim: usize,
-    /// Bytes of a number.
-    number: usize,
 }
 
 impl PageShape {
-    pub(super) fn of(config: &ModelConfig, precision: Precision) -> Self {
+    pub(super) fn of(config: &ModelConfig) -> Self {
         Self {
             layers: config.num_hidden_layers,
             kv_heads: config.num_key_value_heads,
             stored_dim: config.head_dim.next_multiple_of(8),
-            number: if precision == Precision::Bf16 { 2 } else { 4 },
         }
     }
 
@@ -51,7 +47,7 @@ impl PageShape {
 
     /// Bytes of a page.
     pub(super) fn bytes(self) -> usize {
-        self.numbers() * self.number
+        self.numbers() * size_of::<f32>()
     }
 }
 

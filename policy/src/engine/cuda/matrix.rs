@@ -72,7 +72,6 @@ impl Matrix {
     ) -> Result<Self, EngineError> {
         let dtype = recipe.is_bf16().then_some(DType::BF16);
         let mut matrix = Self::upload(device, weights, names, recipe, dtype)?;
-        matrix.tensor_cores = recipe.is_bf16();
         if biased {
             let biases = names.iter().map(|name| vector(weights, &format!("{name}.bias")));
             let biases = biases.collect::<Result<Vec<_>, _>>()?.concat();
@@ -81,8 +80,8 @@ impl Matrix {
         Ok(matrix)
     }
 
-    /// A weight as it was published: an embedding or the output projection, which every recipe computes in f32.
-    pub(super) fn load_published(
+    /// A table of embeddings, whose rows every recipe takes as they were published.
+    pub(super) fn load_table(
         device: &Arc<Device>,
         weights: &Weights,
         name: &str,
@@ -124,7 +123,13 @@ impl Matrix {
                 to += bytes.len() as u64;
             }
         }
-        Ok(Self { buffer, bias: None, dtype, inputs, outputs, tensor_cores: false })
+        let tensor_cores = recipe.is_bf16() && dtype == DType::BF16;
+        Ok(Self { buffer, bias: None, dtype, inputs, outputs, tensor_cores })
+    }
+
+    /// Whether products of the recipe take it as it is.
+    pub(super) fn is_operand(&self, recipe: Recipe) -> bool {
+        self.tensor_cores == recipe.is_bf16()
     }
 
     /// Where the numbers lie.

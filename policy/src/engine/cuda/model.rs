@@ -34,7 +34,7 @@ pub(super) struct Model {
     embedding: Arc<Matrix>,
     pub(super) layers: Vec<Layer>,
     pub(super) norm: Buffer,
-    /// The embedding itself when the two are tied.
+    /// The embedding itself when the two are tied, and products take it as it was published.
     head: Arc<Matrix>,
     angles: Mutex<Angles>,
 }
@@ -82,11 +82,13 @@ impl Model {
         recipe: Recipe,
     ) -> Result<Self, EngineError> {
         weights.check(config)?;
-        let embedding = Arc::new(Matrix::load_published(device, weights, "model.embed_tokens", recipe)?);
-        let head = if config.tie_word_embeddings {
+        let table = "model.embed_tokens";
+        let embedding = Arc::new(Matrix::load_table(device, weights, table, recipe)?);
+        let head = if config.tie_word_embeddings && embedding.is_operand(recipe) {
             Arc::clone(&embedding)
         } else {
-            Arc::new(Matrix::load_published(device, weights, "lm_head", recipe)?)
+            let name = if config.tie_word_embeddings { table } else { "lm_head" };
+            Arc::new(Matrix::load(device, weights, &[name.to_owned()], false, recipe)?)
         };
         let layers =
             (0..config.num_hidden_layers).map(|index| Layer::load(device, config, weights, recipe, index));

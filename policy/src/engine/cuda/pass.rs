@@ -304,7 +304,8 @@ impl<'a> Pass<'a> {
     /// The logits of `count` of the wanted rows from `first` on.
     fn logits(&self, first: usize, count: usize) -> Result<(), EngineError> {
         let rows = self.places.rows + (first * size_of::<u32>()) as u64;
-        self.norm("norm_f32", self.model.norm.address(), rows, count)?;
+        let norm = self.model.recipe.pick("norm_f32", "norm_bf16");
+        self.norm(norm, self.model.norm.address(), rows, count)?;
         let (head, vocab) = (self.model.head(), self.model.config.vocab_size);
         head.multiply(self.device(), self.places.normed, self.places.logits, count, vocab, false)
     }

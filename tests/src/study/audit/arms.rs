@@ -1,8 +1,8 @@
 //! Whom the audit is tried on.
 
-use super::AuditStudy;
 use super::players::{self, Player, at_temperature, best_of, edited, made_up, one_made_up, steered};
 use super::policies::{RATES, Versions};
+use super::{AuditStudy, gpu};
 use echo_policy::audit::Tolerance;
 use echo_policy::precision::Precision;
 use serde::Serialize;
@@ -27,17 +27,43 @@ pub(super) struct Arm<'a> {
     pub(super) precision: Precision,
     /// The limits that learners and verifiers use for it.
     pub(super) tolerance: Tolerance,
+    /// How many orders it answers.
+    pub(super) responses: usize,
     pub(super) player: Player<'a>,
 }
 
-/// Every arm, honest ones first.
-pub(super) fn arms<'a>(versions: &'a Versions, study: &AuditStudy) -> anyhow::Result<Vec<Arm<'a>>> {
+/// An arm that cannot be tried on this machine.
+#[derive(Debug, Serialize)]
+pub(super) struct Absent {
+    pub(super) arm: &'static str,
+    pub(super) why: String,
+}
+
+/// Every arm, honest ones first, and those that this machine lacks something for.
+pub(super) fn arms<'a>(
+    versions: &'a Versions,
+    study: &AuditStudy,
+) -> anyhow::Result<(Vec<Arm<'a>>, Vec<Absent>)> {
     use Expected::{Found, Honest, Weaker};
     let tokens = study.tokens;
-    let mut arms = Vec::new();
+    let (mut arms, mut absent) = (Vec::new(), Vec::new());
+    if study.gpu > 0 {
+        match gpu::open() {
+            Ok(gpu) => arms.push(Arm {
+                name: format!("honest, wgpu on {}, f32", gpu.info().name),
+                expected: Honest,
+                precision: Precision::F32,
+                tolerance: Tolerance::of(Precision::F32.name(), Precision::F32, 1.0)?,
+                responses: study.gpu,
+                player: players::under(versions.on_gpu(&gpu)?, tokens),
+            }),
+            Err(why) => absent.push(Absent { arm: "honest, wgpu, f32", why }),
+        }
+    }
     let mut add = |expected, name: String, precision: Precision, player| -> anyhow::Result<()> {
         let tolerance = Tolerance::of(precision.name(), precision, 1.0)?;
-        arms.push(Arm { name, expected, precision, tolerance, player });
+        let responses = if expected == Honest { study.honest } else { study.cheats };
+        arms.push(Arm { name, expected, precision, tolerance, responses, player });
         Ok(())
     };
     for precision in Precision::ALL {
@@ -96,5 +122,5 @@ pub(super) fn arms<'a>(versions: &'a Versions, study: &AuditStudy) -> anyhow::Re
             add(expected, name, precision, one_made_up(newest()?, tokens, by))?;
         }
     }
-    Ok(arms)
+    Ok((arms, absent))
 }

@@ -9,6 +9,7 @@ use echo_learner::config::TrainSection;
 use echo_learner::objective::{Choice, Preset};
 use echo_learner::schedule::Schedule;
 use echo_policy::config::TinySizes;
+use echo_policy::engine::wgpu::{Gpu, WgpuBackend};
 use echo_policy::engine::{Backend, Completion, Generation, Policy, SampleRequest};
 use echo_policy::precision::Precision;
 use echo_policy::sampler::SamplingParams;
@@ -134,6 +135,12 @@ impl Versions {
     /// The newest version, in a precision.
     pub(super) fn newest(&self, precision: Precision) -> anyhow::Result<Arc<Policy>> {
         self.policy(&self.newest, precision)
+    }
+
+    /// The newest version on a GPU, which computes in f32.
+    pub(super) fn on_gpu(&self, gpu: &Arc<Gpu>) -> anyhow::Result<Arc<Policy<WgpuBackend>>> {
+        let backend = WgpuBackend::load(gpu, self.practice.model(), &self.newest)?;
+        Ok(Arc::new(Policy::new(1, backend)))
     }
 
     /// Any version, in a precision.

@@ -1,4 +1,4 @@
-// Attention over pages.
+// Attention over pages, in f32; its outputs are operands of the next product.
 //
 // The positions that a token sees are cut into partitions of 256, whatever else is computed. A partition has its own maximum, sum and
 // output; partitions are merged in order. So it makes no difference to any number whether one block goes through all partitions or many
@@ -36,7 +36,7 @@ DEVICE float merge(float one, float scale, float other, float other_scale) {
     return one * scale + other * other_scale;
 }
 
-template <typename Stored, typename Output, int ROWS> DEVICE void attend(const Attention& a) {
+template <typename Output, int ROWS> DEVICE void attend(const Attention& a) {
     DYNAMIC_SHARED(memory);
     const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32, dim = a.stored_dim;
     float* queries = memory;                           // [ROWS][dim]
@@ -77,22 +77,16 @@ template <typename Stored, typename Output, int ROWS> DEVICE void attend(const A
 #pragma unroll
         for (int r = 0; r < ROWS; r++) scores[r] = 0.0f;
         if (position < longest) {
-            constexpr int VECTOR = 16 / sizeof(Stored);
-            const Stored* keys = (const Stored*)pages[position / PAGE_TOKENS] + a.keys + kv_head * block + lane * VECTOR;
-            for (u32 d = 0; d < dim; d += VECTOR) {
-                float key[VECTOR];
-                if constexpr (VECTOR == 8) load8(keys + d * PAGE_TOKENS, key);
-                else load4(keys + d * PAGE_TOKENS, key);
+            const float* keys = (const float*)pages[position / PAGE_TOKENS] + a.keys + kv_head * block + lane * KEY_VECTOR;
+            for (u32 d = 0; d < dim; d += KEY_VECTOR) {
+                const float4 key = *(const float4*)(keys + d * PAGE_TOKENS);
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
-#pragma unroll
-                    for (int i = 0; i < VECTOR; i += 4) {
-                        const float4 query = *(const float4*)(queries + r * dim + d + i);
-                        scores[r] = fmaf(query.x, key[i], scores[r]);
-                        scores[r] = fmaf(query.y, key[i + 1], scores[r]);
-                        scores[r] = fmaf(query.z, key[i + 2], scores[r]);
-                        scores[r] = fmaf(query.w, key[i + 3], scores[r]);
-                    }
+                    const float4 query = *(const float4*)(queries + r * dim + d);
+                    scores[r] = fmaf(query.x, key.x, scores[r]);
+                    scores[r] = fmaf(query.y, key.y, scores[r]);
+                    scores[r] = fmaf(query.z, key.z, scores[r]);
+                    scores[r] = fmaf(query.w, key.w, scores[r]);
                 }
             }
         }
@@ -131,16 +125,17 @@ template <typename Stored, typename Output, int ROWS> DEVICE void attend(const A
 #pragma unroll
             for (int r = 0; r < MINE; r++) output[r][0] = output[r][1] = output[r][2] = output[r][3] = 0.0f;
             for (u32 p = from; p < to; p++) {
-                const Stored* values = (const Stored*)pages[p / PAGE_TOKENS] + a.values + kv_head * block;
-                float value[4];
-                load4(values + p % PAGE_TOKENS * dim + d, value);
+                const float* values = (const float*)pages[p / PAGE_TOKENS] + a.values + kv_head * block;
+                const float4 value = *(const float4*)(values + p % PAGE_TOKENS * dim + d);
 #pragma unroll
                 for (int r = 0; r < MINE; r++) {
                     const float weight = weights[(mine + r) * PARTITION + p - start];
                     // What a row does not see counts for nothing, be it no number.
                     if (p < sights[mine + r]) {
-#pragma unroll
-                        for (int i = 0; i < 4; i++) output[r][i] = fmaf(weight, value[i], output[r][i]);
+                        output[r][0] = fmaf(weight, value.x, output[r][0]);
+                        output[r][1] = fmaf(weight, value.y, output[r][1]);
+                        output[r][2] = fmaf(weight, value.z, output[r][2]);
+                        output[r][3] = fmaf(weight, value.w, output[r][3]);
                     }
                 }
             }
@@ -213,8 +208,8 @@ template <typename Output> DEVICE void merge_partitions(const Attention& a) {
     }
 }
 
-#define ATTEND(Stored, name, ROWS)                                                                           \
-    KERNEL(attend_##name##_##ROWS, Attention, ATTENTION_THREADS) { attend<Stored, Stored, ROWS>(a); }
+#define ATTEND(Output, name, ROWS)                                                                           \
+    KERNEL(attend_##name##_##ROWS, Attention, ATTENTION_THREADS) { attend<Output, ROWS>(a); }
 ATTEND(float, f32, 2)
 ATTEND(float, f32, 4)
 ATTEND(float, f32, 8)

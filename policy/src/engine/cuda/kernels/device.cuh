@@ -74,18 +74,6 @@ DEVICE void load8(const bf16* from, float (&to)[8]) { load8_halves(from, to); }
 
 DEVICE void load8(const f16* from, float (&to)[8]) { load8_halves(from, to); }
 
-// Four neighbours, aligned to their size.
-DEVICE void load4(const float* from, float (&to)[4]) {
-    const float4 a = *(const float4*)from;
-    to[0] = a.x, to[1] = a.y, to[2] = a.z, to[3] = a.w;
-}
-
-DEVICE void load4(const bf16* from, float (&to)[4]) {
-    const uint2 a = *(const uint2*)from;
-    to[0] = __uint_as_float(a.x << 16), to[1] = __uint_as_float(a.x & 0xffff0000u);
-    to[2] = __uint_as_float(a.y << 16), to[3] = __uint_as_float(a.y & 0xffff0000u);
-}
-
 // Σ over the lanes of a warp, the same in each of them.
 template <typename Number> DEVICE Number warp_sum(Number x) {
 #pragma unroll

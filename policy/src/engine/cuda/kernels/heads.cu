@@ -20,18 +20,17 @@ struct Heads {
 
 #define HEADS_THREADS 128
 
-// Where dimension d of a token's key lies in its head's block: [d / vector][token][d % vector], so that 32 lanes with a token each read
-// 16 bytes that follow each other.
-template <typename Stored> DEVICE u32 key_place(u32 d, u32 slot) {
-    constexpr u32 vector = 16 / sizeof(Stored);
-    return (d / vector * PAGE_TOKENS + slot) * vector + d % vector;
-}
+#define KEY_VECTOR 4
 
-template <typename Stored, typename Output> DEVICE void place_heads(const Heads& a) {
+// Where dimension d of a token's key lies in its head's block: [d / KEY_VECTOR][token][d % KEY_VECTOR], so that 32 lanes with a token each
+// read 16 bytes that follow each other.
+DEVICE u32 key_place(u32 d, u32 slot) { return (d / KEY_VECTOR * PAGE_TOKENS + slot) * KEY_VECTOR + d % KEY_VECTOR; }
+
+template <typename Output> DEVICE void place_heads(const Heads& a) {
     const u32 token = blockIdx.x, lane = threadIdx.x % 32, half = a.dim / 2;
     const u32 position = ((const u32*)a.visible)[token] - 1, slot = position % PAGE_TOKENS;
     const u32 first = ((const u32*)a.first_page)[token];
-    Stored* page = (Stored*)((const u64*)a.pages)[first + position / PAGE_TOKENS];
+    float* page = (float*)((const u64*)a.pages)[first + position / PAGE_TOKENS];
     const float* cos = (const float*)a.cos + (u64)position * half;
     const float* sin = (const float*)a.sin + (u64)position * half;
     const u32 width = (a.heads + 2 * a.kv_heads) * a.dim, block = a.stored_dim * PAGE_TOKENS;
@@ -41,8 +40,8 @@ template <typename Stored, typename Output> DEVICE void place_heads(const Heads&
     for (u32 head = threadIdx.x / 32; head < a.heads + 2 * a.kv_heads; head += HEADS_THREADS / 32) {
         float* numbers = row + head * a.dim;
         if (head >= a.heads + a.kv_heads) {
-            Stored* values = page + a.values + (head - a.heads - a.kv_heads) * block + slot * a.stored_dim;
-            for (u32 i = lane; i < a.stored_dim; i += 32) store(values + i, i < a.dim ? numbers[i] : 0.0f);
+            float* values = page + a.values + (head - a.heads - a.kv_heads) * block + slot * a.stored_dim;
+            for (u32 i = lane; i < a.stored_dim; i += 32) values[i] = i < a.dim ? numbers[i] : 0.0f;
             continue;
         }
         const bool query = head < a.heads;
@@ -53,7 +52,7 @@ template <typename Stored, typename Output> DEVICE void place_heads(const Heads&
             for (u32 i = lane; i < a.dim; i += 32) sum = fmaf(numbers[i], numbers[i], sum);
             norm = 1.0f / sqrtf(warp_sum(sum) / (float)a.dim + a.epsilon);
         }
-        Stored* keys = page + a.keys + (query ? 0 : head - a.heads) * block;
+        float* keys = page + a.keys + (query ? 0 : head - a.heads) * block;
         for (u32 i = lane; i < half; i += 32) {
             float x = numbers[i], y = numbers[i + half];
             if (weight) x = x * norm * weight[i], y = y * norm * weight[i + half];
@@ -62,15 +61,15 @@ template <typename Stored, typename Output> DEVICE void place_heads(const Heads&
             if (query) {
                 numbers[i] = rotated_x * a.scale, numbers[i + half] = rotated_y * a.scale;
             } else {
-                store(keys + key_place<Stored>(i, slot), rotated_x);
-                store(keys + key_place<Stored>(i + half, slot), rotated_y);
+                keys[key_place(i, slot)] = rotated_x;
+                keys[key_place(i + half, slot)] = rotated_y;
             }
         }
         if (!query) {
-            for (u32 i = a.dim + lane; i < a.stored_dim; i += 32) store(keys + key_place<Stored>(i, slot), 0.0f);
+            for (u32 i = a.dim + lane; i < a.stored_dim; i += 32) keys[key_place(i, slot)] = 0.0f;
         }
     }
 }
 
-KERNEL(heads_f32, Heads, HEADS_THREADS) { place_heads<float, float>(a); }
-KERNEL(heads_bf16, Heads, HEADS_THREADS) { place_heads<bf16, bf16>(a); }
+KERNEL(heads_f32, Heads, HEADS_THREADS) { place_heads<float>(a); }
+KERNEL(heads_bf16, Heads, HEADS_THREADS) { place_heads<bf16>(a); }
