@@ -46,6 +46,7 @@ pub(super) fn product<L: Lanes, E: Element, const R: usize, const C: usize>(lane
                 3 if C > 2 => panel.multiply::<R, 3>(sums),
                 4 if C > 2 => panel.multiply::<R, 4>(sums),
                 5 if C > 2 => panel.multiply::<R, 5>(sums),
+                6 if C > 5 => panel.multiply::<R, 6>(sums),
                 _ => unreachable!("panels have at most C tokens"),
             }
         }
@@ -82,9 +83,15 @@ impl<L: Lanes, E: Element> Panel<'_, L, E> {
                 // Beyond the last row is the last once more, whose sums nobody takes.
                 let rows: [usize; R] = std::array::from_fn(|r| (row + r).min(self.rows.end - 1));
                 let Self { y, update, token, .. } = *self;
+                let rest;
                 let tile = Tile::<E, R, C> {
                     weights: Abreast::new(rows.map(|row| &self.weight.blocks(row)[start..]), whole - start),
-                    rest: if whole < end { self.weight.rests(rows) } else { None },
+                    rest: if whole < end {
+                        rest = self.weight.rests(rows);
+                        rest.as_ref()
+                    } else {
+                        None
+                    },
                     x: Abreast::new(x.map(|row| &row[start..]), end - start),
                     whole: whole - start,
                     sums,
@@ -105,8 +112,8 @@ struct Tile<'a, E: Element, const R: usize, const C: usize> {
     weights: Abreast<'a, E::Block, R>,
     /// Whole blocks of the weights.
     whole: usize,
-    /// What is behind them, of each row.
-    rest: Option<[E::Block; R]>,
+    /// What is behind them, of each row. Elsewhere, as a tile is moved, and most have none.
+    rest: Option<&'a [E::Block; R]>,
     x: Abreast<'a, [Line; STEP_LINES], C>,
     sums: &'a mut [[Line; R]; C],
     /// Whether this is the first stretch: sums begin at zero.
@@ -143,7 +150,7 @@ impl<E: Element, const R: usize, const C: usize> Tile<'_, E, R, C> {
             self.ahead.ask::<L, A>(lanes, block);
             E::step::<L, R, C>(lanes, self.weights.at(block), self.x.at(block), &mut sums);
         }
-        if let Some(rest) = &self.rest {
+        if let Some(rest) = self.rest {
             E::step::<L, R, C>(lanes, rest.each_ref(), self.x.at(self.whole), &mut sums);
         }
         sums

@@ -49,7 +49,7 @@ impl Element for Pairs {
         // A prompt's many tokens would gain nothing by another way: there is nothing to widen.
         match (call.x.tokens(), L::MANY_REGISTERS) {
             (1, _) => one::product(lanes, call),
-            (_, true) => few::product::<L, Self, 4, 5>(lanes, call),
+            (_, true) => few::product::<L, Self, 4, 6>(lanes, call),
             (_, false) => few::product::<L, Self, 2, 2>(lanes, call),
         }
     }

@@ -50,9 +50,14 @@ pub(super) fn leave<L: Lanes, const R: usize, const C: usize>(
         }
         return;
     };
-    for (c, sums) in sums.into_iter().enumerate() {
+    // First all of them are added up, in registers yet, and then put: one after the other they would go through memory.
+    let mut totals = [[0.0; 4]; C];
+    for (totals, sums) in totals.iter_mut().zip(&sums) {
         let mut vectors = [lanes.zero(); 4];
-        vectors[..R].copy_from_slice(&sums);
-        y.put(token + c, row, lanes.sums(vectors), rows.min(R), update);
+        vectors[..R].copy_from_slice(sums);
+        *totals = lanes.sums(vectors);
+    }
+    for (c, totals) in totals.iter().enumerate() {
+        y.put(token + c, row, *totals, rows.min(R), update);
     }
 }
