@@ -118,8 +118,8 @@ impl Worker {
             return Ok(());
         };
         let mut flight = Flight::new(workload, newest.clone(), Limits::default());
-        // Tokens there were when a policy took over last: each draws one at least, else policies that come faster than what was said can
-        // be computed anew would leave none.
+        // Tokens there were when a policy took over last: the next comes when all go on under that one and it has drawn, else policies
+        // that come faster than what was said can be computed anew would leave no token.
         let mut drawn_before = None;
         loop {
             let orders = if flight.is_empty() {
@@ -133,7 +133,8 @@ impl Worker {
                 Vec::new()
             };
             let drawn = flight.drawn();
-            let may = flight.is_empty() || drawn_before.is_none_or(|before| drawn > before);
+            let may =
+                flight.is_empty() || drawn_before.is_none_or(|before| drawn > before && flight.is_settled());
             if let Some(newer) = may.then(|| self.newer()).flatten() {
                 flight.install(newer.clone())?;
                 newest = newer;

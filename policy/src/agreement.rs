@@ -133,8 +133,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a precision. Of f32 and bf16 they are what the engine promises; of the integers they are not measured on the models here yet,
-    /// but near what the CPU's kernels are off by on others as small.
+    /// Those of a precision. Of f32 and bf16 they are what the engine promises; of the integers half as much again, and more, as the CPU's
+    /// kernels were measured to be off by on the models here over 2,000 prompts: 0.020 and 3.5e-4 in int8, 0.21 and 0.038 in int4.
     #[must_use]
     pub fn of(precision: Precision) -> Self {
         let (mean_dlogp, mean_kl) = match precision {

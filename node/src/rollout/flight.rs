@@ -78,6 +78,11 @@ impl<'w> Flight<'w> {
         self.generation.tally().drawn
     }
 
+    /// Whether every order in flight goes on under the policy in use.
+    pub(super) fn is_settled(&self) -> bool {
+        self.generation.lingering() == 0
+    }
+
     /// Has a newer policy take over, as the charter wants it; or the same one on another device, at once.
     pub(super) fn install(&mut self, installed: Arc<Installed>) -> Result<(), EngineError> {
         self.generation.install(installed.policy.clone())?;
@@ -90,7 +95,7 @@ impl<'w> Flight<'w> {
         Ok(())
     }
 
-    /// Lets go of the policy before once the next one is in use.
+    /// Lets go of the policy before once the next one is in use; the generation has it for as long as orders draw from it.
     fn settle(&mut self) {
         let in_use = self.generation.policy().version();
         if let Some(next) = self.next.take_if(|next| next.version() == in_use) {

@@ -16,6 +16,7 @@
 //! Only the place at which another policy takes over is a matter of time, and each token says whose it is.
 
 mod admission;
+mod caches;
 mod decode;
 mod group;
 mod prefill;
@@ -40,6 +41,9 @@ pub use request::{Completion, MAX_SAMPLES, MAX_STOP_IDS, SampleRequest, Ticket, 
 pub use stop::{MAX_STOP_BYTES, MAX_STOP_STRINGS, StopStrings};
 pub use takeover::Takeover;
 pub use tally::Tally;
+
+/// What part of [`Limits::prefill_tokens`] is computed anew in a step under a policy that takes over, while others draw.
+const ANEW: usize = 4;
 
 /// Most requests in one generation that were not handed out yet.
 pub const MAX_REQUESTS: usize = 1 << 14;
@@ -146,7 +150,7 @@ impl<B: Backend> Generation<B> {
         self.waiting.is_empty() && self.active.iter().all(Group::is_finished)
     }
 
-    /// The policy in use.
+    /// The policy in use; requests may still draw from the one before ([`Generation::lingering`]).
     pub fn policy(&self) -> &Arc<Policy<B>> {
         &self.policy
     }
@@ -172,7 +176,10 @@ impl<B: Backend> Generation<B> {
         self.take_over_when_idle();
         self.admit();
         let mut room = self.limits.prefill_tokens.max(1);
-        while let Err(error) = self.prefill(&mut room).and_then(|()| self.draw()) {
+        let mut anew = (room / ANEW).max(1);
+        while let Err(error) =
+            self.prefill(&mut room).and_then(|()| self.succeed(&mut anew)).and_then(|()| self.draw())
+        {
             if !(matches!(error, EngineError::Memory { .. }) && self.shrink()) {
                 return Err(error);
             }
@@ -243,6 +250,13 @@ impl<B: Backend> Generation<B> {
         let mut groups: Vec<_> = self.done.into_iter().chain(self.active).chain(self.waiting).collect();
         groups.sort_unstable_by_key(|group| group.order);
         groups.into_iter().map(Group::into_completions).collect()
+    }
+
+    /// The policies that groups in flight go on from: the one before, if there is any that does, and the newest.
+    fn in_use(&self) -> Vec<Arc<Policy<B>>> {
+        let lingers = self.active.iter().find(|group| group.lingers(&self.policy));
+        let older = lingers.and_then(|group| group.caches.as_ref()).map(|caches| Arc::clone(caches.policy()));
+        older.into_iter().chain([Arc::clone(&self.policy)]).collect()
     }
 
     fn groups(&self) -> impl Iterator<Item = &Group<B>> {

@@ -117,14 +117,14 @@ fn report(
     let needed = most(&|swap| swap.most.beyond(*empty).resident) / size_mb;
     let own = most(&|swap| swap.most.beyond(*empty).own) / size_mb;
     let beside_s = median(both().map(|swap| swap.beside_s));
-    let stall_s = beside_s.max(of(kept, |swap| swap.takeover_s));
+    let stall_s = beside_s.max(of(kept, |swap| swap.takeover_s)).max(of(recomputed, |swap| swap.takeover_s));
     let passed = |good: bool| if good { "reached" } else { "MISSED" };
     console.say(format!(
         "{size_mb:.0} MB: {needed:.2} × its size in memory at the most (goal ≤ {MOST_MEMORY}, {}), {own:.2} × of its own; without a token for \
-         {stall_s:.2} s at the most (goal ≤ {MOST_STALL_S} s, {}), {:.2} s where caches are computed anew",
+         {stall_s:.2} s at the most (goal ≤ {MOST_STALL_S} s, {}); caches computed anew after {:.2} s",
         passed(needed <= MOST_MEMORY),
         passed(stall_s <= MOST_STALL_S),
-        of(recomputed, |swap| swap.takeover_s),
+        of(recomputed, |swap| swap.settled_s),
     ));
     let growth = course.map(|course| course.last_mb / course.first_mb);
     if let Some(course) = course {
@@ -143,6 +143,7 @@ fn report(
             "undisturbed_s": of(swaps, |swap| swap.undisturbed_s),
             "beside_s": of(swaps, |swap| swap.beside_s),
             "takeover_s": of(swaps, |swap| swap.takeover_s),
+            "settled_s": of(swaps, |swap| swap.settled_s),
             "growth_resident": of(swaps, |swap| swap.growth.resident) / size_mb,
             "growth_own": of(swaps, |swap| swap.growth.own) / size_mb,
             "growth_mapped": of(swaps, |swap| swap.growth.mapped) / size_mb,

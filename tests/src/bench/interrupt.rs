@@ -206,19 +206,25 @@ fn course(work: &Work, way: Way, each: usize) -> anyhow::Result<Course> {
     for (ticket, request) in (0..).map(Ticket).zip(&work.requests) {
         generation.submit(ticket, request.clone())?;
     }
+    // Since when the newest policy is there, and how many requests had gone on under newer ones by then.
     let (mut version, mut installed, mut first_token_s) = (0, None, Vec::new());
     let since = Instant::now();
     loop {
         let due = each as u64 * (version + 1);
         if way != Way::Undisturbed && generation.tally().finished >= due {
             version += 1;
-            installed.get_or_insert_with(Instant::now);
-            generation.install(policy(version)?)?;
+            let newer = policy(version)?;
+            let (since, _) = installed.unwrap_or_else(|| (Instant::now(), 0));
+            generation.install(newer)?;
+            installed = Some((since, generation.tally().succeeded));
         }
         let before = generation.tally().drawn;
         let finished = generation.step()?;
-        let drew = generation.tally().drawn > before && generation.policy().version() == version;
-        first_token_s.extend(installed.take_if(|_| drew).map(|installed| installed.elapsed().as_secs_f64()));
+        let drew = generation.policy().version() == version && generation.tally().drawn > before;
+        let is_first = |(_, succeeded): &mut (Instant, u64)| {
+            drew && (generation.tally().succeeded > *succeeded || generation.lingering() == 0)
+        };
+        first_token_s.extend(installed.take_if(is_first).map(|(since, _)| since.elapsed().as_secs_f64()));
         if finished {
             break;
         }

@@ -18,7 +18,8 @@ pub struct Limits {
     pub cache_bytes: usize,
     /// Sequences in flight at once.
     pub sequences: usize,
-    /// Most tokens of prompts and of what is computed anew in one step, beside the draws: bounds how long those wait.
+    /// Most tokens of prompts and of what is computed anew in one step, beside the draws: bounds how long those wait. While a newer policy
+    /// takes over, a quarter of it comes on top, or two tokens for each that is drawn.
     pub prefill_tokens: usize,
 }
 
@@ -64,20 +65,41 @@ impl<B: Backend> Generation<B> {
     }
 
     fn used_bytes(&self) -> usize {
-        self.active.iter().map(|group| self.bytes(group)).fold(0, usize::saturating_add)
+        let bytes = |group: &Group<B>| {
+            let successor = if group.successor.is_some() { self.successor_bytes(group) } else { 0 };
+            self.bytes(group).saturating_add(successor)
+        };
+        self.active.iter().map(bytes).fold(0, usize::saturating_add)
+    }
+
+    fn successor_bytes(&self, group: &Group<B>) -> usize {
+        let bytes = group.successor_tokens().saturating_mul(self.policy.backend().cache_bytes_per_token());
+        bytes.min(self.bytes(group))
     }
 
     /// Sequences in flight.
-    fn live(&self) -> usize {
+    pub(super) fn live(&self) -> usize {
         self.active.iter().map(|group| group.live().count()).sum()
     }
 
     /// Bytes that caches may grow to.
     fn cache_budget(&self) -> usize {
         let backend = self.policy.backend();
-        let held: usize = self.active.iter().map(|group| group.cached_tokens(backend)).sum();
-        let held = held.saturating_mul(backend.cache_bytes_per_token());
-        self.limits.cache_bytes.min(backend.free_cache_bytes().saturating_add(held))
+        self.limits.cache_bytes.min(backend.free_cache_bytes().saturating_add(self.held_bytes()))
+    }
+
+    /// Bytes in caches now.
+    fn held_bytes(&self) -> usize {
+        let held: usize = self.active.iter().map(Group::cached_tokens).sum();
+        held.saturating_mul(self.policy.backend().cache_bytes_per_token())
+    }
+
+    /// Whether a group's caches can be computed anew while it goes on from those that it has. What caches hold now counts, not what they
+    /// may grow to: a successor is not there for long.
+    pub(super) fn has_room_for_successor(&self, index: usize) -> bool {
+        let group = &self.active[index];
+        let fits = self.held_bytes().saturating_add(self.successor_bytes(group)) <= self.cache_budget();
+        group.successor.is_some() || fits
     }
 
     /// Gives the device half as much to do after it was out of memory: half of the sequences, youngest groups first, or half of the
@@ -85,6 +107,11 @@ impl<B: Backend> Generation<B> {
     pub(super) fn shrink(&mut self) -> bool {
         self.tally.out_of_memory += 1;
         self.calm = 0;
+        // What has two caches can do with one.
+        if let Some(group) = self.active.iter_mut().find(|group| group.successor.is_some()) {
+            group.forget();
+            return true;
+        }
         if self.active.len() <= 1 {
             self.call /= 2;
             let some = self.call > 0;

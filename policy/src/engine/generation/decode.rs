@@ -4,6 +4,7 @@ use super::Generation;
 use super::group::Group;
 use super::sequence::Sequence;
 use crate::engine::backend::{Backend, Feed, MAX_CALL_TOKENS, Pick};
+use crate::engine::policy::Policy;
 use crate::error::EngineError;
 use crate::sampler;
 
@@ -15,26 +16,32 @@ impl<B: Backend> Generation<B> {
     /// Draws the next token of every response of the groups that are caught up. One that is drawn already, in a step that failed later, is
     /// not drawn again.
     pub(super) fn draw(&mut self) -> Result<(), EngineError> {
-        let backend = self.policy.backend();
+        self.in_use().iter().try_for_each(|policy| self.draw_from(policy))
+    }
+
+    fn draw_from(&mut self, policy: &Policy<B>) -> Result<(), EngineError> {
         let mut live = Vec::new();
-        for group in self.active.iter_mut().filter(|group| group.is_caught_up(backend)) {
-            let Group { request, sequences, .. } = group;
-            let undrawn = sequences.iter_mut().filter(|s| !s.finished && s.drawn.is_none());
-            live.extend(undrawn.map(|sequence| (&*request, sequence)));
+        for group in self.active.iter_mut().filter(|group| group.is_caught_up()) {
+            let Group { request, sequences, caches: Some(caches), .. } = group else { continue };
+            if !std::ptr::eq(&raw const **caches.policy(), policy) {
+                continue;
+            }
+            let undrawn =
+                sequences.iter_mut().zip(caches.own()).filter(|(s, _)| !s.finished && s.drawn.is_none());
+            live.extend(undrawn.map(|(sequence, cache)| (&*request, sequence, cache)));
         }
         for batch in live.chunks_mut(self.call.min(DECODE_BATCH)) {
             let (mut feeds, mut picks) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
-            for (request, sequence) in batch.iter_mut() {
-                let Sequence { sample, said, cache: Some(cache), completion, .. } = &mut **sequence else {
-                    continue;
-                };
+            for (request, sequence, cache) in batch.iter_mut() {
+                let Sequence { sample, said, completion, .. } = &**sequence;
+                let Some(cache) = cache.as_mut() else { continue };
                 feeds.push(Feed { tokens: &said[said.len() - 1..], cache });
                 let u = sampler::uniform(&request.seed, *sample, completion.tokens.len() as u32);
                 picks.push(Pick { params: &request.params, u });
             }
-            match backend.draw(&mut feeds, &picks) {
+            match policy.backend().draw(&mut feeds, &picks) {
                 Ok(drawn) => {
-                    for ((_, sequence), drawn) in batch.iter_mut().zip(drawn) {
+                    for ((_, sequence, _), drawn) in batch.iter_mut().zip(drawn) {
                         sequence.draw(drawn);
                     }
                 }
@@ -42,9 +49,8 @@ impl<B: Backend> Generation<B> {
                 Err(error @ EngineError::Memory { .. }) => return Err(error),
                 Err(error) => {
                     // What is in these caches now nobody knows.
-                    batch.iter_mut().for_each(|(_, sequence)| sequence.cache = None);
-                    let lacks = |group: &&mut Group<B>| group.live().any(|sequence| sequence.cache.is_none());
-                    self.active.iter_mut().filter(lacks).for_each(Group::forget);
+                    batch.iter_mut().for_each(|(_, _, cache)| **cache = None);
+                    self.active.iter_mut().filter(|group| group.lacks_caches()).for_each(Group::forget);
                     return Err(error);
                 }
             }
@@ -54,8 +60,7 @@ impl<B: Backend> Generation<B> {
 
     /// Takes over what was drawn, group by group.
     pub(super) fn commit(&mut self) {
-        let version = self.policy.version();
-        let drawn: usize = self.active.iter_mut().map(|group| group.commit(version)).sum();
+        let drawn: usize = self.active.iter_mut().map(Group::commit).sum();
         self.tally.drawn += drawn as u64;
     }
 }

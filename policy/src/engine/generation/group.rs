@@ -1,19 +1,25 @@
 //! The responses to one prompt, which go in lockstep.
 
+use std::sync::Arc;
+
+use super::caches::Caches;
 use super::sequence::Sequence;
 use super::takeover::Lineage;
 use super::{Completion, SampleRequest, Ticket};
 use crate::engine::backend::{Backend, Feed};
+use crate::engine::policy::Policy;
 
-/// A request and its responses. Either all of those that are not over have a cache, or none has.
+/// A request and its responses.
 pub(super) struct Group<B: Backend> {
     pub(super) ticket: Ticket,
     /// How many requests came before.
     pub(super) order: u64,
     pub(super) request: SampleRequest,
-    pub(super) sequences: Vec<Sequence<B::Cache>>,
-    /// Cache of the prompt without its last token, as far as it has come, until it is handed out.
-    prefix: Option<B::Cache>,
+    pub(super) sequences: Vec<Sequence>,
+    /// What it draws from. None: everything is to be computed, by whichever policy is in use then.
+    pub(super) caches: Option<Caches<B>>,
+    /// What it will draw from, under a newer policy, when that has caught up with what was said.
+    pub(super) successor: Option<Caches<B>>,
     /// How many of the prompt's tokens were ever in a cache.
     known: usize,
     lineage: Lineage,
@@ -23,7 +29,16 @@ impl<B: Backend> Group<B> {
     pub(super) fn new(ticket: Ticket, order: u64, request: SampleRequest) -> Self {
         let last = *request.prompt.last().expect("an empty prompt was refused");
         let sequences = (0..request.samples).map(|sample| Sequence::new(sample, last)).collect();
-        Self { ticket, order, sequences, prefix: None, known: 0, lineage: Lineage::new(), request }
+        Self {
+            ticket,
+            order,
+            sequences,
+            caches: None,
+            successor: None,
+            known: 0,
+            lineage: Lineage::new(),
+            request,
+        }
     }
 
     /// Tokens of the prompt that its responses share.
@@ -31,12 +46,8 @@ impl<B: Backend> Group<B> {
         self.request.prompt.len() - 1
     }
 
-    pub(super) fn live(&self) -> impl Iterator<Item = &Sequence<B::Cache>> {
+    pub(super) fn live(&self) -> impl Iterator<Item = &Sequence> {
         self.sequences.iter().filter(|sequence| !sequence.finished)
-    }
-
-    fn live_mut(&mut self) -> impl Iterator<Item = &mut Sequence<B::Cache>> {
-        self.sequences.iter_mut().filter(|sequence| !sequence.finished)
     }
 
     pub(super) fn is_finished(&self) -> bool {
@@ -61,77 +72,63 @@ impl<B: Backend> Group<B> {
     }
 
     /// Tokens in the caches now, shared ones counted once.
-    pub(super) fn cached_tokens(&self, backend: &B) -> usize {
+    pub(super) fn cached_tokens(&self) -> usize {
         let inputs = self.inputs();
-        let own = |sequence: &Sequence<B::Cache>| {
-            sequence.cache.as_ref().map(|cache| backend.cached_tokens(cache) - inputs)
-        };
-        let shared = if self.sequences.iter().any(|sequence| sequence.cache.is_some()) { inputs } else { 0 };
-        shared
-            + self.sequences.iter().filter_map(own).sum::<usize>()
-            + self.prefix.as_ref().map_or(0, |prefix| backend.cached_tokens(prefix))
+        self.caches.iter().chain(&self.successor).map(|caches| caches.tokens(inputs)).sum()
     }
 
-    /// Makes a cache for the prompt if one is wanted; hands it out if it is filled.
-    pub(super) fn share_prefix(&mut self, backend: &B) {
-        if self.prefix.is_none() && self.live().any(|sequence| sequence.cache.is_none()) {
-            self.prefix = Some(backend.new_cache());
-        }
-        let inputs = self.inputs();
-        if let Some(prefix) = self.prefix.take_if(|prefix| backend.cached_tokens(prefix) == inputs) {
-            self.live_mut().for_each(|sequence| sequence.cache = Some(prefix.clone()));
-        }
+    /// Tokens that its successor comes to need room for: it has caught up before responses are twice as long as they are.
+    pub(super) fn successor_tokens(&self) -> usize {
+        self.caches.as_ref().map_or(0, |caches| 2 * caches.tokens(self.inputs()))
     }
 
-    /// Appends what is to be computed before its next draw, at most `room` tokens, which become fewer.
+    /// Whether it still draws from an older policy than this one.
+    pub(super) fn lingers(&self, newest: &Arc<Policy<B>>) -> bool {
+        self.caches.is_some() && !self.is_under(newest)
+    }
+
+    /// Whether it goes on from what this policy has computed.
+    pub(super) fn is_under(&self, policy: &Arc<Policy<B>>) -> bool {
+        self.caches.as_ref().is_some_and(|caches| Arc::ptr_eq(caches.policy(), policy))
+    }
+
+    /// Appends what this policy is to compute before its next draw, at most `room` tokens, which become fewer.
     pub(super) fn backlog<'a>(
         &'a mut self,
-        backend: &B,
+        policy: &Arc<Policy<B>>,
         room: &mut usize,
         feeds: &mut Vec<Feed<'a, B::Cache>>,
     ) {
-        let inputs = self.inputs();
-        let Self { request, sequences, prefix, lineage, .. } = self;
-        let mut feed = |tokens: &'a [u32], cache: &'a mut B::Cache| {
-            let tokens = &tokens[..tokens.len().min(*room)];
-            if !tokens.is_empty() {
-                *room -= tokens.len();
-                lineage.midway = true;
-                feeds.push(Feed { tokens, cache });
-            }
-        };
-        if let Some(prefix) = prefix {
-            feed(&request.prompt[backend.cached_tokens(prefix)..inputs], prefix);
+        let (inputs, before) = (self.inputs(), *room);
+        let Self { request, sequences, caches, lineage, .. } = self;
+        let Some(caches) = caches.as_mut().filter(|caches| Arc::ptr_eq(caches.policy(), policy)) else {
             return;
-        }
-        for sequence in sequences.iter_mut().filter(|sequence| !sequence.finished) {
-            let fed = sequence.fed(backend, inputs);
-            let Sequence { said, cache: Some(cache), .. } = sequence else { continue };
-            feed(said.get(fed..said.len() - 1).unwrap_or_default(), cache);
-        }
+        };
+        caches.share_prefix(sequences, inputs);
+        caches.backlog(&request.prompt, sequences, room, feeds);
+        lineage.midway |= *room < before;
     }
 
     /// Notes what is in the caches; how many tokens of it never were before.
-    pub(super) fn learn(&mut self, backend: &B) -> usize {
+    pub(super) fn learn(&mut self) -> usize {
         let (inputs, known) = (self.inputs(), self.known);
-        if let Some(prefix) = &self.prefix {
-            self.known = known.max(backend.cached_tokens(prefix));
-        }
+        let Some(caches) = &self.caches else { return 0 };
+        self.known = known.max(caches.prefix_tokens());
         let of_prompt = self.known - known;
-        of_prompt + self.live_mut().map(|sequence| sequence.learn(backend, inputs)).sum::<usize>()
+        let each = self.sequences.iter_mut().enumerate().filter(|(_, sequence)| !sequence.finished);
+        of_prompt + each.map(|(at, sequence)| sequence.learn(caches.fed(at, inputs))).sum::<usize>()
     }
 
     /// Whether each of its responses that is not over waits for a draw and nothing else.
-    pub(super) fn is_caught_up(&self, backend: &B) -> bool {
+    pub(super) fn is_caught_up(&self) -> bool {
         let inputs = self.inputs();
-        self.live().all(|sequence| {
-            sequence.cache.is_some() && sequence.fed(backend, inputs) + 1 >= sequence.said.len()
-        })
+        self.caches.as_ref().is_some_and(|caches| caches.are_caught_up(&self.sequences, inputs))
     }
 
     /// Takes its next tokens over once all of them are drawn; how many they are.
-    pub(super) fn commit(&mut self, version: u64) -> usize {
-        let Self { request, sequences, lineage, .. } = self;
+    pub(super) fn commit(&mut self) -> usize {
+        let Self { request, sequences, lineage, caches: Some(caches), .. } = self else { return 0 };
+        let version = caches.policy().version();
         let mut live: Vec<_> = sequences.iter_mut().filter(|sequence| !sequence.finished).collect();
         if live.iter().any(|sequence| sequence.drawn.is_none()) {
             return 0;
@@ -147,29 +144,74 @@ impl<B: Backend> Group<B> {
         live.len()
     }
 
-    /// Whether its caches are between two draws, and this backend accepts them.
-    pub(super) fn goes_on_under(&self, backend: &B) -> bool {
-        let between = !self.lineage.midway && self.live().all(|sequence| sequence.drawn.is_none());
-        // Also those of turns that have ended and may yet be answered.
-        let accepted =
-            self.sequences.iter().filter_map(|sequence| sequence.cache.as_ref()).all(|c| backend.accepts(c));
-        between && accepted && self.live().all(|sequence| sequence.cache.is_some())
+    /// Whether a response that is not over has no cache.
+    pub(super) fn lacks_caches(&self) -> bool {
+        let has = |at| self.caches.as_ref().is_some_and(|caches| caches.has(at));
+        self.sequences.iter().enumerate().any(|(at, sequence)| !sequence.finished && !has(at))
+    }
+
+    /// Whether each of its responses that is not over has a cache, and none of them is drawn ahead of the others.
+    fn is_in_step(&self) -> bool {
+        !self.lacks_caches() && self.sequences.iter().all(|sequence| sequence.drawn.is_none())
+    }
+
+    /// Whether it can go on under the policy `before` while a newer one on this backend computes its caches anew: it has drawn from that,
+    /// and both are on one device.
+    pub(super) fn can_linger(&self, before: &Arc<Policy<B>>, backend: &B) -> bool {
+        let here = self.caches.as_ref().is_some_and(|caches| caches.are_accepted_by(backend));
+        here && self.is_begun() && self.is_under(before) && self.is_in_step()
+    }
+
+    /// Has another policy go on from its caches, if they are between two draws and its backend accepts them.
+    pub(super) fn hand_over(&mut self, policy: &Arc<Policy<B>>) -> bool {
+        let between = !self.lineage.midway && self.is_in_step();
+        let caches =
+            self.caches.as_mut().filter(|caches| between && caches.are_accepted_by(policy.backend()));
+        caches.map(|caches| caches.hand_over(policy)).is_some()
     }
 
     /// Gives every cache up, and draws that were not taken over: what was said is computed anew.
     pub(super) fn forget(&mut self) {
-        self.prefix = None;
-        for sequence in &mut self.sequences {
-            (sequence.cache, sequence.drawn) = (None, None);
-        }
+        (self.caches, self.successor) = (None, None);
+        self.sequences.iter_mut().for_each(|sequence| sequence.drawn = None);
         self.lineage.forget();
+    }
+
+    /// Appends what its successor is to compute, at most `room` tokens, which become fewer.
+    pub(super) fn prepare<'a>(
+        &'a mut self,
+        policy: &Arc<Policy<B>>,
+        room: &mut usize,
+        feeds: &mut Vec<Feed<'a, B::Cache>>,
+    ) {
+        let (inputs, samples) = (self.inputs(), self.sequences.len());
+        let successor = self.successor.get_or_insert_with(|| Caches::new(policy, samples));
+        successor.share_prefix(&self.sequences, inputs);
+        successor.backlog(&self.request.prompt, &self.sequences, room, feeds);
+    }
+
+    /// Goes on from what its successor has computed once that is all; whether it does.
+    pub(super) fn succeed(&mut self) -> bool {
+        let (inputs, sequences) = (self.inputs(), &self.sequences);
+        let in_step = sequences.iter().all(|sequence| sequence.drawn.is_none());
+        let successor = self.successor.take_if(|caches| in_step && caches.are_caught_up(sequences, inputs));
+        let is_there = successor.is_some();
+        if is_there {
+            self.caches = successor;
+            self.lineage.forget();
+        }
+        is_there
     }
 
     /// Frees the caches of responses that are over. No turn of theirs follows any more: it would not be in step with the others.
     pub(super) fn close(&mut self) {
-        for sequence in self.sequences.iter_mut().filter(|sequence| sequence.finished) {
-            sequence.cache = None;
+        for (at, sequence) in self.sequences.iter_mut().enumerate().filter(|(_, sequence)| sequence.finished)
+        {
+            self.caches.iter_mut().chain(&mut self.successor).for_each(|caches| caches.close(at));
             sequence.told = true;
+        }
+        if self.is_finished() {
+            (self.caches, self.successor) = (None, None);
         }
     }
 

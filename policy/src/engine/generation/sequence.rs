@@ -2,12 +2,11 @@
 
 use super::request::within;
 use super::{Completion, SampleRequest, Ticket, Turn};
-use crate::engine::backend::Backend;
 use crate::error::EngineError;
 use crate::sampler::Sampled;
 
 /// One response on its way.
-pub(super) struct Sequence<C> {
+pub(super) struct Sequence {
     pub(super) sample: u32,
     /// The prompt's last token, then the response so far, with what was heard between its turns: what is fed after the group's shared
     /// prefix.
@@ -16,8 +15,6 @@ pub(super) struct Sequence<C> {
     heard: usize,
     /// How many of `said` were ever in a cache.
     known: usize,
-    /// Present while the response is in flight and its prompt computed.
-    pub(super) cache: Option<C>,
     /// Its next token, until those of the group's other responses are drawn.
     pub(super) drawn: Option<Sampled>,
     pub(super) completion: Completion,
@@ -27,7 +24,7 @@ pub(super) struct Sequence<C> {
     pub(super) told: bool,
 }
 
-impl<C> Sequence<C> {
+impl Sequence {
     /// A response without tokens, behind a prompt that ends with `last`.
     pub(super) fn new(sample: u32, last: u32) -> Self {
         Self {
@@ -35,7 +32,6 @@ impl<C> Sequence<C> {
             said: vec![last],
             heard: 0,
             known: 0,
-            cache: None,
             drawn: None,
             completion: Completion { turns: vec![0], ..Completion::default() },
             finished: false,
@@ -43,15 +39,10 @@ impl<C> Sequence<C> {
         }
     }
 
-    /// How many of `said` are in the cache, behind `inputs` tokens of the prompt; 0 without one.
-    pub(super) fn fed<B: Backend<Cache = C>>(&self, backend: &B, inputs: usize) -> usize {
-        self.cache.as_ref().map_or(0, |cache| backend.cached_tokens(cache) - inputs)
-    }
-
-    /// Notes what is in the cache; how many tokens of it never were before.
-    pub(super) fn learn<B: Backend<Cache = C>>(&mut self, backend: &B, inputs: usize) -> usize {
+    /// Notes that `fed` of `said` are in a cache; how many of them never were before.
+    pub(super) fn learn(&mut self, fed: usize) -> usize {
         let known = self.known;
-        self.known = known.max(self.fed(backend, inputs));
+        self.known = known.max(fed);
         self.known - known
     }
 

@@ -7,8 +7,10 @@ pub struct Tally {
     pub drawn: u64,
     /// Tokens of prompts, and heard ones, that were computed for the first time. A prompt's last token belongs to the draw behind it.
     pub prefilled: u64,
-    /// Tokens that were computed once more: the caches that held them were given up for another policy or for want of memory.
+    /// Tokens that were computed once more: for another policy, or as the caches that held them were given up for want of memory.
     pub recomputed: u64,
+    /// Requests whose caches were computed anew by a newer policy beside their draws, and that went on from these.
+    pub succeeded: u64,
     /// Groups that were put back for want of memory.
     pub preempted: u64,
     /// Calls that the device had no memory for.

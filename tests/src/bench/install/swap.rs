@@ -35,8 +35,10 @@ pub(super) struct Swap {
     pub(super) undisturbed_s: f64,
     /// The same while the newer version is installed.
     pub(super) beside_s: f64,
-    /// From the last token under the older version to the first under the newer one.
+    /// The longest time between two tokens of a response from then on, until all go on under the newer one.
     pub(super) takeover_s: f64,
+    /// Until then, in seconds.
+    pub(super) settled_s: f64,
     /// Tokens that each response had by then.
     tokens: usize,
     /// The most memory that there was while it was installed and when it had taken over, beyond what there was before, in MB.
@@ -49,13 +51,14 @@ impl fmt::Display for Swap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:.2} s; longest gaps {:.0} ms before, {:.0} ms meanwhile, {:.0} ms at the change with {} tokens each; {:+.0} MB at the most, \
-             {:+.0} MB of its own",
+            "{:.2} s; longest gaps {:.0} ms before, {:.0} ms meanwhile, {:.0} ms at the change with {} tokens each, over after {:.2} s; \
+             {:+.0} MB at the most, {:+.0} MB of its own",
             self.install_s,
             self.undisturbed_s * 1e3,
             self.beside_s * 1e3,
             self.takeover_s * 1e3,
             self.tokens,
+            self.settled_s,
             self.growth.resident,
             self.growth.own,
         )
@@ -108,16 +111,21 @@ pub(super) fn swap(
             anyhow::Ok((newer, beside_s, install_s))
         })?;
         let tokens = clock.drawn;
-        // The older version has no other user and goes with this.
+        // The older version has no other user and goes with the last response that draws from it.
+        let since = Instant::now();
         clock.generation.install(newer.policy.clone())?;
-        let takeover_s = clock.token()?;
+        let mut takeover_s = clock.token()?;
+        while clock.generation.lingering() > 0 {
+            takeover_s = takeover_s.max(clock.token()?);
+        }
+        let settled_s = since.elapsed().as_secs_f64();
         ensure!(clock.generation.policy().version() == newer.policy.version(), "the newer version took over");
         clock.tokens(AROUND)?;
-        anyhow::Ok((newer, install_s, beside_s, takeover_s, tokens))
+        anyhow::Ok((newer, install_s, beside_s, (takeover_s, settled_s), tokens))
     })?;
-    let (newer, install_s, beside_s, takeover_s, tokens) = timed?;
+    let (newer, install_s, beside_s, (takeover_s, settled_s), tokens) = timed?;
     let growth = most.beyond(before);
-    Ok((newer, Swap { install_s, undisturbed_s, beside_s, takeover_s, tokens, growth, most }))
+    Ok((newer, Swap { install_s, undisturbed_s, beside_s, takeover_s, settled_s, tokens, growth, most }))
 }
 
 /// Times tokens.
@@ -178,6 +186,7 @@ mod tests {
             let (newer, swap) = swap(&home, installed, &second, takeover, load).unwrap();
             assert_eq!(newer.policy.version(), 2);
             assert!(swap.tokens > AROUND && swap.undisturbed_s > 0.0 && swap.takeover_s > 0.0, "{swap}");
+            assert!(swap.settled_s >= swap.takeover_s, "{swap}");
             assert!(swap.most.own > 0.0 && swap.most.resident > swap.most.own, "{swap}");
         }
     }

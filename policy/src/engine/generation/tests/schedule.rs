@@ -21,6 +21,8 @@ struct Seen {
     partial: usize,
     kept: usize,
     conversed: usize,
+    /// Steps after which a request still drew from an older policy.
+    lingered: u64,
 }
 
 fn random_request(dice: &Dice) -> SampleRequest {
@@ -92,7 +94,7 @@ fn play(seed: u64, takeover: Takeover) -> Seen {
                 }
             }
             _ => match generation.step() {
-                Ok(_) => {}
+                Ok(_) => seen.lingered += u64::from(generation.lingering() > 0),
                 Err(error) => assert!(matches!(error, EngineError::Memory { .. }), "{error}"),
             },
         }
@@ -137,6 +139,7 @@ fn any_schedule_gives_what_each_request_alone_gives() {
         assert!(sum(|s| s.conversed as u64) > 100);
         assert_eq!(sum(|s| s.tally.interrupts) > 0, takeover != Takeover::Wait);
         assert_eq!(sum(|s| s.kept as u64) > 20, takeover == Takeover::Keep);
+        assert_eq!(sum(|s| s.lingered) > 50, takeover == Takeover::Recompute);
     }
 }
 

@@ -99,3 +99,123 @@ fn caches_are_not_kept_in_the_midst_of_catching_up() {
     }
     assert!(heard > 0 && results.iter().any(|c| !c.recomputed.is_empty()), "{heard} {version}");
 }
+
+/// One request of nine tokens for three samples, with ten tokens each under the first version.
+fn on_its_way(device: &Arc<Device>, limits: Limits) -> Generation<Fake> {
+    let mut generation = generation(device, limits, Takeover::Recompute);
+    generation.submit(Ticket(0), endless(1, 9, 3, 40)).unwrap();
+    while generation.tally().drawn < 30 {
+        generation.step().unwrap();
+    }
+    generation
+}
+
+#[test]
+fn nobody_waits_for_what_is_computed_anew() {
+    let device = Device::new(AMPLE);
+    // Of which a quarter is computed anew in a step: at least twice what three samples say there.
+    let limits = Limits { prefill_tokens: 8, ..Limits::default() };
+    let mut generation = on_its_way(&device, limits);
+    let older = Arc::downgrade(generation.policy());
+    generation.install(device.policy(2)).unwrap();
+    let mut steps = 0;
+    while generation.lingering() > 0 {
+        assert!(older.upgrade().is_some());
+        let before = generation.tally();
+        generation.step().unwrap();
+        let now = generation.tally();
+        assert_eq!(now.drawn - before.drawn, 3, "each step draws a token for each");
+        assert!(now.recomputed - before.recomputed <= 6);
+        steps += 1;
+    }
+    // 8 of the prompt, and 3 × 10 behind it, by 6 less the 3 that come every step.
+    assert!((8..16).contains(&steps), "{steps}");
+    assert!(older.upgrade().is_none(), "who is not needed is let go");
+    while !generation.step().unwrap() {}
+    let results = generation.into_completions().remove(0);
+    check_lockstep(&results);
+    for (sample, completion) in results.iter().enumerate() {
+        check_alone(&endless(1, 9, 3, 40), sample, completion);
+        assert_eq!((completion.versions.first(), completion.versions.last()), (Some(&1), Some(&2)));
+        assert_eq!((changes(completion).len(), &completion.recomputed), (1, &changes(completion)));
+    }
+    assert_eq!(device.held(), 0);
+}
+
+#[test]
+fn without_room_for_two_caches_they_are_given_up_first() {
+    let device = Device::new(AMPLE);
+    // Room for what is there, which may double before it has caught up, and not for that.
+    let limits = Limits { prefill_tokens: 8, cache_bytes: 100, ..Limits::default() };
+    let mut generation = on_its_way(&device, limits);
+    generation.install(device.policy(2)).unwrap();
+    generation.step().unwrap();
+    assert_eq!((generation.lingering(), generation.tally().preempted), (0, 0));
+    // The first step found nothing to draw from.
+    assert_eq!(generation.tally().drawn, 30);
+    while !generation.step().unwrap() {
+        // The fake's caches share nothing: 3 × (8 + 40).
+        assert!(device.held() <= 144);
+    }
+    for completion in &generation.into_completions()[0] {
+        assert_eq!((changes(completion), &completion.recomputed), (vec![10], &vec![10]));
+    }
+}
+
+#[test]
+fn at_most_two_versions_draw() {
+    let device = Device::new(AMPLE);
+    let limits = Limits { prefill_tokens: 8, ..Limits::default() };
+    let mut generation = on_its_way(&device, limits);
+    let first = Arc::downgrade(generation.policy());
+    generation.install(device.policy(2)).unwrap();
+    let second = Arc::downgrade(generation.policy());
+    generation.step().unwrap();
+    assert_eq!(generation.lingering(), 1);
+    generation.install(device.policy(3)).unwrap();
+    assert!(first.upgrade().is_none() && second.upgrade().is_none());
+    assert_eq!(generation.lingering(), 0);
+    while !generation.step().unwrap() {}
+    for (sample, completion) in generation.into_completions()[0].iter().enumerate() {
+        check_alone(&endless(1, 9, 3, 40), sample, completion);
+        assert_eq!(changes(completion), [11]);
+        assert_eq!(completion.versions[11], 3);
+    }
+}
+
+#[test]
+fn between_devices_nobody_lingers() {
+    let (device, other) = (Device::new(AMPLE), Device::new(AMPLE));
+    let mut generation = on_its_way(&device, Limits::default());
+    generation.install(other.policy(2)).unwrap();
+    assert_eq!((generation.lingering(), device.held()), (0, 0));
+    while !generation.step().unwrap() {}
+    for (sample, completion) in generation.into_completions()[0].iter().enumerate() {
+        check_alone(&endless(1, 9, 3, 40), sample, completion);
+        assert_eq!(completion.recomputed, [10]);
+    }
+}
+
+#[test]
+fn however_many_are_in_flight_all_come_to_the_newer_policy() {
+    let device = Device::new(AMPLE);
+    let limits = Limits { prefill_tokens: 8, ..Limits::default() };
+    let mut generation = generation(&device, limits, Takeover::Recompute);
+    for ticket in 0..8 {
+        generation.submit(Ticket(ticket), endless(ticket as u8, 9, 8, 200)).unwrap();
+    }
+    while generation.tally().drawn < 8 * 8 * 20 {
+        generation.step().unwrap();
+    }
+    let before = generation.tally();
+    generation.install(device.policy(2)).unwrap();
+    let mut steps = 0;
+    while generation.lingering() > 0 {
+        generation.step().unwrap();
+        steps += 1;
+    }
+    let now = generation.tally();
+    assert_eq!((now.succeeded, now.finished, now.drawn - before.drawn), (8, 0, 64 * steps));
+    // Some 20 to 30 tokens each to be caught up with, two for each that is drawn.
+    assert!(steps < 40, "{steps}");
+}
