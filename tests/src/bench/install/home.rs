@@ -54,7 +54,7 @@ impl Home {
             staleness: Staleness::new(3, None)?,
             snapshot_type: TensorType::Bf16,
             chunk_bytes: CHUNK_BYTES,
-            precisions: vec![PrecisionName::try_from(precision.name().to_owned())?],
+            precisions: precisions(precision)?,
             takeover: Default::default(),
         };
         let (run, charter) = Charter::open(&Signed::sign(&charter, &key)?)?;
@@ -62,7 +62,7 @@ impl Home {
             store: ChunkStore::open(&dir.join("chunks"))?,
             images: Images::open(&dir.join("images"))?,
             ladder: Arc::new(Ladder::cpu()),
-            workload: Arc::new(Workload::new(run, &charter)?),
+            workload: Arc::new(Workload::new(run, &charter)?.computed_in(Some(precision))?),
             key,
         })
     }
@@ -100,4 +100,11 @@ impl Home {
         manifest.validate()?;
         Ok(install::load(&self.store, &self.images, &manifest, &self.workload, &self.ladder)?)
     }
+}
+
+/// What a charter lists for a run in `precision`: f32 is always among them.
+fn precisions(precision: Precision) -> anyhow::Result<Vec<PrecisionName>> {
+    let name = PrecisionName::try_from(precision.name().to_owned())?;
+    let others = (!name.is_default()).then_some(name);
+    Ok([PrecisionName::default()].into_iter().chain(others).collect())
 }

@@ -160,12 +160,12 @@ impl Clock<'_> {
 mod tests {
     use super::*;
     use echo_policy::config::{ModelConfig, TinySizes};
+    use echo_policy::engine::Backend as _;
     use echo_policy::precision::Precision;
     use echo_policy::weights::{DType, Weights};
 
     #[test]
     fn a_newer_version_takes_over_in_the_midst_and_every_gap_is_told() {
-        let dir = tempfile::tempdir().unwrap();
         let sizes = TinySizes {
             vocab: 64,
             hidden: 32,
@@ -177,17 +177,21 @@ mod tests {
             positions: 1 << 15,
         };
         let model = ModelConfig::tiny_qwen3(sizes).unwrap();
-        let home = Home::found(dir.path(), &model, Precision::F32, 1, 1).unwrap();
-        let first = home.publish(1, &Weights::random(&model, 1).to_dtype(DType::BF16)).unwrap();
-        let second = home.publish_again(&first, 2).unwrap();
-        let load = Load { prompt: 4, samples: 2 };
-        for takeover in [Takeover::Keep, Takeover::Recompute] {
-            let installed = home.install(&first).unwrap();
-            let (newer, swap) = swap(&home, installed, &second, takeover, load).unwrap();
-            assert_eq!(newer.policy.version(), 2);
-            assert!(swap.tokens > AROUND && swap.undisturbed_s > 0.0 && swap.takeover_s > 0.0, "{swap}");
-            assert!(swap.settled_s >= swap.takeover_s, "{swap}");
-            assert!(swap.most.own > 0.0 && swap.most.resident > swap.most.own, "{swap}");
+        for precision in [Precision::F32, Precision::Bf16] {
+            let dir = tempfile::tempdir().unwrap();
+            let home = Home::found(dir.path(), &model, precision, 1, 1).unwrap();
+            let first = home.publish(1, &Weights::random(&model, 1).to_dtype(DType::BF16)).unwrap();
+            let second = home.publish_again(&first, 2).unwrap();
+            let load = Load { prompt: 4, samples: 2 };
+            for takeover in [Takeover::Keep, Takeover::Recompute] {
+                let installed = home.install(&first).unwrap();
+                assert_eq!(installed.policy.backend().precision(), precision);
+                let (newer, swap) = swap(&home, installed, &second, takeover, load).unwrap();
+                assert_eq!(newer.policy.version(), 2);
+                assert!(swap.tokens > AROUND && swap.undisturbed_s > 0.0 && swap.takeover_s > 0.0, "{swap}");
+                assert!(swap.settled_s >= swap.takeover_s, "{swap}");
+                assert!(swap.most.own > 0.0 && swap.most.resident > swap.most.own, "{swap}");
+            }
         }
     }
 }
