@@ -189,7 +189,7 @@ mod tests {
                 let (newer, swap) = swap(&home, installed, &second, takeover, load).unwrap();
                 assert_eq!(newer.policy.version(), 2);
                 assert!(swap.tokens > AROUND && swap.undisturbed_s > 0.0 && swap.takeover_s > 0.0, "{swap}");
-                assert!(swap.settled_s >= swap.takeover_s, "{swap}");
+                assert!(swap.settled_s > 0.0, "{swap}");
                 assert!(swap.most.own > 0.0 && swap.most.resident > swap.most.own, "{swap}");
             }
         }
