@@ -11,6 +11,7 @@ mod sample;
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use echo_policy::engine::Limits;
 use echo_policy::error::EngineError;
@@ -118,27 +119,32 @@ impl Worker {
             return Ok(());
         };
         let mut flight = Flight::new(workload, newest.clone(), Limits::default());
-        // Tokens there were when a policy took over last: the next comes when all go on under that one and it has drawn, else policies
+        // When a policy took over last, and how many tokens there were then. Another one comes when that has come to something, else policies
         // that come faster than what was said can be computed anew would leave no token.
-        let mut drawn_before = None;
+        let mut last: Option<(Instant, u64)> = None;
         loop {
+            let may = |flight: &Flight<'_>| {
+                let came_to = |(since, before): (Instant, u64)| {
+                    flight.drawn() > before && flight.is_settled(since.elapsed())
+                };
+                flight.is_empty() || last.is_none_or(came_to)
+            };
+            // Orders are leased for the newest policy: none begins under another while that waits.
+            let waits = self.policy.has_changed().unwrap_or(false) && !may(&flight);
             let orders = if flight.is_empty() {
                 match runtime.block_on(stop.run_until_cancelled(self.wait_for_orders())) {
                     Some(Some(orders)) => orders,
                     _ => return Ok(()),
                 }
-            } else if self.has_room(&flight) {
+            } else if !waits && self.has_room(&flight) {
                 self.orders.ready(self.in_flight - flight.len())
             } else {
                 Vec::new()
             };
-            let drawn = flight.drawn();
-            let may =
-                flight.is_empty() || drawn_before.is_none_or(|before| drawn > before && flight.is_settled());
-            if let Some(newer) = may.then(|| self.newer()).flatten() {
+            if let Some(newer) = may(&flight).then(|| self.newer()).flatten() {
                 flight.install(newer.clone())?;
                 newest = newer;
-                drawn_before = Some(drawn);
+                last = Some((Instant::now(), flight.drawn()));
             }
             self.begin(orders, &mut flight, &newest, given_up)?;
             if flight.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use echo_policy::engine::{self, AnyBackend, Backend, Completion, Generation, Limits, Ticket};
 use echo_policy::error::EngineError;
@@ -19,6 +20,9 @@ use crate::install::Installed;
 use crate::ladder::Ladder;
 use crate::orders::LeasedOrder;
 use crate::workload::{Workload, WorkloadError};
+
+/// How long a newer policy waits for orders that still go on under the one before the last; then their caches are given up.
+const SETTLING: Duration = Duration::from_secs(10);
 
 /// Orders in flight. They come and go; their samples are generated together, each in the episode that it plays.
 pub(super) struct Flight<'w> {
@@ -78,9 +82,10 @@ impl<'w> Flight<'w> {
         self.generation.tally().drawn
     }
 
-    /// Whether every order in flight goes on under the policy in use.
-    pub(super) fn is_settled(&self) -> bool {
-        self.generation.lingering() == 0
+    /// Whether yet another policy may take over, when the last one did so long ago: every order that has tokens has drawn from that, or goes
+    /// on under the one before for longer than we wait for.
+    pub(super) fn is_settled(&self, after: Duration) -> bool {
+        !self.generation.is_catching_up() && (self.generation.lingering() == 0 || after >= SETTLING)
     }
 
     /// Has a newer policy take over, as the charter wants it; or the same one on another device, at once.

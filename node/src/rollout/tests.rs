@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use super::*;
 use crate::orders::{OrderStock, order_queue};
@@ -374,6 +375,30 @@ async fn a_policy_that_came_to_a_device_just_before_it_was_lost_is_loaded_anew()
     bench.order(1, UnixMillis(u64::MAX));
     bench.wait_for(1).await;
     bench.end();
+}
+
+#[test]
+fn another_policy_waits_for_who_still_draws_from_the_one_before_and_not_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
+    let workload = testing::workload();
+    let load = |version| Arc::new(testing::installed(&store, version, &workload));
+    let (first, second) = (load(1), load(2));
+    // So little is computed anew in a step that several are needed.
+    let mut flight = Flight::new(&workload, first.clone(), Limits { prefill_tokens: 4, ..ALL });
+    flight.begin(order(0), &first.tokenizer).unwrap();
+    while flight.drawn() < 2 * u64::from(testing::GROUP) {
+        flight.step(&first.tokenizer).unwrap();
+    }
+    assert!(flight.is_settled(Duration::ZERO));
+    flight.install(second.clone()).unwrap();
+    let mut steps = 0;
+    while !flight.is_settled(Duration::ZERO) {
+        assert!(flight.is_settled(Duration::from_secs(10)));
+        flight.step(&second.tokenizer).unwrap();
+        steps += 1;
+    }
+    assert!(steps > 1 && flight.landed(&key()).is_empty(), "{steps}");
 }
 
 #[test]

@@ -203,6 +203,11 @@ impl<B: Backend> Group<B> {
         is_there
     }
 
+    /// Whether it has drawn nothing since its caches were given up.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.lineage.is_forgotten()
+    }
+
     /// Frees the caches of responses that are over. No turn of theirs follows any more: it would not be in step with the others.
     pub(super) fn close(&mut self) {
         for (at, sequence) in self.sequences.iter_mut().enumerate().filter(|(_, sequence)| sequence.finished)

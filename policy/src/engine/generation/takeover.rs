@@ -50,6 +50,11 @@ impl Lineage {
         (self.anew, self.midway) = (true, false);
     }
 
+    /// Whether nothing was drawn since.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.anew
+    }
+
     /// Notes that token `position` of every response was drawn by this version.
     pub(super) fn drawn(&mut self, position: usize, version: u64) {
         if self.anew && position > 0 && self.pure != Some(version) {
@@ -103,6 +108,11 @@ impl<B: Backend> Generation<B> {
     /// Requests that still draw from an older policy.
     pub fn lingering(&self) -> usize {
         self.active.iter().filter(|group| group.lingers(&self.policy)).count()
+    }
+
+    /// Whether a request that has tokens has drawn none since its caches were given up: another policy would have it begin once more.
+    pub fn is_catching_up(&self) -> bool {
+        self.active.iter().any(|group| group.is_begun() && !group.is_finished() && group.is_forgotten())
     }
 
     /// Computes anew what groups have from the policy before, oldest first, as far as `room` tokens go; or twice as many as are drawn

@@ -151,6 +151,7 @@ fn without_room_for_two_caches_they_are_given_up_first() {
     generation.install(device.policy(2)).unwrap();
     generation.step().unwrap();
     assert_eq!((generation.lingering(), generation.tally().preempted), (0, 0));
+    assert!(generation.is_catching_up());
     // The first step found nothing to draw from.
     assert_eq!(generation.tally().drawn, 30);
     while !generation.step().unwrap() {
@@ -211,11 +212,13 @@ fn however_many_are_in_flight_all_come_to_the_newer_policy() {
     generation.install(device.policy(2)).unwrap();
     let mut steps = 0;
     while generation.lingering() > 0 {
+        assert!(!generation.is_catching_up());
         generation.step().unwrap();
         steps += 1;
     }
     let now = generation.tally();
     assert_eq!((now.succeeded, now.finished, now.drawn - before.drawn), (8, 0, 64 * steps));
+    assert!(!generation.is_catching_up());
     // Some 20 to 30 tokens each to be caught up with, two for each that is drawn.
     assert!(steps < 40, "{steps}");
 }
