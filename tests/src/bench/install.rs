@@ -114,19 +114,16 @@ fn report(
     let both = || kept.iter().chain(recomputed);
     let of = |swaps: &[Swap], figure: fn(&Swap) -> f64| median(swaps.iter().map(figure));
     let most = |figure: &dyn Fn(&Swap) -> f64| both().map(figure).fold(f64::MIN, f64::max);
-    let resident = |swap: &Swap| swap.most.beyond(*empty).resident;
-    // A version that takes the place of another, and one that stands beside another until it has taken over.
-    let alone = kept.iter().map(resident).fold(f64::MIN, f64::max);
-    let beside = recomputed.iter().map(|swap| swap.growth.resident).fold(f64::MIN, f64::max);
-    let (needed, two) = (alone.max(beside) / size_mb, most(&resident) / size_mb);
+    let needed = most(&|swap| swap.most.beyond(*empty).resident) / size_mb;
+    // The newer version alone, while the one before is used as well.
+    let newer = most(&|swap| swap.growth.resident) / size_mb;
     let own = most(&|swap| swap.most.beyond(*empty).own) / size_mb;
     let beside_s = median(both().map(|swap| swap.beside_s));
     let stall_s = beside_s.max(of(kept, |swap| swap.takeover_s)).max(of(recomputed, |swap| swap.takeover_s));
     let passed = |good: bool| if good { "reached" } else { "MISSED" };
     console.say(format!(
-        "{size_mb:.0} MB: loading takes {needed:.2} × its size in memory at the most (goal ≤ {MOST_MEMORY}, {}), {own:.2} × of its own, and {two:.2} × \
-         with the version before as long as both are used; without a token for \
-         {stall_s:.2} s at the most (goal ≤ {MOST_STALL_S} s, {}); caches computed anew after {:.2} s",
+        "{size_mb:.0} MB: {needed:.2} × its size in memory at the most (goal ≤ {MOST_MEMORY}, {}), {own:.2} × of its own, {newer:.2} × for the newer \
+         version; without a token for {stall_s:.2} s at the most (goal ≤ {MOST_STALL_S} s, {}); caches computed anew after {:.2} s",
         passed(needed <= MOST_MEMORY),
         passed(stall_s <= MOST_STALL_S),
         of(recomputed, |swap| swap.settled_s),
@@ -158,7 +155,7 @@ fn report(
         "ours": {
             "size_mb": size_mb,
             "needed_over_size": needed,
-            "both_versions_over_size": two,
+            "newer_over_size": newer,
             "own_over_size": own,
             "stall_s": stall_s,
             "keep": figures(kept),

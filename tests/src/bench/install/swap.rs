@@ -121,9 +121,9 @@ pub(super) fn swap(
         let settled_s = since.elapsed().as_secs_f64();
         ensure!(clock.generation.policy().version() == newer.policy.version(), "the newer version took over");
         clock.tokens(AROUND)?;
-        anyhow::Ok((newer, install_s, beside_s, (takeover_s, settled_s), tokens))
+        anyhow::Ok((newer, install_s, beside_s, takeover_s, settled_s, tokens))
     })?;
-    let (newer, install_s, beside_s, (takeover_s, settled_s), tokens) = timed?;
+    let (newer, install_s, beside_s, takeover_s, settled_s, tokens) = timed?;
     let growth = most.beyond(before);
     Ok((newer, Swap { install_s, undisturbed_s, beside_s, takeover_s, settled_s, tokens, growth, most }))
 }
