@@ -123,14 +123,12 @@ impl Worker {
         // that come faster than what was said can be computed anew would leave no token.
         let mut last: Option<(Instant, u64)> = None;
         loop {
-            let may = |flight: &Flight<'_>| {
-                let came_to = |(since, before): (Instant, u64)| {
-                    flight.drawn() > before && flight.is_settled(since.elapsed())
-                };
-                flight.is_empty() || last.is_none_or(came_to)
+            let came_to = |(since, before): (Instant, u64)| {
+                flight.drawn() > before && flight.is_settled(since.elapsed())
             };
+            let may = flight.is_empty() || last.is_none_or(came_to);
             // Orders are leased for the newest policy: none begins under another while that waits.
-            let waits = self.policy.has_changed().unwrap_or(false) && !may(&flight);
+            let waits = !may && self.policy.has_changed().unwrap_or(false);
             let orders = if flight.is_empty() {
                 match runtime.block_on(stop.run_until_cancelled(self.wait_for_orders())) {
                     Some(Some(orders)) => orders,
@@ -141,7 +139,7 @@ impl Worker {
             } else {
                 Vec::new()
             };
-            if let Some(newer) = may(&flight).then(|| self.newer()).flatten() {
+            if let Some(newer) = may.then(|| self.newer()).flatten() {
                 flight.install(newer.clone())?;
                 newest = newer;
                 last = Some((Instant::now(), flight.drawn()));

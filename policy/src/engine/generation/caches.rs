@@ -70,19 +70,15 @@ impl<B: Backend> Caches<B> {
     }
 
     /// Makes a cache for the prompt if one is wanted; hands it out if it is filled.
-    pub(super) fn share_prefix(&mut self, sequences: &[Sequence], inputs: usize) {
+    fn share_prefix(&mut self, sequences: &[Sequence], inputs: usize) {
         let Self { policy, prefix, own } = self;
-        let is_live = |(_, sequence): &(_, &Sequence)| !sequence.finished;
-        if prefix.is_none()
-            && own.iter().zip(sequences).any(|(cache, sequence)| !sequence.finished && cache.is_none())
-        {
+        let live =
+            || sequences.iter().enumerate().filter(|(_, sequence)| !sequence.finished).map(|(at, _)| at);
+        if prefix.is_none() && live().any(|at| own[at].is_none()) {
             *prefix = Some(policy.backend().new_cache());
         }
         if let Some(prefix) = prefix.take_if(|prefix| policy.backend().cached_tokens(prefix) == inputs) {
-            own.iter_mut()
-                .zip(sequences)
-                .filter(is_live)
-                .for_each(|(cache, _)| *cache = Some(prefix.clone()));
+            live().for_each(|at| own[at] = Some(prefix.clone()));
         }
     }
 
@@ -95,6 +91,7 @@ impl<B: Backend> Caches<B> {
         feeds: &mut Vec<Feed<'a, B::Cache>>,
     ) {
         let inputs = prompt.len() - 1;
+        self.share_prefix(sequences, inputs);
         let Self { policy, prefix, own } = self;
         let backend = policy.backend();
         let mut feed = |tokens: &'a [u32], cache: &'a mut B::Cache| {

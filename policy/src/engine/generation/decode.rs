@@ -1,5 +1,7 @@
 //! Drawing tokens.
 
+use std::sync::Arc;
+
 use super::Generation;
 use super::group::Group;
 use super::sequence::Sequence;
@@ -19,13 +21,10 @@ impl<B: Backend> Generation<B> {
         self.in_use().iter().try_for_each(|policy| self.draw_from(policy))
     }
 
-    fn draw_from(&mut self, policy: &Policy<B>) -> Result<(), EngineError> {
+    fn draw_from(&mut self, policy: &Arc<Policy<B>>) -> Result<(), EngineError> {
         let mut live = Vec::new();
-        for group in self.active.iter_mut().filter(|group| group.is_caught_up()) {
+        for group in self.active.iter_mut().filter(|group| group.is_under(policy) && group.is_caught_up()) {
             let Group { request, sequences, caches: Some(caches), .. } = group else { continue };
-            if !std::ptr::eq(&raw const **caches.policy(), policy) {
-                continue;
-            }
             let undrawn =
                 sequences.iter_mut().zip(caches.own()).filter(|(s, _)| !s.finished && s.drawn.is_none());
             live.extend(undrawn.map(|(sequence, cache)| (&*request, sequence, cache)));

@@ -92,20 +92,13 @@ impl<B: Backend> Group<B> {
         self.caches.as_ref().is_some_and(|caches| Arc::ptr_eq(caches.policy(), policy))
     }
 
-    /// Appends what this policy is to compute before its next draw, at most `room` tokens, which become fewer.
-    pub(super) fn backlog<'a>(
-        &'a mut self,
-        policy: &Arc<Policy<B>>,
-        room: &mut usize,
-        feeds: &mut Vec<Feed<'a, B::Cache>>,
-    ) {
-        let (inputs, before) = (self.inputs(), *room);
+    /// Appends what is to be computed before its next draw, at most `room` tokens, which become fewer.
+    pub(super) fn backlog<'a>(&'a mut self, room: &mut usize, feeds: &mut Vec<Feed<'a, B::Cache>>) {
+        let before = *room;
         let Self { request, sequences, caches, lineage, .. } = self;
-        let Some(caches) = caches.as_mut().filter(|caches| Arc::ptr_eq(caches.policy(), policy)) else {
-            return;
-        };
-        caches.share_prefix(sequences, inputs);
-        caches.backlog(&request.prompt, sequences, room, feeds);
+        if let Some(caches) = caches {
+            caches.backlog(&request.prompt, sequences, room, feeds);
+        }
         lineage.midway |= *room < before;
     }
 
@@ -184,10 +177,9 @@ impl<B: Backend> Group<B> {
         room: &mut usize,
         feeds: &mut Vec<Feed<'a, B::Cache>>,
     ) {
-        let (inputs, samples) = (self.inputs(), self.sequences.len());
-        let successor = self.successor.get_or_insert_with(|| Caches::new(policy, samples));
-        successor.share_prefix(&self.sequences, inputs);
-        successor.backlog(&self.request.prompt, &self.sequences, room, feeds);
+        let Self { request, sequences, successor, .. } = self;
+        let successor = successor.get_or_insert_with(|| Caches::new(policy, sequences.len()));
+        successor.backlog(&request.prompt, sequences, room, feeds);
     }
 
     /// Goes on from what its successor has computed once that is all; whether it does.
@@ -203,9 +195,9 @@ impl<B: Backend> Group<B> {
         is_there
     }
 
-    /// Whether it has drawn nothing since its caches were given up.
-    pub(super) fn is_forgotten(&self) -> bool {
-        self.lineage.is_forgotten()
+    /// Whether it has tokens, and has drawn none since its caches were given up.
+    pub(super) fn is_catching_up(&self) -> bool {
+        self.is_begun() && !self.is_finished() && self.lineage.anew
     }
 
     /// Frees the caches of responses that are over. No turn of theirs follows any more: it would not be in step with the others.

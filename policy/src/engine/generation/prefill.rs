@@ -27,8 +27,8 @@ impl<B: Backend> Generation<B> {
         loop {
             let call = self.call.min(*room);
             let (mut left, mut feeds) = (call, Vec::new());
-            for group in &mut self.active {
-                group.backlog(policy, &mut left, &mut feeds);
+            for group in self.active.iter_mut().filter(|group| group.is_under(policy)) {
+                group.backlog(&mut left, &mut feeds);
             }
             if feeds.is_empty() {
                 return Ok(());

@@ -34,7 +34,7 @@ pub(super) struct Lineage {
     /// The version that computed everything in the caches, if it is a single one.
     pure: Option<u64>,
     /// Whether the caches were given up since the last draw.
-    anew: bool,
+    pub(super) anew: bool,
     /// Whether something was computed since the last draw.
     pub(super) midway: bool,
     /// See [`super::Completion::recomputed`].
@@ -48,11 +48,6 @@ impl Lineage {
 
     pub(super) fn forget(&mut self) {
         (self.anew, self.midway) = (true, false);
-    }
-
-    /// Whether nothing was drawn since.
-    pub(super) fn is_forgotten(&self) -> bool {
-        self.anew
     }
 
     /// Notes that token `position` of every response was drawn by this version.
@@ -112,7 +107,7 @@ impl<B: Backend> Generation<B> {
 
     /// Whether a request that has tokens has drawn none since its caches were given up: another policy would have it begin once more.
     pub fn is_catching_up(&self) -> bool {
-        self.active.iter().any(|group| group.is_begun() && !group.is_finished() && group.is_forgotten())
+        self.active.iter().any(Group::is_catching_up)
     }
 
     /// Computes anew what groups have from the policy before, oldest first, as far as `room` tokens go; or twice as many as are drawn

@@ -110,6 +110,17 @@ fn on_its_way(device: &Arc<Device>, limits: Limits) -> Generation<Fake> {
     generation
 }
 
+/// The responses of [`on_its_way`] at their ends, each compared with itself drawn alone.
+fn ended(mut generation: Generation<Fake>) -> Vec<Completion> {
+    while !generation.step().unwrap() {}
+    let completions = generation.into_completions().remove(0);
+    check_lockstep(&completions);
+    for (sample, completion) in completions.iter().enumerate() {
+        check_alone(&endless(1, 9, 3, 40), sample, completion);
+    }
+    completions
+}
+
 #[test]
 fn nobody_waits_for_what_is_computed_anew() {
     let device = Device::new(AMPLE);
@@ -131,11 +142,7 @@ fn nobody_waits_for_what_is_computed_anew() {
     // 8 of the prompt, and 3 × 10 behind it, by 6 less the 3 that come every step.
     assert!((8..16).contains(&steps), "{steps}");
     assert!(older.upgrade().is_none(), "who is not needed is let go");
-    while !generation.step().unwrap() {}
-    let results = generation.into_completions().remove(0);
-    check_lockstep(&results);
-    for (sample, completion) in results.iter().enumerate() {
-        check_alone(&endless(1, 9, 3, 40), sample, completion);
+    for completion in &ended(generation) {
         assert_eq!((completion.versions.first(), completion.versions.last()), (Some(&1), Some(&2)));
         assert_eq!((changes(completion).len(), &completion.recomputed), (1, &changes(completion)));
     }
@@ -176,9 +183,7 @@ fn at_most_two_versions_draw() {
     generation.install(device.policy(3)).unwrap();
     assert!(first.upgrade().is_none() && second.upgrade().is_none());
     assert_eq!(generation.lingering(), 0);
-    while !generation.step().unwrap() {}
-    for (sample, completion) in generation.into_completions()[0].iter().enumerate() {
-        check_alone(&endless(1, 9, 3, 40), sample, completion);
+    for completion in &ended(generation) {
         assert_eq!(changes(completion), [11]);
         assert_eq!(completion.versions[11], 3);
     }
@@ -190,9 +195,7 @@ fn between_devices_nobody_lingers() {
     let mut generation = on_its_way(&device, Limits::default());
     generation.install(other.policy(2)).unwrap();
     assert_eq!((generation.lingering(), device.held()), (0, 0));
-    while !generation.step().unwrap() {}
-    for (sample, completion) in generation.into_completions()[0].iter().enumerate() {
-        check_alone(&endless(1, 9, 3, 40), sample, completion);
+    for completion in &ended(generation) {
         assert_eq!(completion.recomputed, [10]);
     }
 }
