@@ -12,6 +12,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use memmap2::Mmap;
+#[cfg(unix)]
+use memmap2::UncheckedAdvice;
 
 pub use dtype::DType;
 pub use image::ImageWriter;
@@ -80,6 +82,18 @@ impl WeightTensor {
         match &self.bytes {
             Bytes::Owned(bytes) => bytes,
             Bytes::Mapped(map, range) => &map[range.clone()],
+        }
+    }
+
+    /// Gives back the memory of what a file holds as well: whoever looks at it next has it read from there again.
+    pub(crate) fn release(&self) {
+        #[cfg(unix)]
+        if let Bytes::Mapped(map, range) = &self.bytes {
+            // SAFETY: the map is only read, and its file is not changed, so what is read later is what was there.
+            let released =
+                unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len()) };
+            // It costs memory and nothing else where the system does not know how.
+            let _ = released;
         }
     }
 }

@@ -101,6 +101,10 @@ impl<B: Backend<Cache: 'static>> Backend for Hidden<B> {
         self.0.forward(&mut own(feeds)?, want)
     }
 
+    fn forward_beside(&self, feeds: &mut [Feed<'_, AnyCache>]) -> Result<(), EngineError> {
+        self.0.forward_beside(&mut own(feeds)?)
+    }
+
     fn draw(
         &self,
         feeds: &mut [Feed<'_, AnyCache>],
@@ -156,6 +160,10 @@ impl Backend for AnyBackend {
 
     fn forward(&self, feeds: &mut [Feed<'_, AnyCache>], want: Want) -> Result<Logits, EngineError> {
         self.0.forward(feeds, want)
+    }
+
+    fn forward_beside(&self, feeds: &mut [Feed<'_, AnyCache>]) -> Result<(), EngineError> {
+        self.0.forward_beside(feeds)
     }
 
     fn draw(

@@ -107,6 +107,16 @@ pub trait Backend: Send + Sync {
     /// are too many tokens, or the device has no room for them. Nothing is changed then.
     fn forward(&self, feeds: &mut [Feed<'_, Self::Cache>], want: Want) -> Result<Logits, EngineError>;
 
+    /// Feeds tokens to sequences as [`Backend::forward`] does where no logits are wanted, beside another version from which others draw
+    /// meanwhile: weights that a file has too are held in memory no longer than they are read, so that there need not be room for two
+    /// versions.
+    ///
+    /// # Errors
+    /// As [`Backend::forward`].
+    fn forward_beside(&self, feeds: &mut [Feed<'_, Self::Cache>]) -> Result<(), EngineError> {
+        self.forward(feeds, Want::Nothing).map(drop)
+    }
+
     /// Feeds tokens to sequences as [`Backend::forward`] does, and draws the one behind each feed. `picks` has one entry a feed.
     ///
     /// # Errors

@@ -130,11 +130,13 @@ impl CpuBackend {
         })
     }
 
-    /// Feeds tokens and hands each row of the wanted logits to `each`, with its number, on any thread.
+    /// Feeds tokens and hands each row of the wanted logits to `each`, with its number, on any thread. `is_beside`: see
+    /// [`Backend::forward_beside`].
     fn pass(
         &self,
         feeds: &mut [Feed<'_, KvCache>],
         want: Want,
+        is_beside: bool,
         each: impl Fn(usize, &[f32]) + Sync,
     ) -> Result<(), EngineError> {
         let total = call::check(self, feeds)?;
@@ -161,7 +163,7 @@ impl CpuBackend {
             let packing = Packing::of(self.precision, self.processor);
             let (buffers, logits) =
                 workspace.buffers(&self.config, packing, total, rows.len().min(LOGIT_ROWS));
-            let pass = Pass { config: &self.config, packing, tokens: total, buffers, sights };
+            let pass = Pass { config: &self.config, packing, tokens: total, buffers, sights, is_beside };
             runner.run(self.phases(rows.len()), |worker, tools| {
                 self.embed(&ids, &pass, worker);
                 for (index, layer) in self.layers.iter().enumerate() {
@@ -196,7 +198,7 @@ impl CpuBackend {
         make: impl Fn(usize, &[f32]) -> Result<T, EngineError> + Sync,
     ) -> Result<Vec<T>, EngineError> {
         let made: Vec<_> = call::wanted_rows(feeds, want).iter().map(|_| OnceLock::new()).collect();
-        self.pass(feeds, want, |row, logits| {
+        self.pass(feeds, want, false, |row, logits| {
             // Each row comes once.
             let _ = made[row].set(make(row, logits));
         })?;
@@ -214,6 +216,10 @@ impl CpuBackend {
                 (x.write(row), cos.write(angles.clone()), sin.write(angles))
             };
             self.embedding.row_to_f32(ids[token] as usize, x);
+            if pass.is_beside {
+                // A row looked at is a megabyte in memory, where the system maps what is around it.
+                self.embedding.release();
+            }
             math::rope_row(pass.sights.tokens[token].visible - 1, &self.inv_freq, cos, sin);
         });
     }
@@ -268,11 +274,15 @@ impl Backend for CpuBackend {
         let vocab = self.config.vocab_size;
         let mut values = vec![0.0; rows.min(MAX_CALL_TOKENS) * vocab];
         let logits = Shared::new(&mut values);
-        self.pass(feeds, want, |row, values| {
+        self.pass(feeds, want, false, |row, values| {
             // SAFETY: each row is handed out once.
             unsafe { logits.write(row * vocab..(row + 1) * vocab) }.copy_from_slice(values);
         })?;
         Ok(Logits::new(vocab, values))
+    }
+
+    fn forward_beside(&self, feeds: &mut [Feed<'_, KvCache>]) -> Result<(), EngineError> {
+        self.pass(feeds, Want::Nothing, true, |_, _| {})
     }
 
     fn draw(&self, feeds: &mut [Feed<'_, KvCache>], picks: &[Pick<'_>]) -> Result<Vec<Sampled>, EngineError> {

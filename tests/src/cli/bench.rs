@@ -106,7 +106,7 @@ pub(super) struct RolloutOptions {
 #[derive(Debug, Args)]
 pub(super) struct InterruptOptions {
     /// The model's form.
-    #[arg(long, value_enum, default_value_t = Form::M108)]
+    #[arg(long, value_enum, default_value_t = Form::B06)]
     size: Form,
     /// Orders.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
@@ -118,10 +118,10 @@ pub(super) struct InterruptOptions {
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     in_flight: u16,
     /// Tokens of a prompt.
-    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     prompt: u16,
     /// The median length of a response; the longest have 16 times as many tokens.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=128))]
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=128))]
     median: u16,
     /// Newer policies that come while the orders are generated.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]

@@ -14,7 +14,7 @@ use crate::precision::Precision;
 use crate::weights::Weights;
 
 /// Phases of [`Layer::forward`], at most.
-pub(super) const PHASES: usize = 10;
+pub(super) const PHASES: usize = 11;
 
 pub(super) struct Layer {
     input_norm: Vec<f32>,
@@ -69,6 +69,10 @@ impl Layer {
         self.gate_up.multiply(worker, &mut tools.multiplier, normed, gate_up, Update::Set);
         swiglu(pass, worker);
         self.down.multiply(worker, &mut tools.multiplier, inner, x, Update::Add);
+        if pass.is_beside {
+            let linears = [&self.qkv, &self.o, &self.gate_up, &self.down];
+            worker.each(linears.len(), |linear| linears[linear].release());
+        }
     }
 
     /// Normalises query and key heads where the family does, rotates them to their positions, and puts keys and values into the caches.

@@ -40,6 +40,11 @@ impl Linear {
         Ok(Self { parts, precision, bias: bias.map(|bias| bias.concat()), outputs })
     }
 
+    /// Gives back the memory of what a file holds as well.
+    pub(super) fn release(&self) {
+        self.parts.iter().for_each(Matrix::release);
+    }
+
     /// Adds to, or sets, `y` `[tokens, outputs]` by the products of `x` `[tokens, packed input]`: a phase.
     pub(super) fn multiply(
         &self,

@@ -59,6 +59,13 @@ impl Matrix {
         }
     }
 
+    /// Gives back the memory of what a file holds as well.
+    pub(super) fn release(&self) {
+        if let Self::Published(tensor) = self {
+            tensor.release();
+        }
+    }
+
     /// What products read.
     pub(super) fn rows(&self) -> WeightRows<'_> {
         match self {

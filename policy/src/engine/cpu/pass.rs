@@ -40,6 +40,8 @@ pub(super) struct Pass<'a> {
     pub(super) tokens: usize,
     pub(super) buffers: Buffers<'a>,
     pub(super) sights: Sights<'a>,
+    /// Whether weights are given back layer by layer: see [`crate::engine::Backend::forward_beside`].
+    pub(super) is_beside: bool,
 }
 
 /// What one thread computes with.

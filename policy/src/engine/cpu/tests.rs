@@ -7,6 +7,8 @@ use crate::config::TinySizes;
 use crate::decoder::{Decoder, tests::families};
 use crate::packed::Packed;
 use crate::sampler::SamplingParams;
+#[cfg(target_os = "linux")]
+use crate::weights::ImageWriter;
 use crate::weights::RawTensor;
 
 /// Large enough that a pass wakes all threads, with heads as wide as those of real models, in each type of stored weights.
@@ -218,5 +220,46 @@ fn what_is_copied_is_counted_before_it_is_made() {
                     || made(head, Precision::Bf16) == 0 && precision == Precision::Bf16
             );
         }
+    }
+}
+
+/// Of a file that is mapped where `bytes` are: KiB in memory.
+#[cfg(target_os = "linux")]
+fn resident_kib(bytes: &[u8]) -> u64 {
+    let address = bytes.as_ptr().addr();
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let is_here = |line: &&str| {
+        let range = line.split_whitespace().next().and_then(|range| range.split_once('-'));
+        let ends = range.and_then(|(a, b)| {
+            Some((usize::from_str_radix(a, 16).ok()?, usize::from_str_radix(b, 16).ok()?))
+        });
+        ends.is_some_and(|(start, end)| (start..end).contains(&address))
+    };
+    let resident = maps.lines().skip_while(|line| !is_here(line)).find_map(|line| line.strip_prefix("Rss:"));
+    resident.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn beside_another_version_mapped_weights_are_given_back_and_read_again() {
+    let (config, weights) = &models()[1];
+    let mut image = ImageWriter::create(&std::env::temp_dir(), config, DType::BF16).unwrap();
+    weights.iter().for_each(|tensor| image.write(tensor.name(), tensor.bytes()).unwrap());
+    let mapped = image.finish().unwrap();
+    let resident = || resident_kib(mapped.iter().next().unwrap().bytes());
+    for precision in [Precision::F32, Precision::Bf16] {
+        let (backend, expected) = (
+            CpuBackend::load_as(config, &mapped, precision).unwrap(),
+            CpuBackend::load_as(config, weights, precision).unwrap(),
+        );
+        let tokens = &sequences()[0];
+        let (last, before) = tokens.split_last().unwrap();
+        let mut cache = backend.new_cache();
+        backend.forward_beside(&mut [Feed { tokens: before, cache: &mut cache }]).unwrap();
+        let beside = resident();
+        let logits = backend.forward(&mut [Feed { tokens: &[*last], cache: &mut cache }], Want::Last);
+        let logits: Vec<_> = logits.unwrap().rows().map(<[f32]>::to_vec).collect();
+        assert_eq!(logits, [own_logits(&expected, tokens)], "{precision}");
+        assert!(beside * 2 < resident(), "{precision}: {beside} KiB of {} are held", resident());
     }
 }

@@ -125,6 +125,7 @@ impl<B: Backend> Generation<B> {
                 self.active[index].forget();
                 continue;
             }
+            let is_in_use = self.active.iter().any(|group| group.is_under(&policy));
             loop {
                 let (call, mut feeds) = (self.call.min(*room), Vec::new());
                 let mut left = call;
@@ -132,7 +133,11 @@ impl<B: Backend> Generation<B> {
                 if feeds.is_empty() {
                     break;
                 }
-                policy.backend().forward(&mut feeds, Want::Nothing)?;
+                if is_in_use {
+                    policy.backend().forward(&mut feeds, Want::Nothing)?;
+                } else {
+                    policy.backend().forward_beside(&mut feeds)?;
+                }
                 *room -= call - left;
                 self.tally.recomputed += (call - left) as u64;
             }
