@@ -22,6 +22,7 @@ use echo_policy::weights::Weights;
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -97,10 +98,26 @@ struct Course {
 /// The orders, and the policy that they begin with.
 struct Work {
     config: ModelConfig,
-    weights: Weights,
+    /// Where weights lie, which every policy maps for itself, as a node's do.
+    dir: PathBuf,
     requests: Vec<SampleRequest>,
     limits: Limits,
     precision: Precision,
+    /// Newer policies that come.
+    policies: u64,
+}
+
+impl Work {
+    fn new(bench: &InterruptBench, config: ModelConfig, dir: PathBuf) -> Self {
+        Self {
+            requests: requests(bench, &config),
+            config,
+            dir,
+            limits: Limits { sequences: bench.in_flight, ..Limits::default() },
+            precision: bench.precision,
+            policies: bench.policies as u64,
+        }
+    }
 }
 
 /// Measures.
@@ -114,10 +131,7 @@ pub fn run(bench: &InterruptBench, console: &Console) -> anyhow::Result<Report> 
     let (dir, _) = model::places(bench.size, &home);
     model::make(bench.size, &dir)?;
     let config = bench.size.config()?;
-    let weights = Weights::load_dir(&dir, &config)?;
-    let limits = Limits { sequences: bench.in_flight, ..Limits::default() };
-    let work =
-        Work { requests: requests(bench, &config), config, weights, limits, precision: bench.precision };
+    let work = Work::new(bench, config, dir);
 
     let mut courses: BTreeMap<Way, Vec<Course>> = BTreeMap::new();
     for round in 1..=bench.rounds {
@@ -200,8 +214,10 @@ fn requests(bench: &InterruptBench, config: &ModelConfig) -> Vec<SampleRequest> 
 
 /// Generates all orders, with a newer policy after every `each` finished orders.
 fn course(work: &Work, way: Way, each: usize) -> anyhow::Result<Course> {
-    let policy =
-        |version| Policy::load_as(version, &work.config, &work.weights, work.precision).map(Arc::new);
+    let policy = |version| {
+        let weights = Weights::load_dir(&work.dir, &work.config)?;
+        anyhow::Ok(Arc::new(Policy::load_as(version, &work.config, &weights, work.precision)?))
+    };
     let mut generation = Generation::new(policy(0)?, work.limits, way.takeover());
     for (ticket, request) in (0..).map(Ticket).zip(&work.requests) {
         generation.submit(ticket, request.clone())?;
@@ -211,7 +227,8 @@ fn course(work: &Work, way: Way, each: usize) -> anyhow::Result<Course> {
     let since = Instant::now();
     loop {
         let due = each as u64 * (version + 1);
-        if way != Way::Undisturbed && generation.tally().finished >= due {
+        let comes = way != Way::Undisturbed && version < work.policies;
+        if comes && generation.tally().finished >= due {
             version += 1;
             let newer = policy(version)?;
             let (since, _) = installed.unwrap_or_else(|| (Instant::now(), 0));
@@ -268,18 +285,6 @@ mod tests {
         }
     }
 
-    fn work() -> Work {
-        let (bench, config) = (bench(), Size::Tiny.config().unwrap());
-        let limits = Limits { sequences: bench.in_flight, ..Limits::default() };
-        Work {
-            requests: requests(&bench, &config),
-            weights: Weights::random(&config, 1),
-            config,
-            limits,
-            precision: bench.precision,
-        }
-    }
-
     #[test]
     fn lengths_have_the_median_and_the_tail_that_are_asked_for() {
         let bench = InterruptBench { orders: 500, samples: 4, median: 32, ..bench() };
@@ -294,11 +299,16 @@ mod tests {
 
     #[test]
     fn every_way_draws_all_tokens_and_loses_none() {
-        let work = work();
+        let home = tempfile::tempdir().unwrap();
+        let (dir, _) = model::places(Size::Tiny, home.path());
+        model::make(Size::Tiny, &dir).unwrap();
+        let work = Work::new(&bench(), Size::Tiny.config().unwrap(), dir);
         for way in Way::ALL {
             let course = course(&work, way, 1).unwrap();
             assert_eq!(course.lost, 0, "{way:?}");
-            assert_eq!(course.first_token_s.is_empty(), way == Way::Undisturbed, "{way:?}");
+            let took_over = course.first_token_s.len() as u64;
+            assert_eq!(took_over == 0, way == Way::Undisturbed, "{way:?}");
+            assert!(took_over <= work.policies, "{way:?}: {took_over}");
             let anew = course.recomputed_per_interrupt > 0.0;
             assert_eq!(anew, way == Way::Recompute, "{way:?}");
         }

@@ -26,6 +26,8 @@ pub(super) struct Device {
     pub(super) filled: AtomicUsize,
     /// The most of the latter in one call.
     pub(super) most_filled: AtomicUsize,
+    /// Tokens that were fed beside another version.
+    pub(super) beside: AtomicUsize,
     calls: AtomicUsize,
     /// What comes of a call, by its number.
     pub(super) trouble: Mutex<Option<Box<Trouble>>>,
@@ -154,5 +156,12 @@ impl Backend for Fake {
         assert_eq!(want, Want::Last);
         device.decoded.fetch_add(total, Relaxed);
         Ok(Logits::new(VOCAB, rows))
+    }
+
+    fn forward_beside(&self, feeds: &mut [Feed<'_, Entries>]) -> Result<(), EngineError> {
+        let total = feeds.iter().map(|feed| feed.tokens.len()).sum();
+        self.forward(feeds, Want::Nothing)?;
+        self.device.beside.fetch_add(total, Relaxed);
+        Ok(())
     }
 }

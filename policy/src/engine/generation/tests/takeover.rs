@@ -142,6 +142,11 @@ fn nobody_waits_for_what_is_computed_anew() {
     // 8 of the prompt, and 3 × 10 behind it, by 6 less the 3 that come every step.
     assert!((8..16).contains(&steps), "{steps}");
     assert!(older.upgrade().is_none(), "who is not needed is let go");
+    assert_eq!(
+        device.beside.load(Relaxed) as u64,
+        generation.tally().recomputed,
+        "nobody drew from it before"
+    );
     for completion in &ended(generation) {
         assert_eq!((completion.versions.first(), completion.versions.last()), (Some(&1), Some(&2)));
         assert_eq!((changes(completion).len(), &completion.recomputed), (1, &changes(completion)));
@@ -222,6 +227,9 @@ fn however_many_are_in_flight_all_come_to_the_newer_policy() {
     let now = generation.tally();
     assert_eq!((now.succeeded, now.finished, now.drawn - before.drawn), (8, 0, 64 * steps));
     assert!(!generation.is_catching_up());
+    // Once the first draws from the newer policy, its weights are in use.
+    let (beside, each) = (device.beside.load(Relaxed) as u64, now.recomputed / 8);
+    assert!((each / 2..2 * each).contains(&beside), "{beside} of {each} each");
     // Some 20 to 30 tokens each to be caught up with, two for each that is drawn.
     assert!(steps < 40, "{steps}");
 }
