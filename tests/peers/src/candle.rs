@@ -32,7 +32,7 @@ pub fn run(task: &Task) -> anyhow::Result<Rates> {
     model.forward(&shared.repeat((samples, 1))?, 0)?;
     let group_tok_s = decode(&mut model, task, samples)?;
     let about = json!({
-        "candle-transformers": task::version("candle-transformers"), "gemm": task::version("gemm"), "gemm_features": ["x86-v4"],
+        "candle-transformers": task::version("candle-transformers"), "gemm": task::version("gemm"), "gemm_features": ["x86-v4"], "allocator": "mimalloc",
         "target_features": task::processor(), "weights": "f32", "cache": "f32", "threads": threads, "drawn": "nothing: tokens are given",
     });
     let logprob = task::logprob(&last, task.given[0][0])?;
