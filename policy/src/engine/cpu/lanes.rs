@@ -171,8 +171,11 @@ impl Processor {
         let mut found = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            found.extend(avx512::Avx512::detect_bf16().map(Kind::Avx512Bf16));
+            let bf16 = avx512::Avx512::detect_bf16();
+            let (quick, slow): (Vec<_>, Vec<_>) = bf16.into_iter().partition(|lanes| lanes.is_quick());
+            found.extend(quick.into_iter().map(Kind::Avx512Bf16));
             found.extend(avx512::Avx512::detect_vnni().map(Kind::Avx512Vnni));
+            found.extend(slow.into_iter().map(Kind::Avx512Bf16));
             found.extend(avx512::Avx512::detect().map(Kind::Avx512));
             found.extend(avx2::Avx2::detect().map(Kind::Avx2));
         }
