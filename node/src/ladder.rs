@@ -48,8 +48,9 @@ impl Ladder {
     /// [`DeviceError::None`] when nothing of what the owner asks for can be used.
     pub fn new(choice: &DeviceChoice, precision: Precision, board: Arc<Board>) -> Result<Self, DeviceError> {
         // Who wants the processor has no driver loaded.
-        if *choice == DeviceChoice::Cpu {
-            return Ok(Self::of(vec![Device::cpu()], board));
+        let cpu = Device::cpu();
+        if *choice == DeviceChoice::Cpu && cpu.computes_in(precision) {
+            return Ok(Self::of(vec![cpu], board));
         }
         let survey = Survey::take();
         let found = survey.ladder(choice, precision)?;

@@ -1,5 +1,6 @@
 //! In which numbers this node computes: its owner's choice among those that the run takes.
 
+use echo_policy::engine::cpu::computes_as_known;
 use echo_policy::precision::Precision;
 use echo_protocol::precision::PrecisionName;
 
@@ -17,14 +18,14 @@ pub struct NotTaken {
     default: Precision,
 }
 
-/// The precision to generate in: `wanted`, or else the first of the charter's that this program knows, as its operator lists first what
-/// nodes had best compute in.
+/// The precision to generate in: `wanted`, or else the first of the charter's that this program knows and this machine computes in, as its operator
+/// lists first what nodes had best compute in.
 ///
 /// # Errors
 /// When the charter does not list what is wanted.
 pub fn choose(taken: &[PrecisionName], wanted: Option<Precision>) -> Result<Precision, NotTaken> {
     let known = || taken.iter().filter_map(|name| name.as_str().parse::<Precision>().ok());
-    let default = known().next().unwrap_or_default();
+    let default = known().find(|precision| computes_as_known(*precision)).unwrap_or_default();
     match wanted {
         None => Ok(default),
         Some(wanted) if known().any(|precision| precision == wanted) => Ok(wanted),

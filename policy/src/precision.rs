@@ -11,7 +11,7 @@ use std::str::FromStr;
 ///
 /// In every one of them rows of the embedding, norms and biases are as they were published, widened; queries, keys and values, caches,
 /// scores, softmax, the residual stream, logits and draws are f32 or wider, and sums are f32 or exact. In which order a backend adds is its
-/// own affair, as it is in f32. Rounding is to the nearest, and to the even one where two are as near.
+/// own affair in f32 and bf16. Rounding is to the nearest, and to the even one where two are as near.
 ///
 /// **What 8 and 4 bits are.** A row of a weight, or of activations, is cut into blocks of 32 inputs, the last one filled up with zeros. A
 /// block has a scale s, and a number x of it becomes the integer nearest to x · (1 / s). Each of these operations is a single one of f32.
@@ -24,7 +24,9 @@ use std::str::FromStr;
 ///   is multiplied with the block.
 ///
 /// Integers are multiplied and added up exactly, over a block or a part of it; each such sum is multiplied with the product of the two
-/// scales, rounded to f32; and what these come to is added up in f32.
+/// scales, rounded to f32; and what these come to is added up in f32. The order of these sums and of all others belongs to the recipe: it is
+/// that of [`CpuBackend`](crate::engine::CpuBackend). Where activations are rounded to 255 values, what is off in its last bit comes out a hundredth
+/// off a few layers later, too far to tell an honest machine from a liar; so a backend that adds in another order computes in something else.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -57,6 +59,12 @@ impl Precision {
             Self::Int8 => "int8",
             Self::Int4 => "int4",
         }
+    }
+
+    /// Whether its recipe leaves nothing open: whoever computes in it draws the same tokens, with the same log-probabilities, to the bit.
+    #[must_use]
+    pub fn is_exact(self) -> bool {
+        matches!(self, Self::Int8 | Self::Int4)
     }
 
     /// The precision of the output projection's weights.

@@ -2,6 +2,7 @@
 
 use super::{ConfigError, SamplingSection};
 use echo_policy::audit::Standard;
+use echo_policy::engine::cpu::computes_as_known;
 use echo_policy::precision::Precision;
 use echo_protocol::precision::{MAX_PRECISIONS, PrecisionName};
 use serde::{Deserialize, Serialize};
@@ -32,14 +33,17 @@ impl AdmissionSection {
     pub(super) fn validate(&self, sampling: &SamplingSection) -> Result<(), ConfigError> {
         let distinct: BTreeSet<&PrecisionName> = self.precisions.iter().collect();
         let known = |name: &&PrecisionName| name.as_str().parse::<Precision>().is_ok();
-        let can_audit = |name: &&PrecisionName| Standard::of(name.as_str(), sampling.temperature).is_ok();
+        let can_audit = |name: &&PrecisionName| {
+            let standard = Standard::of(name.as_str(), sampling.temperature);
+            standard.is_ok_and(|standard| computes_as_known(standard.precision))
+        };
         let listed = self.precisions.len() == distinct.len() && distinct.len() <= MAX_PRECISIONS;
         let rule = if !listed || !distinct.contains(&PrecisionName::default()) {
             "at most 8, each once, f32 among them: every node can compute in it, and older ones do nothing else"
         } else if !distinct.iter().all(known) {
             "known are f32, bf16, int8 and int4"
         } else if self.audit && !distinct.iter().all(can_audit) {
-            "how far honest nodes are off is not measured for each of them, so not all can be audited: list those alone that are, or set audit = false"
+            "for some of them it is not measured how far honest nodes are off, or this processor does not compute them to the bit as others do, so not all can be audited: leave those out, or set audit = false"
         } else {
             return Ok(());
         };

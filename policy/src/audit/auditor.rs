@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::copies::Copies;
 use super::samples::examine_in_turn;
 use super::{CannotAudit, Finding, Sample, Standard, VersionWeights, examine};
+use crate::engine::cpu::computes_as_known;
 use crate::error::EngineError;
 use crate::sampler::SamplingParams;
 
@@ -41,8 +42,8 @@ impl Auditor {
     /// the same. Blocks, for other audits too.
     ///
     /// # Errors
-    /// [`CannotAudit::NoRoom`] where a single policy does not fit, or caches were kept and those of all versions do not; what [`examine`]
-    /// fails with.
+    /// [`CannotAudit::NoRoom`] where a single policy does not fit, or caches were kept and those of all versions do not;
+    /// [`CannotAudit::Processor`] where this machine has to be exact and is not; what [`examine`] fails with.
     pub fn examine(
         &self,
         versions: &[Arc<VersionWeights>],
@@ -53,6 +54,9 @@ impl Auditor {
         samples: impl IntoIterator<Item = Sample>,
     ) -> Result<Finding, AuditError> {
         let Standard { precision, tolerance } = standard;
+        if !computes_as_known(*precision) {
+            return Err(CannotAudit::Processor { precision: *precision }.into());
+        }
         let samples: Vec<Sample> = samples.into_iter().collect();
         let mut copies = self.turn();
         copies.sweep();

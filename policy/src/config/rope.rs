@@ -54,7 +54,8 @@ pub(super) fn inv_freq(head_dim: usize, theta: f64, scaling: &RopeScaling) -> Ve
     (0..head_dim / 2)
         .map(|i| {
             let exponent = (2 * i) as f32 / head_dim as f32;
-            let plain = 1.0f32 / theta.powf(f64::from(exponent)) as f32;
+            // Not the system's `pow`, which may end in another bit elsewhere.
+            let plain = 1.0f32 / libm::pow(theta, f64::from(exponent)) as f32;
             match *scaling {
                 RopeScaling::Default => plain,
                 RopeScaling::Linear { factor } => plain / factor as f32,

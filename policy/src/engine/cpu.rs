@@ -11,6 +11,7 @@
 mod attention;
 mod crew;
 mod event;
+mod known;
 pub(super) mod lanes;
 mod layer;
 pub(super) mod linear;
@@ -32,6 +33,8 @@ use crate::math;
 use crate::precision::Precision;
 use crate::sampler::{self, Interval, Sampled};
 use crate::weights::{DType, TensorSpec, WeightTensor, Weights, expected_tensors};
+pub use known::computes_as_known;
+
 use attention::{Sight, Sights};
 use crew::Worker;
 use lanes::Processor;

@@ -3,8 +3,8 @@
 use super::{CPU, Loader};
 use crate::config::ModelConfig;
 use crate::engine::any::AnyBackend;
-use crate::engine::cpu::CpuBackend;
 use crate::engine::cpu::lanes::Processor;
+use crate::engine::cpu::{CpuBackend, computes_as_known};
 use crate::error::EngineError;
 use crate::precision::Precision;
 use crate::weights::Weights;
@@ -12,6 +12,11 @@ use crate::weights::Weights;
 /// The vector instructions that the CPU backend computes with here, for people.
 pub(super) fn instructions() -> &'static str {
     Processor::best().name()
+}
+
+/// What it computes in: everything that it computes as it is known to come out.
+pub(super) fn precisions() -> Vec<Precision> {
+    Precision::ALL.into_iter().filter(|precision| computes_as_known(*precision)).collect()
 }
 
 /// The processor.
@@ -22,8 +27,8 @@ impl Loader for Cpu {
         CPU
     }
 
-    fn computes_in(&self, _: Precision) -> bool {
-        true
+    fn computes_in(&self, precision: Precision) -> bool {
+        computes_as_known(precision)
     }
 
     fn load(

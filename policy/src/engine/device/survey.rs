@@ -125,6 +125,11 @@ impl Found {
             return Err(obstacle.clone());
         }
         if !self.precisions.contains(&precision) {
+            if matches!(self.about, About::Cpu { .. }) {
+                return Err(format!(
+                    "it does not compute {precision} to the bit as others do, and would be taken for a liar; choose another precision"
+                ));
+            }
             let names: Vec<_> = self.precisions.iter().map(|precision| precision.name()).collect();
             return Err(format!("it computes in {}, and {precision} is wanted", names.join(" and ")));
         }
@@ -162,7 +167,7 @@ impl Survey {
         found.push(Found {
             name: CPU.to_owned(),
             about: About::Cpu { instructions: cpu::instructions(), cores },
-            precisions: Precision::ALL.to_vec(),
+            precisions: cpu::precisions(),
             obstacle: None,
         });
         Self { found, absent }
@@ -223,11 +228,11 @@ impl Survey {
     /// last is the processor.
     ///
     /// # Errors
-    /// [`DeviceError::None`] when nothing is there of what was asked for.
+    /// [`DeviceError::None`] when nothing is there of what was asked for, or nothing that computes in `precision`.
     pub fn ladder(&self, choice: &DeviceChoice, precision: Precision) -> Result<Vec<Found>, DeviceError> {
         let rungs: Vec<Found> =
             self.found.iter().filter(|found| found.suits(choice, precision).is_ok()).cloned().collect();
-        if *choice == DeviceChoice::Auto || rungs.iter().any(|found| found.is_meant_by(choice)) {
+        if rungs.iter().any(|found| found.is_meant_by(choice)) {
             return Ok(rungs);
         }
         let why = |found: &Found| found.suits(choice, precision).err().map(|why| format!("{found}: {why}"));
@@ -314,6 +319,13 @@ mod tests {
         let error = ladder(&only_software, "wgpu", Precision::F32).unwrap_err();
         assert!(error.contains("only taken when asked for as wgpu:2"), "{error}");
         assert_eq!(ladder(&only_software, "auto", Precision::F32).unwrap(), ["cpu"]);
+        let mut inexact = only_software;
+        inexact.found[1].precisions = vec![Precision::F32, Precision::Bf16];
+        for choice in ["auto", "cpu"] {
+            assert_eq!(ladder(&inexact, choice, Precision::Bf16).unwrap(), ["cpu"]);
+            let error = ladder(&inexact, choice, Precision::Int8).unwrap_err();
+            assert!(error.contains("it does not compute int8 to the bit as others do"), "{error}");
+        }
     }
 
     #[test]

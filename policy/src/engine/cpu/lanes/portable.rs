@@ -44,7 +44,8 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
-        std::array::from_fn(|lane| a[lane].mul_add(b[lane], c[lane]))
+        // Not the system's `fmaf`: Windows rounds twice on processors without the instruction.
+        std::array::from_fn(|lane| libm::fmaf(a[lane], b[lane], c[lane]))
     }
 
     #[inline(always)]

@@ -119,9 +119,9 @@ fn every_kind_of_vectors_does_the_same_arithmetic() {
     for (bytes, numbers) in all.pairs.iter_mut().zip(pairs) {
         bytes.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(to, number)| *to = number.to_le_bytes());
     }
-    let add = |sum: f32, i: usize| pairs[0][i].to_f32().mul_add(pairs[1][i].to_f32(), sum);
+    let add = |sum: f32, i: usize| libm::fmaf(pairs[0][i].to_f32(), pairs[1][i].to_f32(), sum);
 
-    let fused = Line(std::array::from_fn(|i| a.0[i].mul_add(b.0[i], c.0[i])));
+    let fused = Line(std::array::from_fn(|i| libm::fmaf(a.0[i], b.0[i], c.0[i])));
     let split = |number: &dyn Fn(usize) -> f32| {
         [Line(std::array::from_fn(|i| number(2 * i))), Line(std::array::from_fn(|i| number(2 * i + 1)))]
     };
