@@ -1,6 +1,7 @@
 //! `echo-lab study`
 
 use clap::{Args, ValueEnum};
+use echo_lab::bench::rollout::Size;
 use echo_lab::console::{Console, Report};
 use echo_lab::processes::interruptible;
 use echo_lab::study::audit::{self, AuditStudy};
@@ -63,6 +64,9 @@ pub(super) struct StudyOptions {
     /// Tokens of each response that the audit study judges.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(8..=4096))]
     tokens: u32,
+    /// The model with which the audit study measures what an audit costs: tiny, 17m, 108m or 0.6b.
+    #[arg(long, value_name = "SIZE", default_value_t = Size::B06)]
+    cost_size: Size,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -97,9 +101,9 @@ impl StudyOptions {
     }
 
     fn audit_study(self) -> AuditStudy {
-        let Self { honest, cheats, gpu, tokens, seed, out, .. } = self;
+        let Self { honest, cheats, gpu, tokens, cost_size: cost, seed, out, .. } = self;
         let [honest, cheats, gpu] = [honest, cheats, gpu].map(|count| count as usize);
-        AuditStudy { honest, cheats, gpu, tokens, seed, out }
+        AuditStudy { honest, cheats, gpu, tokens, cost, seed, out }
     }
 
     fn kill_study(&self) -> KillStudy {

@@ -14,6 +14,7 @@ mod policies;
 mod rates;
 
 use super::crew;
+use crate::bench::rollout::Size;
 use crate::console::{Console, Report};
 use anyhow::Context;
 use arms::{Absent, Arm, Expected};
@@ -52,6 +53,8 @@ pub struct AuditStudy {
     pub gpu: usize,
     /// Tokens of a response.
     pub tokens: u32,
+    /// The model with which the cost is measured.
+    pub cost: Size,
     /// Decides weights, prompts and samples.
     pub seed: u64,
     /// Where `audit.jsonl` goes.
@@ -106,7 +109,7 @@ pub fn run(study: &AuditStudy, console: &Console) -> anyhow::Result<Report> {
         rows.push(seen);
         results.push(result);
     }
-    let cost = Cost::measure(console)?;
+    let cost = Cost::measure(study.cost, console)?;
     let claims = claims(&arms, &rows, study, &cost);
     for claim in &claims {
         let word = if claim["holds"] == true { "holds:" } else { "does not hold:" };
@@ -211,11 +214,16 @@ fn claims(arms: &[Arm], rows: &[Seen], study: &AuditStudy, cost: &Cost) -> Vec<s
         };
         claims.push(json!({"claim": text, "holds": holds, "figures": {"share": share, "ci95": bounds}}));
     }
-    claims.push(json!({
-        "claim": format!("a group's audit, of one of its responses, costs at most {COST} of generating the group"),
-        "holds": cost.one_of_group() <= COST,
-        "figures": {"share": cost.one_of_group()},
-    }));
+    for (text, share) in [
+        ("a response's audit costs at most {COST} of generating it alone", cost.one_alone()),
+        (
+            "a group's audit, of one of its responses, costs at most {COST} of generating the group",
+            cost.one_of_group(),
+        ),
+    ] {
+        let claim = text.replace("{COST}", &COST.to_string());
+        claims.push(json!({"claim": claim, "holds": share <= COST, "figures": {"share": share}}));
+    }
     claims
 }
 
@@ -226,8 +234,15 @@ mod tests {
     #[test]
     fn the_audit_is_tried_on_everybody_and_finds_the_cheats_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let study =
-            AuditStudy { honest: 4, cheats: 4, gpu: 2, tokens: 48, seed: 3, out: dir.path().to_owned() };
+        let study = AuditStudy {
+            honest: 4,
+            cheats: 4,
+            gpu: 2,
+            tokens: 48,
+            cost: Size::Tiny,
+            seed: 3,
+            out: dir.path().to_owned(),
+        };
         let Report { json, .. } = run(&study, &Console::new(true)).unwrap();
         let results = json["results"].as_array().unwrap();
         let lines = std::fs::read_to_string(dir.path().join(LINES)).unwrap();

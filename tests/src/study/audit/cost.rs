@@ -2,10 +2,11 @@
 
 use crate::bench::median;
 use crate::bench::rollout::{Size, model};
+use crate::cargo::workspace_root;
 use crate::console::Console;
-use anyhow::Context;
-use echo_policy::audit::{Sample, Tolerance, examine};
+use echo_policy::audit::{Sample, Standard, examine};
 use echo_policy::engine::{Completion, Generation, Policy, SampleRequest};
+use echo_policy::precision::Precision;
 use echo_policy::sampler::SamplingParams;
 use echo_policy::weights::Weights;
 use serde::Serialize;
@@ -15,17 +16,22 @@ use std::time::Instant;
 /// The group: samples, tokens of the prompt and of each response.
 const GROUP: (u32, usize, u32) = (16, 128, 256);
 /// Rounds by turns; the median counts.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
+/// In which numbers: those that policies are published in.
+const PRECISION: Precision = Precision::Bf16;
 
 /// Seconds, on all cores.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Cost {
-    /// To generate a group of 16, and one response alone.
-    pub(super) generate_group_s: f64,
-    pub(super) generate_one_s: f64,
+    /// The model.
+    size: Size,
+    precision: Precision,
+    /// To generate a group, and one response alone.
+    generate_group_s: f64,
+    generate_one_s: f64,
     /// To audit all responses of the group, and one.
-    pub(super) audit_group_s: f64,
-    pub(super) audit_one_s: f64,
+    audit_group_s: f64,
+    audit_one_s: f64,
 }
 
 impl Cost {
@@ -34,12 +40,16 @@ impl Cost {
         self.audit_one_s / self.generate_group_s
     }
 
-    pub(super) fn measure(console: &Console) -> anyhow::Result<Self> {
-        let dir = tempfile::tempdir().context("a directory for a model")?;
-        let dir = dir.path().join("model");
-        model::make(Size::M17, &dir)?;
-        let config = Size::M17.config()?;
-        let policy = Arc::new(Policy::load(1, &config, &Weights::load_dir(&dir, &config)?)?);
+    /// A response as a share of its own generation, alone.
+    pub(super) fn one_alone(&self) -> f64 {
+        self.audit_one_s / self.generate_one_s
+    }
+
+    pub(super) fn measure(size: Size, console: &Console) -> anyhow::Result<Self> {
+        let (dir, _) = model::places(size, &workspace_root().join("target/peers"));
+        model::make(size, &dir)?;
+        let config = size.config()?;
+        let policy = Arc::new(Policy::load_as(1, &config, &Weights::load_dir(&dir, &config)?, PRECISION)?);
         let (samples, prompt, tokens) = GROUP;
         let prompt = model::tokens(1, prompt, config.vocab_size);
         let params = SamplingParams::unbiased(tokens);
@@ -51,15 +61,16 @@ impl Cost {
             timed(&mut seconds[3], || audit(&policy, &prompt, params, &group[..1]))?;
         }
         let [generate_group_s, generate_one_s, audit_group_s, audit_one_s] = seconds.map(median);
-        let cost = Self { generate_group_s, generate_one_s, audit_group_s, audit_one_s };
+        let cost =
+            Self { size, precision: PRECISION, generate_group_s, generate_one_s, audit_group_s, audit_one_s };
         console.say(format!(
-            "17 million parameters, groups of {samples}, {} + {tokens} tokens: generated in {generate_group_s:.2} s, one response alone in \
+            "{size} in {PRECISION}, groups of {samples}, {} + {tokens} tokens: generated in {generate_group_s:.2} s, one response alone in \
              {generate_one_s:.2} s; audited in {audit_group_s:.2} s, one response in {audit_one_s:.3} s",
             prompt.len()
         ));
         console.say(format!(
             "an audit of one response costs {:.1} % of generating it alone, and {:.1} % of its group; of all responses, {:.1} % of the group",
-            100.0 * audit_one_s / generate_one_s,
+            100.0 * cost.one_alone(),
             100.0 * cost.one_of_group(),
             100.0 * audit_group_s / generate_group_s
         ));
@@ -104,7 +115,8 @@ fn audit(
         Sample::new(index, tokens, &completion.logprobs, completion.versions.iter().copied())
     });
     let policies = [policy.clone()];
-    let found = examine(&policies, prompt, &[3; 32], &params, samples, &Tolerance::f32(1.0))?;
+    let tolerance = Standard::of(PRECISION.name(), params.temperature)?.tolerance;
+    let found = examine(&policies, prompt, &[3; 32], &params, samples, &tolerance)?;
     anyhow::ensure!(found.fault.is_none(), "an honest group is found to be wrong: {:?}", found.fault);
     Ok(())
 }
