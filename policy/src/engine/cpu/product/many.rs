@@ -1,8 +1,9 @@
-//! The product with many tokens: weights are widened once for many of them.
+//! The product with many tokens: weights are widened once for all of them.
 //!
-//! The second cache holds a block of widened rows and a block of tokens. Of those, panels of a few tokens are multiplied
-//! with tiles of a few rows, all of a tile's sums being in registers, over stretches of the inputs of which the first cache
-//! holds a panel's. Meanwhile the next block of rows is asked for, line by line, so that memory works while the sums do.
+//! The second cache holds a block of widened rows. Panels of a few tokens are multiplied with its tiles of a few rows, all of a
+//! tile's sums being in registers, over stretches of the inputs of which the first cache holds a panel's. Tokens come anew for each
+//! block, from whichever cache has room for them: a few bytes for a microsecond of sums. Meanwhile the next block of rows is asked for, line by line, so that
+//! memory works while the sums do.
 
 use super::super::lanes::{Abreast, Lanes, Line, Task};
 use super::ahead::Ahead;
@@ -13,8 +14,6 @@ use super::{Activations, Output, Product, Scratch, Update};
 
 /// Lines of a block of widened weights: 256 KiB.
 const WEIGHT_LINES: usize = 4096;
-/// Lines of a block of tokens: 384 KiB.
-const TOKEN_LINES: usize = 6144;
 /// Lines of each row that are multiplied in one pass.
 const PASS_LINES: usize = 64;
 /// Tiles of the first block. Nobody asked for it ahead, so it is small, and each block is twice the last.
@@ -27,38 +26,33 @@ pub(super) fn product<L: Lanes, E: Widen, const R: usize, const C: usize>(lanes:
     let steps = x.row_lines();
     let rows = weight.len();
     let most_tiles = (WEIGHT_LINES / (R * steps)).clamp(1, rows.div_ceil(R));
-    let most_tokens = (TOKEN_LINES / (C * steps)).max(1) * C;
     let Scratch { weights, sums } = scratch;
     // Only ever longer: products of other shapes come in between.
     weights.resize(weights.len().max(most_tiles * R * steps), Line::default());
     sums.resize(sums.len().max(most_tiles * R * C), Line::default());
-    for token in (0..x.tokens()).step_by(most_tokens) {
-        let tokens = token..x.tokens().min(token + most_tokens);
-        let (mut first, mut count) = (0, FIRST_TILES);
-        while first < rows {
-            count = count.min(most_tiles).min((rows - first).div_ceil(R));
-            let weights = &mut weights.as_chunks_mut::<R>().0[..count * steps];
-            for (tile, widened) in weights.chunks_exact_mut(steps).enumerate() {
-                widen(lanes, weight, first + tile * R, widened);
-            }
-            let next = first + count * R;
-            let ahead = weight.between(next, next + (2 * count).min(most_tiles) * R);
-            let work = tokens.len().div_ceil(C) * count * steps;
-            let ahead = Ahead::new(ahead, work);
-            let mut block = Block { lanes, weights, steps, first, rows, x, y, update, ahead };
-            for token in tokens.clone().step_by(C) {
-                match C.min(tokens.end - token) {
-                    1 => block.panel::<1>(token, sums),
-                    2 => block.panel::<2>(token, sums),
-                    3 => block.panel::<3>(token, sums),
-                    4 if C > 3 => block.panel::<4>(token, sums),
-                    5 if C > 3 => block.panel::<5>(token, sums),
-                    _ if C > 3 => block.panel::<6>(token, sums),
-                    _ => unreachable!("panels have at most C tokens"),
-                }
-            }
-            (first, count) = (next, 2 * count);
+    let (mut first, mut count) = (0, FIRST_TILES);
+    while first < rows {
+        count = count.min(most_tiles).min((rows - first).div_ceil(R));
+        let weights = &mut weights.as_chunks_mut::<R>().0[..count * steps];
+        for (tile, widened) in weights.chunks_exact_mut(steps).enumerate() {
+            widen(lanes, weight, first + tile * R, widened);
         }
+        let next = first + count * R;
+        let ahead = weight.between(next, next + (2 * count).min(most_tiles) * R);
+        let ahead = Ahead::new(ahead, x.tokens().div_ceil(C) * count * steps);
+        let mut block = Block { lanes, weights, steps, first, rows, x, y, update, ahead };
+        for token in (0..x.tokens()).step_by(C) {
+            match C.min(x.tokens() - token) {
+                1 => block.panel::<1>(token, sums),
+                2 => block.panel::<2>(token, sums),
+                3 => block.panel::<3>(token, sums),
+                4 if C > 3 => block.panel::<4>(token, sums),
+                5 if C > 3 => block.panel::<5>(token, sums),
+                _ if C > 3 => block.panel::<6>(token, sums),
+                _ => unreachable!("panels have at most C tokens"),
+            }
+        }
+        (first, count) = (next, 2 * count);
     }
 }
 
@@ -115,9 +109,9 @@ impl<L: Lanes, const R: usize> Block<'_, L, R> {
         let sums = sums.as_chunks_mut::<R>().0.as_chunks_mut::<C>().0;
         for start in (0..self.steps).step_by(PASS_LINES) {
             let end = self.steps.min(start + PASS_LINES);
+            let x = Abreast::new(x.map(|row| &row[start..end]), end - start);
             for (tile, (weights, sums)) in self.weights.chunks_exact(self.steps).zip(&mut *sums).enumerate() {
                 let weights = &weights[start..end];
-                let x = Abreast::new(x.map(|row| &row[start..end]), weights.len());
                 let ahead = self.ahead.take(weights.len());
                 let Self { y, update, first, rows, .. } = *self;
                 let row = first + tile * R;
