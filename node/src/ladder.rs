@@ -47,7 +47,7 @@ impl Ladder {
     /// # Errors
     /// [`DeviceError::None`] when nothing of what the owner asks for can be used.
     pub fn new(choice: &DeviceChoice, precision: Precision, board: Arc<Board>) -> Result<Self, DeviceError> {
-        // Who wants the processor has no driver loaded.
+        // Who wants the processor has no driver loaded, unless it cannot be used and the survey has to say why.
         let cpu = Device::cpu();
         if *choice == DeviceChoice::Cpu && cpu.computes_in(precision) {
             return Ok(Self::of(vec![cpu], board));

@@ -214,14 +214,13 @@ fn claims(arms: &[Arm], rows: &[Seen], study: &AuditStudy, cost: &Cost) -> Vec<s
         };
         claims.push(json!({"claim": text, "holds": holds, "figures": {"share": share, "ci95": bounds}}));
     }
-    for (text, share) in [
-        ("a response's audit costs at most {COST} of generating it alone", cost.one_alone()),
+    for (claim, share) in [
+        (format!("a response's audit costs at most {COST} of generating it alone"), cost.one_alone()),
         (
-            "a group's audit, of one of its responses, costs at most {COST} of generating the group",
+            format!("a group's audit, of one of its responses, costs at most {COST} of generating the group"),
             cost.one_of_group(),
         ),
     ] {
-        let claim = text.replace("{COST}", &COST.to_string());
         claims.push(json!({"claim": claim, "holds": share <= COST, "figures": {"share": share}}));
     }
     claims
