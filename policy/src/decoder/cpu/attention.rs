@@ -149,22 +149,25 @@ impl<'a> Attention<'a> {
             let keys = self.key_tokens.min(task.queries.end - key);
             let scores = &mut tiles.scores[..rows * keys];
             product(q, self.keys(inputs.k, head, start + key, keys).t(), scores, Onto::Replace, Threads::One);
-            math::wide(|| {
-                let sums = sums.chunks_exact_mut(self.dim);
-                let states = tops.iter_mut().zip(totals.iter_mut()).zip(sums);
-                for (row, (scores, ((top, total), sum))) in
-                    scores.chunks_exact_mut(keys).zip(states).enumerate()
-                {
-                    let (seen, hidden) =
-                        scores.split_at_mut(self.visible(task.queries.start, row, key, keys));
-                    hidden.fill(0.0);
-                    let factor = absorb(seen, top, total);
-                    // The first tile finds in the sums what the last task left there.
-                    if key > 0 && factor != 1.0 {
-                        sum.iter_mut().for_each(|sum| *sum *= factor);
+            math::wide(
+                #[inline(always)]
+                || {
+                    let sums = sums.chunks_exact_mut(self.dim);
+                    let states = tops.iter_mut().zip(totals.iter_mut()).zip(sums);
+                    for (row, (scores, ((top, total), sum))) in
+                        scores.chunks_exact_mut(keys).zip(states).enumerate()
+                    {
+                        let (seen, hidden) =
+                            scores.split_at_mut(self.visible(task.queries.start, row, key, keys));
+                        hidden.fill(0.0);
+                        let factor = absorb(seen, top, total);
+                        // The first tile finds in the sums what the last task left there.
+                        if key > 0 && factor != 1.0 {
+                            sum.iter_mut().for_each(|sum| *sum *= factor);
+                        }
                     }
-                }
-            });
+                },
+            );
             let onto = if key == 0 { Onto::Replace } else { Onto::Add };
             let v = self.values(inputs.v, head, start + key, keys);
             product(View::new(scores, rows, keys), v, sums, onto, Threads::One);

@@ -163,7 +163,10 @@ impl<'a> Head<'a> {
             let d_norm = &mut *gradients[self.norm_place];
             let rows = x.chunks_exact(hidden).zip(d_normed.chunks_exact_mut(hidden)).zip(targets);
             for ((x, d_normed), target) in rows {
-                math::wide(|| rms_norm::row_backward(x, self.norm, self.eps, d_normed, d_norm));
+                math::wide(
+                    #[inline(always)]
+                    || rms_norm::row_backward(x, self.norm, self.eps, d_normed, d_norm),
+                );
                 math::axpy(&mut d[target.row * hidden..(target.row + 1) * hidden], 1.0, d_normed);
             }
         }
@@ -223,7 +226,10 @@ fn absorb(
         logits.par_chunks(task * columns).zip(targets.par_chunks(task)).zip(seen.par_chunks_mut(task));
     tasks.for_each(|((logits, targets), seen)| {
         for ((logits, target), (distribution, logit)) in logits.chunks_exact(columns).zip(targets).zip(seen) {
-            math::wide(|| distribution.absorb(logits));
+            math::wide(
+                #[inline(always)]
+                || distribution.absorb(logits),
+            );
             if let Some(found) = column(target, start, columns) {
                 *logit = logits[found];
             }
@@ -238,7 +244,10 @@ fn descend(logits: &mut [f32], columns: usize, start: usize, targets: &[Target],
         logits.par_chunks_mut(task * columns).zip(targets.par_chunks(task)).zip(slopes.par_chunks(task));
     tasks.for_each(|((logits, targets), slopes)| {
         for ((logits, target), slope) in logits.chunks_exact_mut(columns).zip(targets).zip(slopes) {
-            math::wide(|| slope.apply(logits));
+            math::wide(
+                #[inline(always)]
+                || slope.apply(logits),
+            );
             if let Some(found) = column(target, start, columns) {
                 logits[found] += slope.d_logp;
             }

@@ -40,13 +40,16 @@ impl Heads<'_> {
         let task = task_rows(span);
         slabs.par_chunks_mut(self.batch.rows() * span).enumerate().for_each(|(slab, rows)| {
             rows.par_chunks_mut(task * span).enumerate().for_each(|(index, rows)| {
-                math::wide(|| {
-                    for (row, y) in rows.chunks_exact_mut(span).enumerate() {
-                        let row = index * task + row;
-                        let start = row * width + slab * span;
-                        self.forward_row(row, &x[start..start + span], y);
-                    }
-                });
+                math::wide(
+                    #[inline(always)]
+                    || {
+                        for (row, y) in rows.chunks_exact_mut(span).enumerate() {
+                            let row = index * task + row;
+                            let start = row * width + slab * span;
+                            self.forward_row(row, &x[start..start + span], y);
+                        }
+                    },
+                );
             });
         });
     }
@@ -72,15 +75,18 @@ impl Heads<'_> {
         let part = |(index, rows): (usize, &mut [f32])| {
             let mut d_norm = vec![0.0; self.dim];
             let mut d = vec![0.0; self.dim];
-            math::wide(|| {
-                for (row, x) in rows.chunks_exact_mut(width).enumerate() {
-                    let row = index * task + row;
-                    for (slab, x) in x.chunks_exact_mut(span).enumerate() {
-                        let start = self.place(slab, row);
-                        self.backward_row(row, &d_slabs[start..start + span], x, &mut d, &mut d_norm);
+            math::wide(
+                #[inline(always)]
+                || {
+                    for (row, x) in rows.chunks_exact_mut(width).enumerate() {
+                        let row = index * task + row;
+                        for (slab, x) in x.chunks_exact_mut(span).enumerate() {
+                            let start = self.place(slab, row);
+                            self.backward_row(row, &d_slabs[start..start + span], x, &mut d, &mut d_norm);
+                        }
                     }
-                }
-            });
+                },
+            );
             d_norm
         };
         let parts: Vec<Vec<f32>> = x.par_chunks_mut(task * width).enumerate().map(part).collect();

@@ -10,11 +10,14 @@ pub(super) fn forward(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
     let width = weight.len();
     let task = task_rows(width) * width;
     y.par_chunks_mut(task).zip(x.par_chunks(task)).for_each(|(y, x)| {
-        math::wide(|| {
-            for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-                row(x, weight, eps, y);
-            }
-        });
+        math::wide(
+            #[inline(always)]
+            || {
+                for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+                    row(x, weight, eps, y);
+                }
+            },
+        );
     });
 }
 
@@ -55,13 +58,17 @@ pub(super) fn backward(
     let rows = dx.par_chunks_mut(task).zip(dy.par_chunks_mut(task)).zip(x.par_chunks(task));
     let part = |((dx, dy), x): ((&mut [f32], &mut [f32]), &[f32])| {
         let mut d_weight = vec![0.0; width];
-        math::wide(|| {
-            let rows = dx.chunks_exact_mut(width).zip(dy.chunks_exact_mut(width)).zip(x.chunks_exact(width));
-            for ((dx, dy), x) in rows {
-                row_backward(x, weight, eps, dy, &mut d_weight);
-                math::axpy(dx, 1.0, dy);
-            }
-        });
+        math::wide(
+            #[inline(always)]
+            || {
+                let rows =
+                    dx.chunks_exact_mut(width).zip(dy.chunks_exact_mut(width)).zip(x.chunks_exact(width));
+                for ((dx, dy), x) in rows {
+                    row_backward(x, weight, eps, dy, &mut d_weight);
+                    math::axpy(dx, 1.0, dy);
+                }
+            },
+        );
         d_weight
     };
     let parts: Vec<Vec<f32>> = rows.map(part).collect();

@@ -11,11 +11,14 @@ pub(super) fn forward(gate: &[f32], up: &[f32], y: &mut [f32]) {
         .zip(gate.par_chunks(TASK_ELEMENTS))
         .zip(up.par_chunks(TASK_ELEMENTS))
         .for_each(|((y, gate), up)| {
-            math::wide(|| {
-                for ((y, g), u) in y.iter_mut().zip(gate).zip(up) {
-                    *y = g * math::sigmoid(*g) * u;
-                }
-            });
+            math::wide(
+                #[inline(always)]
+                || {
+                    for ((y, g), u) in y.iter_mut().zip(gate).zip(up) {
+                        *y = g * math::sigmoid(*g) * u;
+                    }
+                },
+            );
         });
 }
 
@@ -25,13 +28,16 @@ pub(super) fn backward(gate: &mut [f32], up: &mut [f32], dy: &[f32]) {
         .zip(up.par_chunks_mut(TASK_ELEMENTS))
         .zip(dy.par_chunks(TASK_ELEMENTS))
         .for_each(|((gate, up), dy)| {
-            math::wide(|| {
-                for ((gate, up), dy) in gate.iter_mut().zip(up).zip(dy) {
-                    let (g, u) = (*gate, *up);
-                    let s = math::sigmoid(g);
-                    *gate = dy * u * s * (1.0 + g * (1.0 - s));
-                    *up = dy * g * s;
-                }
-            });
+            math::wide(
+                #[inline(always)]
+                || {
+                    for ((gate, up), dy) in gate.iter_mut().zip(up).zip(dy) {
+                        let (g, u) = (*gate, *up);
+                        let s = math::sigmoid(g);
+                        *gate = dy * u * s * (1.0 + g * (1.0 - s));
+                        *up = dy * g * s;
+                    }
+                },
+            );
         });
 }

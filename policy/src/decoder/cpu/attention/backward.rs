@@ -95,19 +95,22 @@ impl Attention<'_> {
             let v = self.values(inputs.v, head, first + key, keys);
             product(q, k.t(), p, Onto::Replace, Threads::One);
             product(d_out, v.t(), dp, Onto::Replace, Threads::One);
-            math::wide(|| {
-                let rows =
-                    p.chunks_exact_mut(keys).zip(dp.chunks_exact_mut(keys)).zip(means).zip(normalisers);
-                for (row, (((p, dp), mean), normaliser)) in rows.enumerate() {
-                    let seen = self.visible(queries.start, row, key, keys);
-                    for (p, dp) in p[..seen].iter_mut().zip(&mut dp[..seen]) {
-                        *p = math::exp(*p - normaliser);
-                        *dp = *p * (*dp - mean);
+            math::wide(
+                #[inline(always)]
+                || {
+                    let rows =
+                        p.chunks_exact_mut(keys).zip(dp.chunks_exact_mut(keys)).zip(means).zip(normalisers);
+                    for (row, (((p, dp), mean), normaliser)) in rows.enumerate() {
+                        let seen = self.visible(queries.start, row, key, keys);
+                        for (p, dp) in p[..seen].iter_mut().zip(&mut dp[..seen]) {
+                            *p = math::exp(*p - normaliser);
+                            *dp = *p * (*dp - mean);
+                        }
+                        p[seen..].fill(0.0);
+                        dp[seen..].fill(0.0);
                     }
-                    p[seen..].fill(0.0);
-                    dp[seen..].fill(0.0);
-                }
-            });
+                },
+            );
             let (p, ds) = (View::new(p, rows, keys), View::new(dp, rows, keys));
             let tile = key * dim..(key + keys) * dim;
             product(p.t(), d_out, &mut task.grads.dv[tile.clone()], Onto::Add, Threads::One);

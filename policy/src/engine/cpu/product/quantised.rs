@@ -43,11 +43,14 @@ fn rows<const N: usize>(weight: &WeightTensor, quantise: impl Fn(&[f32], &mut [u
         |row, (chunk, rows)| {
             for (index, to) in rows.chunks_exact_mut(row_bytes).enumerate() {
                 weight.row_to_f32(chunk * GRAIN + index, row);
-                math::wide(|| {
-                    for (weights, step) in row.chunks(STEP).zip(to.as_chunks_mut().0) {
-                        quantise(weights, step);
-                    }
-                });
+                math::wide(
+                    #[inline(always)]
+                    || {
+                        for (weights, step) in row.chunks(STEP).zip(to.as_chunks_mut().0) {
+                            quantise(weights, step);
+                        }
+                    },
+                );
             }
         },
     );
