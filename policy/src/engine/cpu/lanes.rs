@@ -125,6 +125,15 @@ pub(crate) trait Lanes: Copy {
     fn dots(self, weights: Self::Weights, activations: Self::Activations) -> Self::Vector;
     /// The sum of each vector's lanes: lane i takes in lane i + 8, then i + 4, i + 2 and i + 1.
     fn sums(self, vectors: [Self::Vector; 4]) -> [f32; 4];
+    /// [`Lanes::sums`] of several: in registers all the while, where one after the other would go through memory.
+    #[inline(always)]
+    fn all_sums<const C: usize>(self, vectors: [[Self::Vector; 4]; C]) -> [[f32; 4]; C] {
+        let mut all = [[0.0; 4]; C];
+        for (sums, vectors) in all.iter_mut().zip(vectors) {
+            *sums = self.sums(vectors);
+        }
+        all
+    }
     /// Asks for the cache line `ahead` bytes behind the start of `bytes`; it may lie anywhere.
     fn prefetch(self, bytes: &[u8], ahead: usize);
     /// Runs `task` compiled for these instructions, as a function of its own.

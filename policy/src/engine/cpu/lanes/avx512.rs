@@ -217,13 +217,10 @@ impl<const VNNI: bool, const BF16: bool> Lanes for Avx512<VNNI, BF16> {
     }
 
     #[inline(always)]
-    fn sums(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+    fn sums(self, vectors: [__m512; 4]) -> [f32; 4] {
         // SAFETY: the processor has AVX-512 F, and with it all that came before.
         unsafe {
-            let (ab, cd) = (fold(a, b), fold(c, d));
-            // Now the quarters: 128 bits of a, b, c and d.
-            let folded =
-                _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xdd>(ab, cd));
+            let folded = quarters(vectors, upper());
             let folded = _mm512_add_ps(folded, _mm512_permute_ps::<0b11_10_11_10>(folded));
             let folded = _mm512_add_ps(folded, _mm512_permute_ps::<0b01_01_01_01>(folded));
             // The first lane of each quarter.
@@ -235,9 +232,26 @@ impl<const VNNI: bool, const BF16: bool> Lanes for Avx512<VNNI, BF16> {
     }
 
     #[inline(always)]
+    fn all_sums<const C: usize>(self, vectors: [[__m512; 4]; C]) -> [[f32; 4]; C] {
+        let mut all = [[0.0; 4]; C];
+        let mut chunks = all.chunks_exact_mut(4).zip(vectors.chunks_exact(4));
+        for (sums, vectors) in &mut chunks {
+            if let (Some(sums), Some(vectors)) = (sums.first_chunk_mut::<4>(), vectors.first_chunk::<4>()) {
+                // SAFETY: the processor has AVX-512 F.
+                *sums = unsafe { sixteen_sums(*vectors) };
+            }
+        }
+        let done = C / 4 * 4;
+        for (sums, vectors) in all[done..].iter_mut().zip(&vectors[done..]) {
+            *sums = self.sums(*vectors);
+        }
+        all
+    }
+
+    #[inline(always)]
     fn prefetch(self, bytes: &[u8], ahead: usize) {
         // SAFETY: a prefetch reads nothing: an address without memory behind it is passed over.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(ahead).cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(ahead).cast()) }
     }
 
     #[inline(always)]
@@ -323,12 +337,67 @@ unsafe fn split(first: __m512, second: __m512) -> [__m512; 2] {
     }
 }
 
-/// The halves of two vectors added up, side by side. A blend can run where a shuffle cannot.
+/// The upper eight lanes, as a mask that the compiler does not know: with one that it knows it makes a blend, which two units can do, a shuffle,
+/// which one of them can do.
+#[inline(always)]
+fn upper() -> __mmask16 {
+    black_box(0xff00)
+}
+
+/// The halves of two vectors added up, side by side.
 ///
 /// # Safety
 /// The processor must have AVX-512 F.
 #[inline(always)]
-unsafe fn fold(a: __m512, b: __m512) -> __m512 {
+unsafe fn fold(a: __m512, b: __m512, upper: __mmask16) -> __m512 {
     // SAFETY: the caller's promise.
-    unsafe { _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4::<0x4e>(a, b)) }
+    unsafe { _mm512_add_ps(_mm512_mask_blend_ps(upper, a, b), _mm512_shuffle_f32x4::<0x4e>(a, b)) }
+}
+
+/// The quarters of four vectors added up, side by side: 128 bits of each.
+///
+/// # Safety
+/// The processor must have AVX-512 F.
+#[inline(always)]
+unsafe fn quarters([a, b, c, d]: [__m512; 4], upper: __mmask16) -> __m512 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (ab, cd) = (fold(a, b, upper), fold(c, d, upper));
+        _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xdd>(ab, cd))
+    }
+}
+
+/// [`Lanes::sums`] four times at once.
+///
+/// # Safety
+/// The processor must have AVX-512 F.
+#[inline(always)]
+unsafe fn sixteen_sums([a, b, c, d]: [[__m512; 4]; 4]) -> [[f32; 4]; 4] {
+    // SAFETY: the caller's promise; any sixteen numbers are four times four.
+    unsafe {
+        let upper = upper();
+        let (ab, cd) =
+            (halves(quarters(a, upper), quarters(b, upper)), halves(quarters(c, upper), quarters(d, upper)));
+        // Now each quarter has the sums of one vector of all four.
+        let sums = _mm512_add_ps(
+            _mm512_shuffle_ps::<0b10_00_10_00>(ab, cd),
+            _mm512_shuffle_ps::<0b11_01_11_01>(ab, cd),
+        );
+        let across = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        transmute::<__m512, [[f32; 4]; 4]>(_mm512_permutexvar_ps(across, sums))
+    }
+}
+
+/// The halves of the quarters of two vectors added up: in each quarter two lanes of the one and two of the other.
+///
+/// # Safety
+/// The processor must have AVX-512 F.
+#[inline(always)]
+unsafe fn halves(a: __m512, b: __m512) -> __m512 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (a, b) = (_mm512_castps_pd(a), _mm512_castps_pd(b));
+        let (lower, upper) = (_mm512_shuffle_pd::<0>(a, b), _mm512_shuffle_pd::<0xff>(a, b));
+        _mm512_add_ps(_mm512_castpd_ps(lower), _mm512_castpd_ps(upper))
+    }
 }

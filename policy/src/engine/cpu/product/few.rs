@@ -78,6 +78,7 @@ impl<L: Lanes, E: Element> Panel<'_, L, E> {
         for start in (0..blocks).step_by(PASS) {
             let end = blocks.min(start + PASS);
             let (is_last, whole) = (end == blocks, end.min(whole));
+            let x = Abreast::new(x.map(|row| &row[start..]), end - start);
             for (tile, sums) in sums.iter_mut().take(tiles).enumerate() {
                 let row = self.rows.start + tile * R;
                 // Beyond the last row is the last once more, whose sums nobody takes.
@@ -92,7 +93,7 @@ impl<L: Lanes, E: Element> Panel<'_, L, E> {
                     } else {
                         None
                     },
-                    x: Abreast::new(x.map(|row| &row[start..]), end - start),
+                    x: &x,
                     whole: whole - start,
                     sums,
                     first: start == 0,
@@ -114,7 +115,7 @@ struct Tile<'a, E: Element, const R: usize, const C: usize> {
     whole: usize,
     /// What is behind them, of each row. Elsewhere, as a tile is moved, and most have none.
     rest: Option<&'a [E::Block; R]>,
-    x: Abreast<'a, [Line; STEP_LINES], C>,
+    x: &'a Abreast<'a, [Line; STEP_LINES], C>,
     sums: &'a mut [[Line; R]; C],
     /// Whether this is the first stretch: sums begin at zero.
     first: bool,
@@ -146,12 +147,14 @@ impl<E: Element, const R: usize, const C: usize> Tile<'_, E, R, C> {
         lanes: L,
         mut sums: [[L::Vector; R]; C],
     ) -> [[L::Vector; R]; C] {
+        // In registers: behind the reference every step would read anew where they lie.
+        let x = *self.x;
         for block in 0..self.whole {
             self.ahead.ask::<L, A>(lanes, block);
-            E::step::<L, R, C>(lanes, self.weights.at(block), self.x.at(block), &mut sums);
+            E::step::<L, R, C>(lanes, self.weights.at(block), x.at(block), &mut sums);
         }
         if let Some(rest) = self.rest {
-            E::step::<L, R, C>(lanes, rest.each_ref(), self.x.at(self.whole), &mut sums);
+            E::step::<L, R, C>(lanes, rest.each_ref(), x.at(self.whole), &mut sums);
         }
         sums
     }

@@ -1,11 +1,13 @@
 //! The product with many tokens: weights are widened once for all of them.
 //!
 //! The second cache holds a block of widened rows. Panels of a few tokens are multiplied with its tiles of a few rows, all of a
-//! tile's sums being in registers, over stretches of the inputs of which the first cache holds a panel's. Tokens come anew for each
+//! tile's sums being in registers, over stretches of the inputs of which the first cache holds a panel's. The first panel widens the rows on
+//! their way into its sums and leaves them for the others: to store them costs nothing where units that multiply are what is short. Tokens come anew for each
 //! block, from whichever cache has room for them: a few bytes for a microsecond of sums. Meanwhile the next block of rows is asked for, line by line, so that
 //! memory works while the sums do.
 
 use super::super::lanes::{Abreast, Lanes, Line, Task};
+use super::activations::STEP_LINES;
 use super::ahead::Ahead;
 use super::published::Widen;
 use super::sums::{self, Place};
@@ -14,41 +16,44 @@ use super::{Activations, Output, Product, Scratch, Update};
 
 /// Lines of a block of widened weights: 256 KiB.
 const WEIGHT_LINES: usize = 4096;
-/// Lines of each row that are multiplied in one pass.
-const PASS_LINES: usize = 64;
+/// Steps of each row that are multiplied in one pass.
+const PASS: usize = 32;
 /// Tiles of the first block. Nobody asked for it ahead, so it is small, and each block is twice the last.
 const FIRST_TILES: usize = 2;
+
+/// A step of the rows of a tile, widened.
+type Widened<const R: usize> = [[Line; R]; STEP_LINES];
 
 /// Tiles have R rows and at most C tokens.
 #[inline(always)]
 pub(super) fn product<L: Lanes, E: Widen, const R: usize, const C: usize>(lanes: L, call: Product<'_, E>) {
     let Product { weight, x, y, update, scratch } = call;
-    let steps = x.row_lines();
-    let rows = weight.len();
-    let most_tiles = (WEIGHT_LINES / (R * steps)).clamp(1, rows.div_ceil(R));
+    let steps = x.row_lines() / STEP_LINES;
+    let (rows, panels) = (weight.len(), x.tokens().div_ceil(C));
+    let most_tiles = (WEIGHT_LINES / (R * STEP_LINES * steps)).clamp(1, rows.div_ceil(R));
     let Scratch { weights, sums } = scratch;
     // Only ever longer: products of other shapes come in between.
-    weights.resize(weights.len().max(most_tiles * R * steps), Line::default());
+    weights.resize(weights.len().max(most_tiles * R * STEP_LINES * steps), Line::default());
     sums.resize(sums.len().max(most_tiles * R * C), Line::default());
+    let widened = weights.as_chunks_mut::<R>().0.as_chunks_mut::<STEP_LINES>().0;
     let (mut first, mut count) = (0, FIRST_TILES);
     while first < rows {
         count = count.min(most_tiles).min((rows - first).div_ceil(R));
-        let weights = &mut weights.as_chunks_mut::<R>().0[..count * steps];
-        for (tile, widened) in weights.chunks_exact_mut(steps).enumerate() {
-            widen(lanes, weight, first + tile * R, widened);
-        }
         let next = first + count * R;
         let ahead = weight.between(next, next + (2 * count).min(most_tiles) * R);
-        let ahead = Ahead::new(ahead, x.tokens().div_ceil(C) * count * steps);
-        let mut block = Block { lanes, weights, steps, first, rows, x, y, update, ahead };
-        for token in (0..x.tokens()).step_by(C) {
-            match C.min(x.tokens() - token) {
-                1 => block.panel::<1>(token, sums),
-                2 => block.panel::<2>(token, sums),
-                3 => block.panel::<3>(token, sums),
-                4 if C > 3 => block.panel::<4>(token, sums),
-                5 if C > 3 => block.panel::<5>(token, sums),
-                _ if C > 3 => block.panel::<6>(token, sums),
+        let ahead = Ahead::new(ahead, panels * count * steps);
+        let widened = &mut widened[..count * steps];
+        let mut block = Block { lanes, weight, widened, steps, first, x, y, update, ahead };
+        for panel in 0..panels {
+            // Panels of like size: with one token a tile would be loading more than anything else.
+            let tokens = x.tokens() * panel / panels..x.tokens() * (panel + 1) / panels;
+            match tokens.len() {
+                1 => block.panel::<1>(tokens.start, sums),
+                2 => block.panel::<2>(tokens.start, sums),
+                3 => block.panel::<3>(tokens.start, sums),
+                4 if C > 3 => block.panel::<4>(tokens.start, sums),
+                5 if C > 3 => block.panel::<5>(tokens.start, sums),
+                6 if C > 3 => block.panel::<6>(tokens.start, sums),
                 _ => unreachable!("panels have at most C tokens"),
             }
         }
@@ -56,67 +61,56 @@ pub(super) fn product<L: Lanes, E: Widen, const R: usize, const C: usize>(lanes:
     }
 }
 
-/// Widens the rows of a tile, step by step; rows beyond the last are zeros.
-#[inline(always)]
-fn widen<L: Lanes, E: Widen, const R: usize>(
+/// A block of rows and what they are multiplied with.
+struct Block<'a, L, E, const R: usize> {
     lanes: L,
-    weight: Typed<'_, E>,
-    first: usize,
-    widened: &mut [[Line; R]],
-) {
-    let steps = widened.as_chunks_mut::<2>().0;
-    for r in 0..R {
-        if first + r >= weight.len() {
-            steps.iter_mut().flatten().for_each(|lines| lines[r] = Line::default());
-            continue;
-        }
-        let (blocks, rest) = (weight.blocks(first + r), weight.rests([first + r]));
-        let (whole, last) = steps.split_at_mut(blocks.len());
-        for (step, block) in whole.iter_mut().zip(blocks) {
-            for (lines, numbers) in step.iter_mut().zip(E::widen(lanes, block)) {
-                lanes.store(&mut lines[r], numbers);
-            }
-        }
-        if let (Some(step), Some(block)) = (last.first_mut(), rest.as_ref().map(|[rest]| rest)) {
-            for (lines, numbers) in step.iter_mut().zip(E::widen(lanes, block)) {
-                lanes.store(&mut lines[r], numbers);
-            }
-        }
-    }
-}
-
-/// A block of widened rows and what they are multiplied with.
-struct Block<'a, L, const R: usize> {
-    lanes: L,
+    weight: Typed<'a, E>,
     /// Tile by tile, of each its steps.
-    weights: &'a [[Line; R]],
+    widened: &'a mut [Widened<R>],
     steps: usize,
     /// The first tile's first row.
     first: usize,
-    /// Rows there are in all.
-    rows: usize,
     x: Activations<'a>,
     y: Output<'a>,
     update: Update,
     ahead: Ahead<'a>,
 }
 
-impl<L: Lanes, const R: usize> Block<'_, L, R> {
+impl<L: Lanes, E: Widen, const R: usize> Block<'_, L, E, R> {
     /// Multiplies tokens `token..token + C` with the block.
     #[inline(always)]
     fn panel<const C: usize>(&mut self, token: usize, sums: &mut [Line]) {
-        let x: [&[Line]; C] = std::array::from_fn(|c| self.x.row(token + c));
+        let x: [&[[Line; STEP_LINES]]; C] = std::array::from_fn(|c| self.x.row(token + c).as_chunks().0);
         let sums = sums.as_chunks_mut::<R>().0.as_chunks_mut::<C>().0;
-        for start in (0..self.steps).step_by(PASS_LINES) {
-            let end = self.steps.min(start + PASS_LINES);
+        for start in (0..self.steps).step_by(PASS) {
+            let end = self.steps.min(start + PASS);
             let x = Abreast::new(x.map(|row| &row[start..end]), end - start);
-            for (tile, (weights, sums)) in self.weights.chunks_exact(self.steps).zip(&mut *sums).enumerate() {
-                let weights = &weights[start..end];
-                let ahead = self.ahead.take(weights.len());
-                let Self { y, update, first, rows, .. } = *self;
-                let row = first + tile * R;
-                let place = (end == self.steps).then_some(Place { y, update, token, row, rows: rows - row });
-                self.lanes.run(Tile { weights, x, sums, first: start == 0, place, ahead });
+            for (tile, (widened, sums)) in
+                self.widened.chunks_exact_mut(self.steps).zip(&mut *sums).enumerate()
+            {
+                let widened = &mut widened[start..end];
+                let Self { lanes, weight, y, update, .. } = *self;
+                let row = self.first + tile * R;
+                let rows = weight.len() - row;
+                let place = (end == self.steps).then_some(Place { y, update, token, row, rows });
+                let ahead = self.ahead.take(end - start);
+                let (x, first) = (&x, start == 0);
+                if token > 0 {
+                    lanes.run(Tile { weights: Kept(widened), x, sums, first, place, ahead });
+                    continue;
+                }
+                // Beyond the last row is the last once more, whose sums nobody takes.
+                let rows: [usize; R] = std::array::from_fn(|r| row + r.min(rows - 1));
+                let blocks = rows.map(|row| &weight.blocks(row)[start..]);
+                let whole = blocks[0].len().min(end - start);
+                let rest = if whole < end - start { weight.rests(rows) } else { None };
+                let weights = Fresh::<E, R> {
+                    blocks: Abreast::new(blocks, whole),
+                    whole,
+                    rest: rest.as_ref(),
+                    widened,
+                };
+                lanes.run(Tile { weights, x, sums, first, place, ahead });
             }
         }
     }
@@ -125,9 +119,9 @@ impl<L: Lanes, const R: usize> Block<'_, L, R> {
 /// Adds to a tile's sums the products of a stretch of the inputs.
 ///
 /// A task of its own, as within the loops around it the compiler would not keep all of the sums in registers.
-struct Tile<'a, const R: usize, const C: usize> {
-    weights: &'a [[Line; R]],
-    x: Abreast<'a, Line, C>,
+struct Tile<'a, W, const R: usize, const C: usize> {
+    weights: W,
+    x: &'a Abreast<'a, [Line; STEP_LINES], C>,
     sums: &'a mut [[Line; R]; C],
     /// Whether this is the first stretch: sums begin at zero.
     first: bool,
@@ -136,42 +130,124 @@ struct Tile<'a, const R: usize, const C: usize> {
     ahead: Ahead<'a>,
 }
 
-impl<const R: usize, const C: usize> Task for Tile<'_, R, C> {
+impl<W: Weights<R>, const R: usize, const C: usize> Task for Tile<'_, W, R, C> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let sums = sums::load(lanes, self.sums, self.first);
-        let sums = match self.ahead.lines() {
-            0 => self.multiply::<L, 0>(lanes, sums),
-            1 => self.multiply::<L, 1>(lanes, sums),
-            _ => self.multiply::<L, 2>(lanes, sums),
-        };
-        sums::leave(lanes, sums, self.sums, self.place);
+        let Self { weights, x, ahead, .. } = self;
+        // In registers: behind the reference every step would read anew where they lie.
+        let x = *x;
+        let mut now = sums::load(lanes, self.sums, self.first);
+        match ahead.lines() {
+            0 => weights.multiply::<L, C, 0>(lanes, x, ahead, &mut now),
+            1 => weights.multiply::<L, C, 1>(lanes, x, ahead, &mut now),
+            _ => weights.multiply::<L, C, 2>(lanes, x, ahead, &mut now),
+        }
+        sums::leave(lanes, now, self.sums, self.place);
     }
 }
 
-impl<const R: usize, const C: usize> Tile<'_, R, C> {
-    /// Goes through all steps and asks for A cache lines ahead at each: enough for the pace.
-    #[inline(always)]
-    fn multiply<L: Lanes, const A: usize>(
-        &self,
+/// A stretch of the rows of a tile.
+trait Weights<const R: usize> {
+    /// Adds its products to the sums, and asks for A cache lines ahead at each step: enough for the pace.
+    fn multiply<L: Lanes, const C: usize, const A: usize>(
+        self,
         lanes: L,
-        mut sums: [[L::Vector; R]; C],
-    ) -> [[L::Vector; R]; C] {
-        for (step, weights) in self.weights.iter().enumerate() {
-            self.ahead.ask::<L, A>(lanes, step);
-            let mut tile = [lanes.zero(); R];
-            for (weight, line) in tile.iter_mut().zip(weights) {
-                *weight = lanes.load(line);
-            }
-            for (sums, x) in sums.iter_mut().zip(self.x.at(step)) {
-                let x = lanes.load(x);
-                for (sum, weight) in sums.iter_mut().zip(tile) {
-                    *sum = lanes.mul_add(weight, x, *sum);
+        x: Abreast<'_, [Line; STEP_LINES], C>,
+        ahead: Ahead<'_>,
+        sums: &mut [[L::Vector; R]; C],
+    );
+}
+
+/// Rows that were widened before.
+struct Kept<'a, const R: usize>(&'a [Widened<R>]);
+
+impl<const R: usize> Weights<R> for Kept<'_, R> {
+    #[inline(always)]
+    fn multiply<L: Lanes, const C: usize, const A: usize>(
+        self,
+        lanes: L,
+        x: Abreast<'_, [Line; STEP_LINES], C>,
+        ahead: Ahead<'_>,
+        sums: &mut [[L::Vector; R]; C],
+    ) {
+        for (step, weights) in self.0.iter().enumerate() {
+            ahead.ask::<L, A>(lanes, step);
+            let x = x.at(step);
+            for (half, weights) in weights.iter().enumerate() {
+                let mut tile = [lanes.zero(); R];
+                for (weight, line) in tile.iter_mut().zip(weights) {
+                    *weight = lanes.load(line);
                 }
+                add(lanes, tile, x.map(|x| &x[half]), sums);
             }
         }
-        sums
+    }
+}
+
+/// Rows as they are stored, which are kept when they have been widened.
+struct Fresh<'a, E: Widen, const R: usize> {
+    blocks: Abreast<'a, E::Block, R>,
+    /// Whole blocks.
+    whole: usize,
+    /// What is behind them, of each row.
+    rest: Option<&'a [E::Block; R]>,
+    widened: &'a mut [Widened<R>],
+}
+
+impl<E: Widen, const R: usize> Weights<R> for Fresh<'_, E, R> {
+    #[inline(always)]
+    fn multiply<L: Lanes, const C: usize, const A: usize>(
+        self,
+        lanes: L,
+        x: Abreast<'_, [Line; STEP_LINES], C>,
+        ahead: Ahead<'_>,
+        sums: &mut [[L::Vector; R]; C],
+    ) {
+        let Self { blocks, whole, rest, widened } = self;
+        let (widened, behind) = widened.split_at_mut(whole);
+        for (step, widened) in widened.iter_mut().enumerate() {
+            ahead.ask::<L, A>(lanes, step);
+            widen::<L, E, R, C>(lanes, blocks.at(step), x.at(step), widened, sums);
+        }
+        if let (Some(rest), Some(widened)) = (rest, behind.first_mut()) {
+            widen::<L, E, R, C>(lanes, rest.each_ref(), x.at(whole), widened, sums);
+        }
+    }
+}
+
+/// Widens a step of R rows, keeps it, and adds its products with those of C tokens.
+#[inline(always)]
+fn widen<L: Lanes, E: Widen, const R: usize, const C: usize>(
+    lanes: L,
+    blocks: [&E::Block; R],
+    x: [&[Line; STEP_LINES]; C],
+    widened: &mut Widened<R>,
+    sums: &mut [[L::Vector; R]; C],
+) {
+    for (half, lines) in widened.iter_mut().enumerate() {
+        let mut tile = [lanes.zero(); R];
+        for ((weight, line), block) in tile.iter_mut().zip(lines).zip(blocks) {
+            *weight = E::widen(lanes, block)[half];
+            lanes.store(line, *weight);
+        }
+        add(lanes, tile, x.map(|x| &x[half]), sums);
+    }
+}
+
+/// Adds the products of a vector of R rows with those of C tokens.
+#[inline(always)]
+fn add<L: Lanes, const R: usize, const C: usize>(
+    lanes: L,
+    weights: [L::Vector; R],
+    x: [&Line; C],
+    sums: &mut [[L::Vector; R]; C],
+) {
+    for (sums, x) in sums.iter_mut().zip(x) {
+        let x = lanes.load(x);
+        for (sum, weight) in sums.iter_mut().zip(weights) {
+            *sum = lanes.mul_add(weight, x, *sum);
+        }
     }
 }

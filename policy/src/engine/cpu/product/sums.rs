@@ -50,14 +50,11 @@ pub(super) fn leave<L: Lanes, const R: usize, const C: usize>(
         }
         return;
     };
-    // First all of them are added up, in registers yet, and then put: one after the other they would go through memory.
-    let mut totals = [[0.0; 4]; C];
-    for (totals, sums) in totals.iter_mut().zip(&sums) {
-        let mut vectors = [lanes.zero(); 4];
+    let mut vectors = [[lanes.zero(); 4]; C];
+    for (vectors, sums) in vectors.iter_mut().zip(&sums) {
         vectors[..R].copy_from_slice(sums);
-        *totals = lanes.sums(vectors);
     }
-    for (c, totals) in totals.iter().enumerate() {
+    for (c, totals) in lanes.all_sums(vectors).iter().enumerate() {
         y.put(token + c, row, *totals, rows.min(R), update);
     }
 }
