@@ -100,7 +100,9 @@ impl KvCache {
             Arc::make_mut(last);
         }
         self.pages.resize_with(end.div_ceil(PAGE_TOKENS), || {
-            std::iter::repeat_n(Line::default(), self.shape.page()).collect()
+            // From the system, which has zeros already: a page is megabytes.
+            // SAFETY: a line is numbers, which may all be zeros.
+            unsafe { Arc::new_zeroed_slice(self.shape.page()).assume_init() }
         });
     }
 

@@ -166,23 +166,23 @@ impl CpuBackend {
             let packing = Packing::of(self.precision, self.processor);
             let (buffers, logits) =
                 workspace.buffers(&self.config, packing, total, rows.len().min(LOGIT_ROWS));
-            let pass = Pass { config: &self.config, packing, tokens: total, buffers, sights, is_beside };
+            let pass =
+                Pass { config: &self.config, packing, tokens: total, buffers, sights: &sights, is_beside };
             runner.run(self.phases(rows.len()), |worker, tools| {
                 self.embed(&ids, &pass, worker);
                 for (index, layer) in self.layers.iter().enumerate() {
-                    layer.forward(index, &pass, worker, tools);
+                    layer.forward(index, &pass, &rows, worker, tools);
                 }
-                for (block, rows) in rows.chunks(LOGIT_ROWS).enumerate() {
-                    pass.normalise(worker, tools, &self.norm, rows.len(), |row| rows[row]);
-                    let (normed, _) = pass.buffers.normed.split_at(rows.len() * pass.packed_hidden());
-                    let (logits, _) = logits.split_at(rows.len() * self.config.vocab_size);
+                for first in (0..rows.len()).step_by(LOGIT_ROWS) {
+                    let (count, vocab) = (LOGIT_ROWS.min(rows.len() - first), self.config.vocab_size);
+                    // The last layer left the wanted rows at the front.
+                    pass.normalise(worker, tools, &self.norm, count, |row| first + row);
+                    let (normed, _) = pass.buffers.normed.split_at(count * pass.packed_hidden());
+                    let (logits, _) = logits.split_at(count * vocab);
                     self.head.multiply(worker, &mut tools.multiplier, normed, logits, Update::Set);
-                    worker.each(rows.len(), |row| {
-                        let vocab = self.config.vocab_size;
+                    worker.each(count, |row| {
                         // SAFETY: logits are not written in this phase.
-                        each(block * LOGIT_ROWS + row, unsafe {
-                            logits.read(row * vocab..(row + 1) * vocab)
-                        });
+                        each(first + row, unsafe { logits.read(row * vocab..(row + 1) * vocab) });
                     });
                 }
             });

@@ -6,14 +6,14 @@
 
 use std::ops::Range;
 
-use super::lanes::{LANES, Lanes, Line, Task, flat, flat_mut};
-use super::product::packed_index;
+use super::lanes::{Abreast, LANES, Lanes, Line, Task, flat, flat_mut};
+use super::product::{BLOCK, Packing, packed_index};
 use super::shared::Shared;
 use crate::engine::cache::{PAGE_LINES, PAGE_TOKENS, PageShape};
 use crate::math;
 
 /// Tokens of a task, at most.
-const SPAN: usize = 16;
+pub(super) const SPAN: usize = 16;
 /// Scores of a task, at most, unless a single token sees more: 4 MiB.
 const SCORES: usize = 1 << 20;
 /// Vectors of an output that grow together.
@@ -95,50 +95,52 @@ impl Task for Attend<'_> {
                 *scaled = value * scale;
             }
         }
-        for_pages(self.sights, tokens, |page, shared, run| {
+        for (page, shared, run) in pages(self.sights, tokens) {
             let keys = shape.keys(self.layer, self.kv_head);
             // SAFETY: in the phase of attention nobody writes to pages.
             let keys = unsafe { shared.read(keys..keys + dim * PAGE_LINES) };
             let scores = &mut scores[page * PAGE_LINES..];
-            by_tiles::<L>(run.start * group..run.end * group, |first, rows| {
+            for (first, rows) in tiles::<L>(run.start * group..run.end * group) {
                 let (queries, scores) = (&queries[first * dim..], &mut scores[first * score_lines..]);
                 match rows {
+                    8 => score::<L, 8>(lanes, queries, keys, scores, score_lines),
                     4 => score::<L, 4>(lanes, queries, keys, scores, score_lines),
                     3 => score::<L, 3>(lanes, queries, keys, scores, score_lines),
                     2 => score::<L, 2>(lanes, queries, keys, scores, score_lines),
                     _ => score::<L, 1>(lanes, queries, keys, scores, score_lines),
                 }
-            });
-        });
+            }
+        }
         for (row, scores) in flat_mut(scores).chunks_exact_mut(score_lines * LANES).enumerate() {
             let (seen, unseen) = scores.split_at_mut(tokens[row / group].visible);
             math::softmax(seen);
             unseen.fill(0.0);
         }
         outputs.fill(Line::default());
-        for_pages(self.sights, tokens, |page, shared, run| {
+        for (page, shared, run) in pages(self.sights, tokens) {
             let values = shape.values(self.layer, self.kv_head);
             // SAFETY: in the phase of attention nobody writes to pages.
             let values = unsafe { shared.read(values..values + shape.block()) };
             let weights = &flat(scores)[page * PAGE_TOKENS..];
-            by_tiles::<L>(run.start * group..run.end * group, |first, rows| {
+            for (first, rows) in tiles::<L>(run.start * group..run.end * group) {
                 let stride = score_lines * LANES;
                 let (weights, out) = (&weights[first * stride..], &mut outputs[first * out_lines..]);
                 match rows {
+                    8 => gather::<L, 8>(lanes, weights, stride, values, out, out_lines),
                     4 => gather::<L, 4>(lanes, weights, stride, values, out, out_lines),
                     3 => gather::<L, 3>(lanes, weights, stride, values, out, out_lines),
                     2 => gather::<L, 2>(lanes, weights, stride, values, out, out_lines),
                     _ => gather::<L, 1>(lanes, weights, stride, values, out, out_lines),
                 }
-            });
-        });
+            }
+        }
         let heads_dim = dim * group;
         let width = self.outputs.len() / self.sights.tokens.len() * LANES;
         for (token, outputs) in self.span.zip(outputs.chunks_exact(group * out_lines)) {
             for (head, output) in outputs.chunks_exact(out_lines).enumerate() {
                 let column = self.kv_head * heads_dim + head * dim;
                 // SAFETY: these outputs are this task's alone.
-                unsafe { pack_part(self.outputs.numbers(), token * width, column, &flat(output)[..dim]) };
+                unsafe { pack_part(self.outputs, token * width, column, &flat(output)[..dim]) };
             }
         }
     }
@@ -149,10 +151,16 @@ impl Task for Attend<'_> {
 /// # Safety
 /// Nobody else touches these neighbours in this phase.
 #[inline(always)]
-unsafe fn pack_part(packed: Shared<'_>, row: usize, column: usize, values: &[f32]) {
+unsafe fn pack_part(packed: Shared<'_, Line>, row: usize, column: usize, values: &[f32]) {
+    if column.is_multiple_of(BLOCK) && values.len().is_multiple_of(BLOCK) {
+        let (start, lines) = ((row + column) / LANES, values.len() / LANES);
+        // SAFETY: whole blocks of these numbers, which are this task's alone.
+        Packing::F32.pack(values, unsafe { packed.write(start..start + lines) });
+        return;
+    }
     for (index, value) in (column..).zip(values) {
         // SAFETY: each of these numbers is this task's alone.
-        unsafe { packed.set(row + packed_index(index), *value) };
+        unsafe { packed.numbers().set(row + packed_index(index), *value) };
     }
 }
 
@@ -164,35 +172,39 @@ fn sized<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
     &mut buffer[..len]
 }
 
-/// Calls `each` with every page that a token sees and with the neighbours among `tokens` that see it too.
-#[inline(always)]
-fn for_pages(
-    sights: &Sights<'_>,
-    tokens: &[Sight],
-    mut each: impl FnMut(usize, Shared<'_, Line>, Range<usize>),
-) {
+/// Every page that a token sees, and the neighbours among `tokens` that see it too.
+fn pages<'a>(
+    sights: &'a Sights<'a>,
+    tokens: &'a [Sight],
+) -> impl Iterator<Item = (usize, Shared<'a, Line>, Range<usize>)> {
     let last = tokens.iter().map(|token| token.visible.div_ceil(PAGE_TOKENS)).max().unwrap_or_default();
-    for page in 0..last {
-        let seen =
-            |token: &Sight| (token.visible > page * PAGE_TOKENS).then(|| sights.pages[token.sequence][page]);
-        let address = |token: &Sight| seen(token).map(Shared::address);
+    (0..last).flat_map(move |page| {
+        let seen = move |token: &Sight| {
+            (token.visible > page * PAGE_TOKENS).then(|| sights.pages[token.sequence][page])
+        };
+        let address = move |token: &Sight| seen(token).map(Shared::address);
         let mut at = 0;
-        for run in tokens.chunk_by(|a, b| address(a) == address(b)) {
-            if let Some(shared) = seen(&run[0]) {
-                each(page, shared, at..at + run.len());
-            }
+        tokens.chunk_by(move |a, b| address(a) == address(b)).filter_map(move |run| {
+            let start = at;
             at += run.len();
-        }
-    }
+            seen(&run[0]).map(|shared| (page, shared, start..at))
+        })
+    })
 }
 
-/// Calls `each` with the first row and the number of rows of tiles that the registers hold the sums of.
-#[inline(always)]
-fn by_tiles<L: Lanes>(rows: Range<usize>, mut each: impl FnMut(usize, usize)) {
-    let most = if L::MANY_REGISTERS { 4 } else { 2 };
-    for first in rows.clone().step_by(most) {
-        each(first, (rows.end - first).min(most));
-    }
+/// The first row and the number of rows, 8 or up to 4, of tiles that the registers hold the sums of.
+fn tiles<L: Lanes>(rows: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+    let mut first = rows.start;
+    std::iter::from_fn(move || {
+        let count = match (rows.end - first, L::MANY_REGISTERS) {
+            (0, _) => return None,
+            (8.., true) => 8,
+            (left, true) => left.min(4),
+            (left, false) => left.min(2),
+        };
+        first += count;
+        Some((first - count, count))
+    })
 }
 
 /// Σ_d query[d] · keys[d][token] for the tokens of a page and R queries, d rising. Queries follow each other; rows of scores are `stride`
@@ -206,12 +218,13 @@ fn score<L: Lanes, const R: usize>(
     stride: usize,
 ) {
     let (keys, _) = keys.as_chunks::<PAGE_LINES>();
-    let queries: [&[f32]; R] = std::array::from_fn(|r| &queries[r * keys.len()..(r + 1) * keys.len()]);
+    let dim = keys.len();
+    let queries = Abreast::<_, R>::new(std::array::from_fn(|r| &queries[r * dim..]), dim);
     let mut sums = [[lanes.zero(); PAGE_LINES]; R];
     for (d, keys) in keys.iter().enumerate() {
         let keys = [lanes.load(&keys[0]), lanes.load(&keys[1])];
-        for (sums, query) in sums.iter_mut().zip(queries) {
-            let query = lanes.splat(query[d]);
+        for (sums, query) in sums.iter_mut().zip(queries.at(d)) {
+            let query = lanes.splat(*query);
             sums[0] = lanes.mul_add(query, keys[0], sums[0]);
             sums[1] = lanes.mul_add(query, keys[1], sums[1]);
         }
@@ -234,7 +247,7 @@ fn gather<L: Lanes, const R: usize>(
     outputs: &mut [Line],
     width: usize,
 ) {
-    let weights: [&[f32]; R] = std::array::from_fn(|r| &weights[r * stride..r * stride + PAGE_TOKENS]);
+    let weights = Abreast::<_, R>::new(std::array::from_fn(|r| &weights[r * stride..]), PAGE_TOKENS);
     let mut at = 0;
     while at + VECTORS <= width {
         let mut sums = [[lanes.zero(); VECTORS]; R];
@@ -243,8 +256,8 @@ fn gather<L: Lanes, const R: usize>(
         }
         for (t, values) in values.chunks_exact(width).enumerate() {
             let values = [lanes.load(&values[at]), lanes.load(&values[at + 1])];
-            for (sums, weights) in sums.iter_mut().zip(weights) {
-                let weight = lanes.splat(weights[t]);
+            for (sums, weight) in sums.iter_mut().zip(weights.at(t)) {
+                let weight = lanes.splat(*weight);
                 sums[0] = lanes.mul_add(weight, values[0], sums[0]);
                 sums[1] = lanes.mul_add(weight, values[1], sums[1]);
             }
@@ -256,10 +269,10 @@ fn gather<L: Lanes, const R: usize>(
         at += VECTORS;
     }
     if at < width {
-        for (r, weights) in weights.into_iter().enumerate() {
+        for r in 0..R {
             let mut sum = lanes.load(&outputs[r * width + at]);
-            for (values, weight) in values.chunks_exact(width).zip(weights) {
-                sum = lanes.mul_add(lanes.splat(*weight), lanes.load(&values[at]), sum);
+            for (t, values) in values.chunks_exact(width).enumerate() {
+                sum = lanes.mul_add(lanes.splat(*weights.at(t)[r]), lanes.load(&values[at]), sum);
             }
             lanes.store(&mut outputs[r * width + at], sum);
         }

@@ -1,6 +1,6 @@
 //! One layer of the generation forward on packed rows `[tokens, hidden]`, in phases.
 
-use super::attention::Attend;
+use super::attention::{Attend, SPAN};
 use super::crew::Worker;
 use super::lanes::LANES;
 use super::linear::{Linear, vector};
@@ -14,7 +14,7 @@ use crate::precision::Precision;
 use crate::weights::Weights;
 
 /// Phases of [`Layer::forward`], at most.
-pub(super) const PHASES: usize = 11;
+pub(super) const PHASES: usize = 12;
 
 pub(super) struct Layer {
     input_norm: Vec<f32>,
@@ -56,65 +56,100 @@ impl Layer {
         })
     }
 
-    /// Adds layer `index` to the residual stream, and its keys and values to the caches.
-    pub(super) fn forward(&self, index: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools) {
-        let Buffers { x, normed, qkv, gate_up, inner, .. } = pass.buffers;
+    /// Adds layer `index` to the residual stream, and its keys and values to the caches. Of the last layer only the `wanted` tokens of the
+    /// residual stream are computed, which are the first ones then.
+    pub(super) fn forward(
+        &self,
+        index: usize,
+        pass: &Pass<'_>,
+        wanted: &[usize],
+        worker: &Worker<'_>,
+        tools: &mut Tools,
+    ) {
+        let Buffers { normed, qkv, .. } = pass.buffers;
         pass.normalise(worker, tools, &self.input_norm, pass.tokens, |token| token);
         self.qkv.multiply(worker, &mut tools.multiplier, normed, qkv, Update::Set);
         self.place_heads(index, pass, worker);
-        attend(index, pass, worker, tools);
-        let attended = pass.rounded(worker, tools);
-        self.o.multiply(worker, &mut tools.multiplier, attended, x, Update::Add);
-        pass.normalise(worker, tools, &self.post_norm, pass.tokens, |token| token);
-        self.gate_up.multiply(worker, &mut tools.multiplier, normed, gate_up, Update::Set);
-        swiglu(pass, worker);
-        self.down.multiply(worker, &mut tools.multiplier, inner, x, Update::Add);
+        let is_last = index + 1 == pass.config.num_hidden_layers;
+        if !is_last || wanted.len() == pass.tokens {
+            attend(index, pass, worker, tools);
+            self.behind_attention(pass, worker, tools);
+        } else if !wanted.is_empty() {
+            attend(index, pass, worker, tools);
+            self.behind_attention(&pass.keep(worker, wanted), worker, tools);
+        }
         if pass.is_beside {
             let linears = [&self.qkv, &self.o, &self.gate_up, &self.down];
             worker.each(linears.len(), |linear| linears[linear].release());
         }
     }
 
+    /// Adds what attention came to, and then the network behind it.
+    fn behind_attention(&self, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools) {
+        let Buffers { x, normed, gate_up, inner, .. } = pass.buffers;
+        let attended = pass.rounded(worker, tools);
+        self.o.multiply(worker, &mut tools.multiplier, attended, x, Update::Add);
+        pass.normalise(worker, tools, &self.post_norm, pass.tokens, |token| token);
+        self.gate_up.multiply(worker, &mut tools.multiplier, normed, gate_up, Update::Set);
+        swiglu(pass, worker);
+        self.down.multiply(worker, &mut tools.multiplier, inner, x, Update::Add);
+    }
+
     /// Normalises query and key heads where the family does, rotates them to their positions, and puts keys and values into the caches.
+    ///
+    /// A task is a key-value head with the query heads that share it, of a span of tokens: a line of a page has keys of neighbours, and two
+    /// threads that write to it would take it from each other again and again.
     fn place_heads(&self, index: usize, pass: &Pass<'_>, worker: &Worker<'_>) {
         let config = pass.config;
         let (dim, half, eps) = (config.head_dim, config.head_dim / 2, config.rms_norm_eps as f32);
         let (queries, kv_heads) = (config.num_attention_heads, config.num_key_value_heads);
-        let width = pass.qkv_width();
-        worker.each(pass.tokens, |token| {
-            // SAFETY: this token's row is this thread's alone, and its angles were written in a phase before.
-            let (row, cos, sin) = unsafe {
+        let (group, width, shape) = (queries / kv_heads, pass.qkv_width(), pass.sights.shape);
+        let (q_norm, k_norm) = self.qk_norm.as_ref().map(|(q, k)| (q.as_slice(), k.as_slice())).unzip();
+        worker.each(pass.tokens.div_ceil(SPAN) * kv_heads, |task| {
+            let (first, kv_head) = (task / kv_heads * SPAN, task % kv_heads);
+            for token in first..pass.tokens.min(first + SPAN) {
+                let heads = |from: usize, count: usize| {
+                    let start = token * width + from * dim;
+                    // SAFETY: these heads of this token are this thread's alone.
+                    unsafe { pass.buffers.qkv.write(start..start + count * dim) }
+                };
+                let own_queries = heads(kv_head * group, group);
+                let (key, value) = (heads(queries + kv_head, 1), heads(queries + kv_heads + kv_head, 1));
                 let angles = token * half..(token + 1) * half;
-                let row = pass.buffers.qkv.write(token * width..(token + 1) * width);
-                (row, pass.buffers.cos.read(angles.clone()), pass.buffers.sin.read(angles))
-            };
-            math::wide(|| {
-                for (at, head) in row.chunks_exact_mut(dim).take(queries + kv_heads).enumerate() {
-                    if let Some((q_norm, k_norm)) = &self.qk_norm {
-                        let weight = if at < queries { q_norm } else { k_norm };
-                        let scale = math::inverse_rms(head, eps);
-                        for (value, weight) in head.iter_mut().zip(weight) {
-                            *value = *value * scale * weight;
+                // SAFETY: a token's angles were written in a phase before.
+                let (cos, sin) =
+                    unsafe { (pass.buffers.cos.read(angles.clone()), pass.buffers.sin.read(angles)) };
+                math::wide(
+                    #[inline(always)]
+                    || {
+                        for query in own_queries.chunks_exact_mut(dim) {
+                            turn(query, q_norm, eps, cos, sin);
                         }
-                    }
-                    math::rotate(head, cos, sin, 1.0);
+                        turn(key, k_norm, eps, cos, sin);
+                    },
+                );
+                let (page, slot) = pass.slot(token);
+                // SAFETY: every position of a reserved page is one token's alone.
+                unsafe {
+                    page.spread(shape.keys(index, kv_head) * LANES + slot, PAGE_TOKENS, key);
+                    let start = shape.values(index, kv_head) * LANES + slot * shape.head_lines() * LANES;
+                    page.write(start..start + dim).copy_from_slice(value);
                 }
-            });
-            let shape = pass.sights.shape;
-            let (page, slot) = pass.slot(token);
-            let (keys, values) = row[queries * dim..].split_at(kv_heads * dim);
-            for (head, (keys, values)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {
-                let start = shape.keys(index, head) * LANES + slot;
-                for (d, key) in keys.iter().enumerate() {
-                    // SAFETY: every position of a reserved page is one token's alone.
-                    unsafe { page.set(start + d * PAGE_TOKENS, *key) };
-                }
-                let start = shape.values(index, head) * LANES + slot * shape.head_lines() * LANES;
-                // SAFETY: as above.
-                unsafe { page.write(start..start + dim) }.copy_from_slice(values);
             }
         });
     }
+}
+
+/// Normalises a head, where there is a weight for it, and rotates it by a position's angles.
+#[inline(always)]
+fn turn(head: &mut [f32], norm: Option<&[f32]>, eps: f32, cos: &[f32], sin: &[f32]) {
+    if let Some(weight) = norm {
+        let scale = math::inverse_rms(head, eps);
+        for (value, weight) in head.iter_mut().zip(weight) {
+            *value = *value * scale * weight;
+        }
+    }
+    math::rotate(head, cos, sin, 1.0);
 }
 
 fn attend(layer: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools) {
@@ -126,7 +161,7 @@ fn attend(layer: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools)
     worker.each(spans * kv_heads, |task| {
         let span = spans - 1 - task / kv_heads;
         let task = Attend {
-            sights: &pass.sights,
+            sights: pass.sights,
             layer,
             kv_head: task % kv_heads,
             span: span * length..pass.tokens.min((span + 1) * length),
@@ -149,11 +184,14 @@ fn swiglu(pass: &Pass<'_>, worker: &Worker<'_>) {
             (row, pass.packed(pass.buffers.inner, token, inner))
         };
         let (gate, up) = row.split_at_mut(inner);
-        math::wide(|| {
-            for (gate, up) in gate.iter_mut().zip(&*up) {
-                *gate = *gate * math::sigmoid(*gate) * *up;
-            }
-            pass.packing.pack(gate, packed);
-        });
+        math::wide(
+            #[inline(always)]
+            || {
+                for (gate, up) in gate.iter_mut().zip(&*up) {
+                    *gate = *gate * math::sigmoid(*gate) * *up;
+                }
+                pass.packing.pack(gate, packed);
+            },
+        );
     });
 }

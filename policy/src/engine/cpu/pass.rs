@@ -33,13 +33,14 @@ pub(super) struct Buffers<'a> {
 }
 
 /// One pass.
+#[derive(Clone, Copy)]
 pub(super) struct Pass<'a> {
     pub(super) config: &'a ModelConfig,
     /// What products read.
     pub(super) packing: Packing,
     pub(super) tokens: usize,
     pub(super) buffers: Buffers<'a>,
-    pub(super) sights: Sights<'a>,
+    pub(super) sights: &'a Sights<'a>,
     /// Whether weights are given back layer by layer: see [`crate::engine::Backend::forward_beside`].
     pub(super) is_beside: bool,
 }
@@ -119,12 +120,53 @@ impl Workspace {
     }
 }
 
+impl Buffers<'_> {
+    /// Those of the first of `tokens` tokens.
+    fn first(self, count: usize, tokens: usize) -> Self {
+        fn cut<T>(part: Shared<'_, T>, count: usize, tokens: usize) -> Shared<'_, T> {
+            part.split_at(part.len() / tokens * count).0
+        }
+        Self {
+            x: cut(self.x, count, tokens),
+            normed: cut(self.normed, count, tokens),
+            qkv: cut(self.qkv, count, tokens),
+            attended: cut(self.attended, count, tokens),
+            rounded: cut(self.rounded, count, tokens),
+            gate_up: cut(self.gate_up, count, tokens),
+            inner: cut(self.inner, count, tokens),
+            cos: cut(self.cos, count, tokens),
+            sin: cut(self.sin, count, tokens),
+        }
+    }
+}
+
 /// The first `count` numbers of a part.
 fn numbers(part: Shared<'_, Line>, count: usize) -> Shared<'_> {
     part.numbers().split_at(count).0
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
+    /// Goes on with some of its tokens alone, `rows` rising: a phase, in which what the residual stream and the attention have of them moves
+    /// to the front.
+    pub(super) fn keep(self, worker: &Worker<'_>, rows: &[usize]) -> Self {
+        let Buffers { x, attended, .. } = self.buffers;
+        let (hidden, lines) = (x.len() / self.tokens, attended.len() / self.tokens);
+        // One after the other, by one thread, as a row may go where one is that has yet to move.
+        worker.each(1, |_| {
+            for (to, from) in rows.iter().copied().enumerate().filter(|(to, from)| to != from) {
+                // SAFETY: this phase is one chunk, and no row is both.
+                unsafe {
+                    x.write(to * hidden..(to + 1) * hidden)
+                        .copy_from_slice(x.read(from * hidden..(from + 1) * hidden));
+                    attended
+                        .write(to * lines..(to + 1) * lines)
+                        .copy_from_slice(attended.read(from * lines..(from + 1) * lines));
+                }
+            }
+        });
+        Self { tokens: rows.len(), buffers: self.buffers.first(rows.len(), self.tokens), ..self }
+    }
+
     /// Lines of a packed row of the residual stream.
     pub(super) fn packed_hidden(&self) -> usize {
         self.packing.lines(self.config.hidden_size)
@@ -159,13 +201,16 @@ impl Pass<'_> {
             let (x, packed) = unsafe {
                 (self.buffers.x.read(at..at + hidden), self.packed(self.buffers.normed, row, hidden))
             };
-            math::wide(|| {
-                let scale = math::inverse_rms(x, eps);
-                for ((y, x), w) in tools.row.iter_mut().zip(x).zip(weight) {
-                    *y = x * scale * w;
-                }
-                self.packing.pack(&tools.row, packed);
-            });
+            math::wide(
+                #[inline(always)]
+                || {
+                    let scale = math::inverse_rms(x, eps);
+                    for ((y, x), w) in tools.row.iter_mut().zip(x).zip(weight) {
+                        *y = x * scale * w;
+                    }
+                    self.packing.pack(&tools.row, packed);
+                },
+            );
         });
     }
 
@@ -183,8 +228,13 @@ impl Pass<'_> {
             let (from, to) = unsafe {
                 (attended.read(token * lines..(token + 1) * lines), self.packed(rounded, token, inputs))
             };
-            unpack(from, &mut tools.row);
-            math::wide(|| self.packing.pack(&tools.row, to));
+            math::wide(
+                #[inline(always)]
+                || {
+                    unpack(from, &mut tools.row);
+                    self.packing.pack(&tools.row, to);
+                },
+            );
         });
         rounded
     }

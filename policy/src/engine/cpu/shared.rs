@@ -102,6 +102,20 @@ impl<'a> Shared<'a> {
         unsafe { self.data.add(at).write(value) }
     }
 
+    /// Writes numbers, `stride` apart, from `at` on.
+    ///
+    /// # Safety
+    /// As [`Shared::write`], for these numbers.
+    #[inline(always)]
+    pub(super) unsafe fn spread(self, at: usize, stride: usize, values: &[f32]) {
+        let Some(last) = values.len().checked_sub(1) else { return };
+        assert!(at + last * stride < self.len, "{at} + {last} * {stride} of {}", self.len);
+        for (index, value) in values.iter().enumerate() {
+            // SAFETY: not behind the last one, which is within the slice; nobody else touches it, says the caller.
+            unsafe { self.data.add(at + index * stride).write(*value) }
+        }
+    }
+
     /// The same memory for products, which threads share column by column.
     ///
     /// # Safety

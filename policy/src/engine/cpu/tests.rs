@@ -11,21 +11,25 @@ use crate::sampler::SamplingParams;
 use crate::weights::ImageWriter;
 use crate::weights::RawTensor;
 
-/// Large enough that a pass wakes all threads, with heads as wide as those of real models, in each type of stored weights.
+/// Large enough that a pass wakes all threads, with heads as wide as those of real models or of no whole number of vectors, in each type of
+/// stored weights.
 fn models() -> Vec<(ModelConfig, Weights)> {
-    let config = ModelConfig::tiny_qwen3(TinySizes {
-        vocab: 1_000,
-        hidden: 96,
-        layers: 2,
-        heads: 4,
-        kv_heads: 2,
-        head_dim: 40,
-        intermediate: 250,
-        positions: 256,
-    });
-    let config = ModelConfig { initializer_range: 0.1, ..config.unwrap() };
-    let weights = Weights::random(&config, 5);
-    [DType::F32, DType::BF16, DType::F16].map(|dtype| (config.clone(), weights.to_dtype(dtype))).into()
+    let model = |(dtype, head_dim)| {
+        let config = ModelConfig::tiny_qwen3(TinySizes {
+            vocab: 1_000,
+            hidden: 96,
+            layers: 2,
+            heads: 4,
+            kv_heads: 2,
+            head_dim,
+            intermediate: 250,
+            positions: 256,
+        });
+        let config = ModelConfig { initializer_range: 0.1, ..config.unwrap() };
+        let weights = Weights::random(&config, 5).to_dtype(dtype);
+        (config, weights)
+    };
+    [(DType::F32, 64), (DType::BF16, 40), (DType::F16, 40)].map(model).into()
 }
 
 /// Three sequences: two begin with the same 70 tokens, and one of them is a token behind the other.
@@ -80,6 +84,36 @@ fn logits_depend_neither_on_neighbours_nor_on_threads_nor_on_the_processor() {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             assert_eq!(pool.install(|| shared_logits(&first)), expected, "{precision}, {threads} threads");
         }
+    }
+}
+
+#[test]
+fn logits_do_not_depend_on_which_ones_are_wanted() {
+    for (config, weights) in models() {
+        let backend = CpuBackend::load_as(&config, &weights, Precision::Bf16).unwrap();
+        let sequences = sequences();
+        let after = |want| {
+            let mut caches = std::array::from_fn::<_, 3, _>(|_| backend.new_cache());
+            let mut feeds: Vec<_> =
+                sequences.iter().zip(&mut caches).map(|(tokens, cache)| Feed { tokens, cache }).collect();
+            let logits = backend.forward(&mut feeds, want).unwrap();
+            // What went into the caches, as it is seen from a token behind.
+            let mut feeds: Vec<_> = caches.iter_mut().map(|cache| Feed { tokens: &[7], cache }).collect();
+            let behind = backend.forward(&mut feeds, Want::Last).unwrap();
+            let [logits, behind] =
+                [logits, behind].map(|logits| logits.rows().map(<[f32]>::to_vec).collect::<Vec<_>>());
+            (logits, behind)
+        };
+        let ((none, behind_none), (last, behind_last), (all, behind_all)) =
+            (after(Want::Nothing), after(Want::Last), after(Want::All));
+        assert!(none.is_empty());
+        let ends = sequences.iter().scan(0, |end, tokens| {
+            *end += tokens.len();
+            Some(*end)
+        });
+        assert_eq!(last, ends.map(|end| all[end - 1].clone()).collect::<Vec<_>>());
+        assert_eq!(behind_last, behind_all);
+        assert_eq!(behind_none, behind_all);
     }
 }
 

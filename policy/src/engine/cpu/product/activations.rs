@@ -47,10 +47,11 @@ impl Packing {
         inputs.div_ceil(self.step()) * STEP_LINES
     }
 
-    /// Packs one row of activations; the last step is filled up with zeros.
+    /// Packs one row of activations; the last step is filled up with zeros. Part of whoever calls it, to be compiled for the same instructions.
     ///
     /// # Panics
     /// When `packed` is not [`Packing::lines`] long.
+    #[inline(always)]
     pub(crate) fn pack(self, row: &[f32], packed: &mut [Line]) {
         assert_eq!(packed.len(), self.lines(row.len()), "a packed row has the length of its inputs");
         let (steps, _) = packed.as_chunks_mut();
@@ -71,6 +72,7 @@ pub(crate) const fn packed_index(index: usize) -> usize {
 }
 
 /// The row that [`Packing::F32`] made this of.
+#[inline(always)]
 pub(crate) fn unpack(packed: &[Line], row: &mut [f32]) {
     let (steps, _) = packed.as_chunks::<STEP_LINES>();
     for (values, lines) in row.chunks_mut(Packing::F32.step()).zip(steps) {
