@@ -146,8 +146,7 @@ impl Backend for WgpuBackend {
         claims: &[Claim<'_>],
     ) -> Result<Vec<Interval>, EngineError> {
         let vocab = self.config.vocab_size;
-        let tokens: usize = feeds.iter().map(|feed| feed.tokens.len()).sum();
-        assert_eq!(tokens, claims.len(), "a claim for each token");
+        let rows = call::wanted_rows(feeds, call::claimed(feeds, claims));
         if let Some(Claim { token, .. }) = claims.iter().find(|claim| claim.token as usize >= vocab) {
             return Err(EngineError::Token { token: *token, vocab });
         }
@@ -155,11 +154,7 @@ impl Backend for WgpuBackend {
             let params = claims[row].params;
             params.temperature == 0.0 || truncates(params, vocab)
         };
-        let wanted = Wanted {
-            rows: call::wanted_rows(feeds, Want::All),
-            wishes: claims.iter().map(Wish::place).collect(),
-            whole: &cut,
-        };
+        let wanted = Wanted { rows, wishes: claims.iter().map(Wish::place).collect(), whole: &cut };
         self.rows(feeds, &wanted, |row, Row { choice, logits }| {
             choice.check()?;
             let Claim { params, token } = claims[row];

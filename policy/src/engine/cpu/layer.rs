@@ -157,13 +157,13 @@ fn attend(layer: usize, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools)
     let kv_heads = config.num_key_value_heads;
     let length = pass.sights.span();
     let spans = pass.tokens.div_ceil(length);
-    // Later tokens of a prompt see more: they go first.
+    // Later tokens of a prompt see more: they go first. Head after head, as what one has cached stays in the second cache for all spans.
     worker.each(spans * kv_heads, |task| {
-        let span = spans - 1 - task / kv_heads;
+        let span = spans - 1 - task % spans;
         let task = Attend {
             sights: pass.sights,
             layer,
-            kv_head: task % kv_heads,
+            kv_head: task / spans,
             span: span * length..pass.tokens.min((span + 1) * length),
             queries: pass.buffers.qkv,
             query_stride: pass.qkv_width(),
