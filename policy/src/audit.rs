@@ -20,8 +20,6 @@ mod samples;
 mod tolerance;
 mod version;
 
-use std::cell::{Cell, OnceCell};
-
 use crate::engine::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS, Want};
 use crate::engine::cpu::CpuBackend;
 use crate::engine::policy::Policy;
@@ -48,26 +46,21 @@ pub struct Draw {
     pub logprob: f32,
 }
 
-/// What a policy says of the samples of one order.
-///
-/// The first sample is read in one go with the prompt, as weights are read once for both then. For those that come after it the prompt is
-/// read once by itself.
+/// What a policy says of the samples of one order. Its prompt is prefilled once for all of them.
 pub struct Audit<'a, B: Backend = CpuBackend> {
     policy: &'a Policy<B>,
-    /// At least one token.
-    prompt: &'a [u32],
-    /// Whether a sample was begun.
-    begun: Cell<bool>,
-    /// The prompt but for its last token, from the second sample on.
-    shared: OnceCell<B::Cache>,
+    /// The prompt's last token; those before it are in the cache.
+    last: u32,
+    prompt: B::Cache,
     seed: &'a [u8; 32],
     params: &'a SamplingParams,
 }
 
 /// How far a sample was read.
 struct Read<C> {
-    /// Of the prompt and what follows it.
     cache: C,
+    /// Tokens in the cache behind those that all samples share, the prompt's last one included.
+    tokens: usize,
 }
 
 /// What an audit saw, of one claim or of several.
@@ -101,20 +94,23 @@ pub enum Fault {
 }
 
 impl<'a, B: Backend> Audit<'a, B> {
-    /// Audits of samples of the order whose seed is `seed`.
+    /// Prefills the prompt of the order whose seed is `seed`.
     ///
     /// # Errors
-    /// When the prompt is empty.
+    /// When the prompt is empty or does not fit the model.
     pub fn new(
         policy: &'a Policy<B>,
-        prompt: &'a [u32],
+        prompt: &[u32],
         seed: &'a [u8; 32],
         params: &'a SamplingParams,
     ) -> Result<Self, EngineError> {
-        if prompt.is_empty() {
-            return Err(EngineError::EmptyPrompt { request: 0 });
+        let (&last, before) = prompt.split_last().ok_or(EngineError::EmptyPrompt { request: 0 })?;
+        let backend = policy.backend();
+        let mut cache = backend.new_cache();
+        for tokens in before.chunks(MAX_CALL_TOKENS) {
+            backend.forward(&mut [Feed { tokens, cache: &mut cache }], Want::Nothing)?;
         }
-        Ok(Self { policy, prompt, begun: Cell::new(false), shared: OnceCell::new(), seed, params })
+        Ok(Self { policy, last, prompt: cache, seed, params })
     }
 
     /// Looks at draws of sample `sample`, in order; `tokens` are all that followed the prompt.
@@ -122,26 +118,12 @@ impl<'a, B: Backend> Audit<'a, B> {
     /// # Errors
     /// When a draw is not among the tokens, or these do not fit the model.
     pub fn look(&self, sample: u32, tokens: &[u32], draws: &[Draw]) -> Result<Evidence, EngineError> {
-        if draws.is_empty() {
-            return Ok(Evidence::default());
-        }
-        self.look_on(&mut self.begin()?, sample, tokens, draws)
+        self.look_on(&mut self.begin(), sample, tokens, draws)
     }
 
-    /// A sample of which nothing was read yet.
-    fn begin(&self) -> Result<Read<B::Cache>, EngineError> {
-        let backend = self.policy.backend();
-        if !self.begun.replace(true) {
-            return Ok(Read { cache: backend.new_cache() });
-        }
-        if let Some(shared) = self.shared.get() {
-            return Ok(Read { cache: shared.clone() });
-        }
-        let mut cache = backend.new_cache();
-        for tokens in self.prompt[..self.prompt.len() - 1].chunks(MAX_CALL_TOKENS) {
-            backend.forward(&mut [Feed { tokens, cache: &mut cache }], Want::Nothing)?;
-        }
-        Ok(Read { cache: self.shared.get_or_init(|| cache).clone() })
+    /// The prompt alone.
+    fn begin(&self) -> Read<B::Cache> {
+        Read { cache: self.prompt.clone(), tokens: 0 }
     }
 
     /// Looks at draws as [`Audit::look`] does, and reads on from where `read` ends: what was read before may be another version's.
@@ -158,26 +140,15 @@ impl<'a, B: Backend> Audit<'a, B> {
             return Err(EngineError::TooLong { tokens: end, limit: tokens.len() });
         }
         // A draw follows the token before it, the first one the prompt's last.
-        let unsaid = self.prompt.len() - 1;
-        let inputs = [self.prompt, &tokens[..end - 1]].concat();
+        let inputs: Vec<u32> = std::iter::once(self.last).chain(tokens[..end - 1].iter().copied()).collect();
         let (backend, cache) = (self.policy.backend(), &mut read.cache);
         let mut draws = draws.iter().peekable();
-        loop {
-            let before = backend.cached_tokens(cache);
-            let after = inputs.len().min(before + MAX_CALL_TOKENS).min(before.max(unsaid) + ROWS_PER_CALL);
-            if before >= after {
-                break;
-            }
-            let claimed = before.max(unsaid)..after.max(unsaid);
-            let (first, last) = (claimed.start - unsaid, claimed.end - unsaid);
+        for inputs in inputs.get(read.tokens..).unwrap_or_default().chunks(ROWS_PER_CALL) {
+            let first = read.tokens;
+            read.tokens += inputs.len();
             let claim = |token: &u32| Claim { params: self.params, token: *token };
-            let claims: Vec<_> = tokens[first..last].iter().map(claim).collect();
-            let mut feeds = [Feed { tokens: &inputs[before..after], cache }];
-            if claims.is_empty() {
-                backend.forward(&mut feeds, Want::Nothing)?;
-                continue;
-            }
-            let placed = backend.place(&mut feeds, &claims)?;
+            let claims: Vec<_> = tokens[first..read.tokens].iter().map(claim).collect();
+            let placed = backend.place(&mut [Feed { tokens: inputs, cache }], &claims)?;
             for (row, placed) in (first..).zip(placed) {
                 if let Some(draw) = draws.next_if(|draw| draw.at == row) {
                     let u = sampler::uniform(self.seed, sample, draw.position);

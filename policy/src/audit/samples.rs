@@ -102,10 +102,7 @@ impl Sample {
             for leg in lineage.chunk_by(|(a, _), (b, _)| a == b) {
                 let Some(audit) = audits.get(&leg[0].0) else { break };
                 let draws: Vec<Draw> = leg.iter().map(|(_, draw)| *draw).collect();
-                let read = match &mut read {
-                    Some(read) => read,
-                    None => read.insert(audit.begin()?),
-                };
+                let read = read.get_or_insert_with(|| audit.begin());
                 evidence.add(audit.look_on(read, self.index, &self.tokens, &draws)?);
             }
         }
@@ -163,10 +160,10 @@ pub(super) fn examine_in_turn<B: Backend, E: From<EngineError>>(
     Ok(weigh(seen.into_iter().map(Ok), tolerance)?)
 }
 
-/// One for each version.
+/// Prefills the prompt under each version.
 fn audits<'a, B: Backend>(
     policies: &'a [Arc<Policy<B>>],
-    prompt: &'a [u32],
+    prompt: &[u32],
     seed: &'a [u8; 32],
     params: &'a SamplingParams,
 ) -> Result<BTreeMap<u64, Audit<'a, B>>, EngineError> {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::config::ModelConfig;
 use crate::decoder::tests::families;
-use crate::engine::{Completion, Generation, Limits, SampleRequest, Takeover, Ticket, score};
+use crate::engine::{Completion, Generation, Limits, SampleRequest, Takeover, Ticket};
 use crate::precision::Precision;
 use crate::weights::Weights;
 
@@ -158,33 +158,6 @@ fn what_is_too_close_to_tell_adds_up_to_no_certainty() {
     assert!(found.fault.is_some() && found.is_close, "{found:?}");
     let found = examine_off(|sample, _| [0.0, 3.0, 4.5, 0.0][sample as usize] * mean);
     assert!(found.fault.is_some() && !found.is_close, "{found:?}");
-}
-
-#[test]
-fn the_first_sample_is_read_with_the_prompt_and_looks_like_those_behind_it() {
-    let (config, weights) = families().remove(0);
-    let config = ModelConfig { max_position_embeddings: 2_000, ..config };
-    let policy = load(&config, &weights);
-    let draws = |logprobs: &[f32]| -> Vec<Draw> {
-        let draw = |(at, logprob): (usize, &f32)| Draw { at, position: at as u32, logprob: *logprob };
-        logprobs.iter().enumerate().map(draw).collect()
-    };
-    // Tokens that nobody drew, of which the limits of a call and of its rows cut prompts and responses at every place.
-    let token = |i: u32| i * i * 7 % config.vocab_size as u32;
-    let params = SamplingParams::unbiased(1);
-    for (prompt, response) in [(1, 1), (2, 300), (200, 600), (511, 2), (512, 1), (513, 257), (1_100, 300)] {
-        let prompt: Vec<u32> = (0..prompt).map(token).collect();
-        let tokens: Vec<u32> = (5..5 + response).map(token).collect();
-        let draws = draws(&vec![-1.0; tokens.len()]);
-        let audit = Audit::new(&policy, &prompt, &SEED, &params).unwrap();
-        let looks = [(); 3].map(|()| audit.look(0, &tokens, &draws).unwrap());
-        assert_eq!(looks[0].tokens(), tokens.len());
-        assert!(looks.iter().all(|look| *look == looks[0]), "{} and {response}", prompt.len());
-        let scores = score(&policy, &[[prompt.clone(), tokens].concat()]).unwrap().remove(0);
-        let expected: Vec<f32> =
-            scores[prompt.len() - 1..].iter().map(|logprob| (logprob + 1.0).abs()).collect();
-        assert_eq!(looks[0].differences, expected, "{} and {response}", prompt.len());
-    }
 }
 
 #[test]

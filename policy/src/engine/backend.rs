@@ -1,6 +1,5 @@
 //! What a device must be able to do for generation.
 
-use super::call;
 use crate::config::ModelConfig;
 use crate::error::EngineError;
 use crate::precision::Precision;
@@ -26,8 +25,6 @@ pub enum Want {
     Last,
     /// One row per token, sequence after sequence.
     All,
-    /// As [`Want::All`], but for the first so many tokens of the call.
-    Behind(usize),
 }
 
 /// Rows of logits, `[rows, vocab]`.
@@ -135,7 +132,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// Feeds tokens to sequences as [`Backend::forward`] does, and tells where the claimed ones lie. `claims` has one entry a token fed,
-    /// feed after feed: what is said to follow it. Where there are fewer, nothing is said of the first tokens of the call.
+    /// feed after feed: what is said to follow it.
     ///
     /// # Errors
     /// As [`Backend::draw`], and when a claimed token is outside of the vocabulary.
@@ -144,7 +141,8 @@ pub trait Backend: Send + Sync {
         feeds: &mut [Feed<'_, Self::Cache>],
         claims: &[Claim<'_>],
     ) -> Result<Vec<Interval>, EngineError> {
-        let logits = self.forward(feeds, call::claimed(feeds, claims))?;
+        debug_assert_eq!(feeds.iter().map(|feed| feed.tokens.len()).sum::<usize>(), claims.len());
+        let logits = self.forward(feeds, Want::All)?;
         logits
             .rows()
             .zip(claims)

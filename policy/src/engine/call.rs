@@ -1,6 +1,6 @@
 //! What every backend asks of a call before it computes anything.
 
-use super::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS, Want};
+use super::backend::{Backend, Feed, MAX_CALL_TOKENS, Want};
 use crate::error::EngineError;
 
 /// The tokens of all feeds together, if the call is one that `backend` can do.
@@ -42,16 +42,5 @@ pub(super) fn wanted_rows<C>(feeds: &[Feed<'_, C>], want: Want) -> Vec<usize> {
         Want::Nothing => Vec::new(),
         Want::Last => ends.map(|end| end.saturating_sub(1)).collect(),
         Want::All => (0..ends.last().unwrap_or_default()).collect(),
-        Want::Behind(first) => (first..ends.last().unwrap_or_default()).collect(),
     }
-}
-
-/// What a call wants that claims these to follow its last tokens.
-///
-/// # Panics
-/// When there are more claims than tokens.
-pub(super) fn claimed<C>(feeds: &[Feed<'_, C>], claims: &[Claim<'_>]) -> Want {
-    let tokens: usize = feeds.iter().map(|feed| feed.tokens.len()).sum();
-    assert!(claims.len() <= tokens, "a claim is what follows a token: {} of {tokens}", claims.len());
-    Want::Behind(tokens - claims.len())
 }

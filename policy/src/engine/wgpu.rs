@@ -146,7 +146,8 @@ impl Backend for WgpuBackend {
         claims: &[Claim<'_>],
     ) -> Result<Vec<Interval>, EngineError> {
         let vocab = self.config.vocab_size;
-        let rows = call::wanted_rows(feeds, call::claimed(feeds, claims));
+        let tokens: usize = feeds.iter().map(|feed| feed.tokens.len()).sum();
+        assert_eq!(tokens, claims.len(), "a claim for each token");
         if let Some(Claim { token, .. }) = claims.iter().find(|claim| claim.token as usize >= vocab) {
             return Err(EngineError::Token { token: *token, vocab });
         }
@@ -154,7 +155,11 @@ impl Backend for WgpuBackend {
             let params = claims[row].params;
             params.temperature == 0.0 || truncates(params, vocab)
         };
-        let wanted = Wanted { rows, wishes: claims.iter().map(Wish::place).collect(), whole: &cut };
+        let wanted = Wanted {
+            rows: call::wanted_rows(feeds, Want::All),
+            wishes: claims.iter().map(Wish::place).collect(),
+            whole: &cut,
+        };
         self.rows(feeds, &wanted, |row, Row { choice, logits }| {
             choice.check()?;
             let Claim { params, token } = claims[row];

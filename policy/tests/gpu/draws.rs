@@ -103,10 +103,6 @@ fn places_are_those_of_the_rule(opener: &Opener) {
         assert!(found.logprob == expected.logprob || difference < 1e-5, "{found:?} {expected:?}");
         assert!((found.raw_logprob - expected.raw_logprob).abs() < 2e-6, "{found:?} {expected:?}");
     }
-    // Of the last tokens alone.
-    let mut cache = backend.new_cache();
-    let mut feeds = [Feed { tokens: &sequence, cache: &mut cache }];
-    assert_eq!(backend.place(&mut feeds, &claims[150..]).unwrap(), placed[150..]);
     // What is placed has the raw log-prob with which it was drawn.
     let unbiased = SamplingParams::unbiased(1);
     let cut = SamplingParams { top_k: 3, ..unbiased };
