@@ -100,7 +100,7 @@ impl KvCache {
             Arc::make_mut(last);
         }
         self.pages.resize_with(end.div_ceil(PAGE_TOKENS), || {
-            // From the system, which has zeros already: a page is megabytes.
+            // An allocator that has zeros, fresh from the system, need not write them: pages of real models are megabytes.
             // SAFETY: a line is numbers, which may all be zeros.
             unsafe { Arc::new_zeroed_slice(self.shape.page()).assume_init() }
         });

@@ -125,7 +125,7 @@ pub(crate) trait Lanes: Copy {
     fn dots(self, weights: Self::Weights, activations: Self::Activations) -> Self::Vector;
     /// The sum of each vector's lanes: lane i takes in lane i + 8, then i + 4, i + 2 and i + 1.
     fn sums(self, vectors: [Self::Vector; 4]) -> [f32; 4];
-    /// [`Lanes::sums`] of several: in registers all the while, where one after the other would go through memory.
+    /// [`Lanes::sums`] of several, which takes fewer shuffles where there are instructions for it.
     #[inline(always)]
     fn all_sums<const C: usize>(self, vectors: [[Self::Vector; 4]; C]) -> [[f32; 4]; C] {
         let mut all = [[0.0; 4]; C];
@@ -134,7 +134,7 @@ pub(crate) trait Lanes: Copy {
         }
         all
     }
-    /// Asks for the cache line `ahead` bytes behind the start of `bytes`; it may lie anywhere.
+    /// Asks for the cache line `ahead` bytes behind the start of `bytes`, in the second cache at least; it may lie anywhere.
     fn prefetch(self, bytes: &[u8], ahead: usize);
     /// Runs `task` compiled for these instructions, as a function of its own.
     fn run<T: Task>(self, task: T) -> T::Output;
@@ -145,7 +145,7 @@ pub(crate) trait Task {
     /// What it results in.
     type Output;
     /// Computes. It and all that it calls with vectors must be `#[inline(always)]`, to be compiled with their
-    /// instructions; closures are not, so vectors pass through loops, not through `map`.
+    /// instructions; closures are not unless they say so, so vectors pass through loops, not through `map`.
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 

@@ -57,7 +57,7 @@ impl Layer {
     }
 
     /// Adds layer `index` to the residual stream, and its keys and values to the caches. Of the last layer only the `wanted` tokens of the
-    /// residual stream are computed, which are the first ones then.
+    /// residual stream are computed, which are the first ones then; they rise.
     pub(super) fn forward(
         &self,
         index: usize,
@@ -71,12 +71,11 @@ impl Layer {
         self.qkv.multiply(worker, &mut tools.multiplier, normed, qkv, Update::Set);
         self.place_heads(index, pass, worker);
         let is_last = index + 1 == pass.config.num_hidden_layers;
-        if !is_last || wanted.len() == pass.tokens {
+        if !is_last || !wanted.is_empty() {
             attend(index, pass, worker, tools);
-            self.behind_attention(pass, worker, tools);
-        } else if !wanted.is_empty() {
-            attend(index, pass, worker, tools);
-            self.behind_attention(&pass.keep(worker, wanted), worker, tools);
+            let are_all = !is_last || wanted.len() == pass.tokens;
+            let kept = if are_all { *pass } else { pass.keep(worker, wanted) };
+            self.behind_attention(&kept, worker, tools);
         }
         if pass.is_beside {
             let linears = [&self.qkv, &self.o, &self.gate_up, &self.down];
@@ -98,7 +97,7 @@ impl Layer {
     /// Normalises query and key heads where the family does, rotates them to their positions, and puts keys and values into the caches.
     ///
     /// A task is a key-value head with the query heads that share it, of a span of tokens: a line of a page has keys of neighbours, and two
-    /// threads that write to it would take it from each other again and again.
+    /// threads that wrote to it would take it from each other again and again.
     fn place_heads(&self, index: usize, pass: &Pass<'_>, worker: &Worker<'_>) {
         let config = pass.config;
         let (dim, half, eps) = (config.head_dim, config.head_dim / 2, config.rms_norm_eps as f32);

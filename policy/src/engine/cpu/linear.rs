@@ -64,7 +64,7 @@ impl Linear {
             // SAFETY: x was written in a phase before, and the columns of this chunk are this thread's alone.
             let (x, cells) = unsafe { (x.read(0..x.len()), y.cells()) };
             let x = Activations::new(x, inputs, multiplier.packing(self.precision));
-            debug_assert_eq!(x.tokens() * self.outputs, cells.len());
+            assert_eq!(x.tokens() * self.outputs, cells.len(), "y is a row for each of x");
             let mut update = update;
             if let Some(bias) = &self.bias {
                 for row in cells.chunks_exact(self.outputs) {

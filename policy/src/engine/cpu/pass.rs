@@ -121,7 +121,7 @@ impl Workspace {
 }
 
 impl Buffers<'_> {
-    /// Those of the first of `tokens` tokens.
+    /// Those that are used behind attention, cut to the first `count` of `tokens` tokens.
     fn first(self, count: usize, tokens: usize) -> Self {
         fn cut<T>(part: Shared<'_, T>, count: usize, tokens: usize) -> Shared<'_, T> {
             part.split_at(part.len() / tokens * count).0
@@ -129,13 +129,11 @@ impl Buffers<'_> {
         Self {
             x: cut(self.x, count, tokens),
             normed: cut(self.normed, count, tokens),
-            qkv: cut(self.qkv, count, tokens),
             attended: cut(self.attended, count, tokens),
             rounded: cut(self.rounded, count, tokens),
             gate_up: cut(self.gate_up, count, tokens),
             inner: cut(self.inner, count, tokens),
-            cos: cut(self.cos, count, tokens),
-            sin: cut(self.sin, count, tokens),
+            ..self
         }
     }
 }
@@ -147,7 +145,7 @@ fn numbers(part: Shared<'_, Line>, count: usize) -> Shared<'_> {
 
 impl<'a> Pass<'a> {
     /// Goes on with some of its tokens alone, `rows` rising: a phase, in which what the residual stream and the attention have of them moves
-    /// to the front.
+    /// to the front. Of use behind the attention of the last layer alone: queries, angles and sights are still those of all tokens.
     pub(super) fn keep(self, worker: &Worker<'_>, rows: &[usize]) -> Self {
         let Buffers { x, attended, .. } = self.buffers;
         let (hidden, lines) = (x.len() / self.tokens, attended.len() / self.tokens);

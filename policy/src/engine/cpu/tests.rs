@@ -11,15 +11,15 @@ use crate::sampler::SamplingParams;
 use crate::weights::ImageWriter;
 use crate::weights::RawTensor;
 
-/// Large enough that a pass wakes all threads, with heads as wide as those of real models or of no whole number of vectors, in each type of
-/// stored weights.
+/// Large enough that a pass wakes all threads, with heads as wide as those of real models or of no whole number of vectors, one to seven of
+/// which share keys, in each type of stored weights.
 fn models() -> Vec<(ModelConfig, Weights)> {
-    let model = |(dtype, head_dim)| {
+    let model = |(dtype, head_dim, heads, layers)| {
         let config = ModelConfig::tiny_qwen3(TinySizes {
             vocab: 1_000,
             hidden: 96,
-            layers: 2,
-            heads: 4,
+            layers,
+            heads,
             kv_heads: 2,
             head_dim,
             intermediate: 250,
@@ -29,7 +29,9 @@ fn models() -> Vec<(ModelConfig, Weights)> {
         let weights = Weights::random(&config, 5).to_dtype(dtype);
         (config, weights)
     };
-    [(DType::F32, 64), (DType::BF16, 40), (DType::F16, 40)].map(model).into()
+    [(DType::F32, 64, 4, 2), (DType::BF16, 40, 14, 2), (DType::F16, 40, 2, 1), (DType::BF16, 32, 6, 3)]
+        .map(model)
+        .into()
 }
 
 /// Three sequences: two begin with the same 70 tokens, and one of them is a token behind the other.
@@ -89,8 +91,9 @@ fn logits_depend_neither_on_neighbours_nor_on_threads_nor_on_the_processor() {
 
 #[test]
 fn logits_do_not_depend_on_which_ones_are_wanted() {
-    for (config, weights) in models() {
-        let backend = CpuBackend::load_as(&config, &weights, Precision::Bf16).unwrap();
+    for ((config, weights), precision) in models().iter().flat_map(|model| Precision::ALL.map(|p| (model, p)))
+    {
+        let backend = CpuBackend::load_as(config, weights, precision).unwrap();
         let sequences = sequences();
         let after = |want| {
             let mut caches = std::array::from_fn::<_, 3, _>(|_| backend.new_cache());

@@ -234,15 +234,13 @@ impl<const VNNI: bool, const BF16: bool> Lanes for Avx512<VNNI, BF16> {
     #[inline(always)]
     fn all_sums<const C: usize>(self, vectors: [[__m512; 4]; C]) -> [[f32; 4]; C] {
         let mut all = [[0.0; 4]; C];
-        let mut chunks = all.chunks_exact_mut(4).zip(vectors.chunks_exact(4));
-        for (sums, vectors) in &mut chunks {
-            if let (Some(sums), Some(vectors)) = (sums.first_chunk_mut::<4>(), vectors.first_chunk::<4>()) {
-                // SAFETY: the processor has AVX-512 F.
-                *sums = unsafe { sixteen_sums(*vectors) };
-            }
+        let (fours, rest) = all.as_chunks_mut::<4>();
+        let (fours_of_vectors, rest_of_vectors) = vectors.as_chunks::<4>();
+        for (sums, vectors) in fours.iter_mut().zip(fours_of_vectors) {
+            // SAFETY: the processor has AVX-512 F.
+            *sums = unsafe { sixteen_sums(*vectors) };
         }
-        let done = C / 4 * 4;
-        for (sums, vectors) in all[done..].iter_mut().zip(&vectors[done..]) {
+        for (sums, vectors) in rest.iter_mut().zip(rest_of_vectors) {
             *sums = self.sums(*vectors);
         }
         all

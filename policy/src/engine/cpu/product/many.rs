@@ -9,10 +9,10 @@
 use super::super::lanes::{Abreast, Lanes, Line, Task};
 use super::activations::STEP_LINES;
 use super::ahead::Ahead;
-use super::published::Widen;
+use super::published::{Widen, add};
 use super::sums::{self, Place};
 use super::weight::Typed;
-use super::{Activations, Output, Product, Scratch, Update};
+use super::{Activations, Output, Product, Scratch, Update, few};
 
 /// Lines of a block of widened weights: 256 KiB.
 const WEIGHT_LINES: usize = 4096;
@@ -24,7 +24,7 @@ const FIRST_TILES: usize = 2;
 /// A step of the rows of a tile, widened.
 type Widened<const R: usize> = [[Line; R]; STEP_LINES];
 
-/// Tiles have R rows and at most C tokens.
+/// Tiles have R rows and C tokens, or one less: C is 3 or 6.
 #[inline(always)]
 pub(super) fn product<L: Lanes, E: Widen, const R: usize, const C: usize>(lanes: L, call: Product<'_, E>) {
     let Product { weight, x, y, update, scratch } = call;
@@ -48,13 +48,11 @@ pub(super) fn product<L: Lanes, E: Widen, const R: usize, const C: usize>(lanes:
             // Panels of like size: with one token a tile would be loading more than anything else.
             let tokens = x.tokens() * panel / panels..x.tokens() * (panel + 1) / panels;
             match tokens.len() {
-                1 => block.panel::<1>(tokens.start, sums),
-                2 => block.panel::<2>(tokens.start, sums),
-                3 => block.panel::<3>(tokens.start, sums),
-                4 if C > 3 => block.panel::<4>(tokens.start, sums),
-                5 if C > 3 => block.panel::<5>(tokens.start, sums),
-                6 if C > 3 => block.panel::<6>(tokens.start, sums),
-                _ => unreachable!("panels have at most C tokens"),
+                2 if C == 3 => block.panel::<2>(tokens.start, sums),
+                3 if C == 3 => block.panel::<3>(tokens.start, sums),
+                5 if C == 6 => block.panel::<5>(tokens.start, sums),
+                6 if C == 6 => block.panel::<6>(tokens.start, sums),
+                _ => unreachable!("more than {} tokens make panels of C or one less", few::MOST_TOKENS),
             }
         }
         (first, count) = (next, 2 * count);
@@ -119,8 +117,8 @@ impl<L: Lanes, E: Widen, const R: usize> Block<'_, L, E, R> {
 /// Adds to a tile's sums the products of a stretch of the inputs.
 ///
 /// A task of its own, as within the loops around it the compiler would not keep all of the sums in registers.
-struct Tile<'a, W, const R: usize, const C: usize> {
-    weights: W,
+struct Tile<'a, S, const R: usize, const C: usize> {
+    weights: S,
     x: &'a Abreast<'a, [Line; STEP_LINES], C>,
     sums: &'a mut [[Line; R]; C],
     /// Whether this is the first stretch: sums begin at zero.
@@ -130,7 +128,7 @@ struct Tile<'a, W, const R: usize, const C: usize> {
     ahead: Ahead<'a>,
 }
 
-impl<W: Weights<R>, const R: usize, const C: usize> Task for Tile<'_, W, R, C> {
+impl<S: Stretch<R>, const R: usize, const C: usize> Task for Tile<'_, S, R, C> {
     type Output = ();
 
     #[inline(always)]
@@ -149,7 +147,7 @@ impl<W: Weights<R>, const R: usize, const C: usize> Task for Tile<'_, W, R, C> {
 }
 
 /// A stretch of the rows of a tile.
-trait Weights<const R: usize> {
+trait Stretch<const R: usize> {
     /// Adds its products to the sums, and asks for A cache lines ahead at each step: enough for the pace.
     fn multiply<L: Lanes, const C: usize, const A: usize>(
         self,
@@ -163,7 +161,7 @@ trait Weights<const R: usize> {
 /// Rows that were widened before.
 struct Kept<'a, const R: usize>(&'a [Widened<R>]);
 
-impl<const R: usize> Weights<R> for Kept<'_, R> {
+impl<const R: usize> Stretch<R> for Kept<'_, R> {
     #[inline(always)]
     fn multiply<L: Lanes, const C: usize, const A: usize>(
         self,
@@ -196,7 +194,7 @@ struct Fresh<'a, E: Widen, const R: usize> {
     widened: &'a mut [Widened<R>],
 }
 
-impl<E: Widen, const R: usize> Weights<R> for Fresh<'_, E, R> {
+impl<E: Widen, const R: usize> Stretch<R> for Fresh<'_, E, R> {
     #[inline(always)]
     fn multiply<L: Lanes, const C: usize, const A: usize>(
         self,
@@ -233,21 +231,5 @@ fn widen<L: Lanes, E: Widen, const R: usize, const C: usize>(
             lanes.store(line, *weight);
         }
         add(lanes, tile, x.map(|x| &x[half]), sums);
-    }
-}
-
-/// Adds the products of a vector of R rows with those of C tokens.
-#[inline(always)]
-fn add<L: Lanes, const R: usize, const C: usize>(
-    lanes: L,
-    weights: [L::Vector; R],
-    x: [&Line; C],
-    sums: &mut [[L::Vector; R]; C],
-) {
-    for (sums, x) in sums.iter_mut().zip(x) {
-        let x = lanes.load(x);
-        for (sum, weight) in sums.iter_mut().zip(weights) {
-            *sum = lanes.mul_add(weight, x, *sum);
-        }
     }
 }

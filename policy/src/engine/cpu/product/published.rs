@@ -63,7 +63,8 @@ published!(F32, F32, 4, split_f32, "IEEE 754 single precision.");
 
 #[inline(always)]
 fn product<L: Lanes, E: Widen>(lanes: L, call: Product<'_, E>) {
-    // Sums that registers hold, beside what is multiplied: in few tokens' products also weights that are being widened.
+    // Sums that registers hold, beside what is multiplied: in few tokens' products also weights that are being widened. With many tokens only
+    // the first panel of each block widens.
     match (call.x.tokens(), L::MANY_REGISTERS) {
         (1, _) => one::product(lanes, call),
         (..=few::MOST_TOKENS, true) => few::product::<L, E, 4, 5>(lanes, call),
@@ -86,11 +87,22 @@ fn step<L: Lanes, E: Widen, const R: usize, const C: usize>(
         for (weight, block) in tile.iter_mut().zip(weights) {
             *weight = E::widen(lanes, block)[half];
         }
-        for (sums, x) in sums.iter_mut().zip(x) {
-            let x = lanes.load(&x[half]);
-            for (sum, weight) in sums.iter_mut().zip(tile) {
-                *sum = lanes.mul_add(weight, x, *sum);
-            }
+        add(lanes, tile, x.map(|x| &x[half]), sums);
+    }
+}
+
+/// Adds the products of a vector of R rows with those of C tokens.
+#[inline(always)]
+pub(super) fn add<L: Lanes, const R: usize, const C: usize>(
+    lanes: L,
+    weights: [L::Vector; R],
+    x: [&Line; C],
+    sums: &mut [[L::Vector; R]; C],
+) {
+    for (sums, x) in sums.iter_mut().zip(x) {
+        let x = lanes.load(x);
+        for (sum, weight) in sums.iter_mut().zip(weights) {
+            *sum = lanes.mul_add(weight, x, *sum);
         }
     }
 }
