@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::lanes::{Abreast, LANES, Lanes, Line, Task, flat, flat_mut};
-use super::product::{BLOCK, Packing, packed_index};
+use super::product::{Packing, packed_index};
 use super::shared::Shared;
 use crate::engine::cache::{PAGE_LINES, PAGE_TOKENS, PageShape};
 use crate::math;
@@ -152,9 +152,10 @@ impl Task for Attend<'_> {
 /// Nobody else touches these neighbours in this phase.
 #[inline(always)]
 unsafe fn pack_part(packed: Shared<'_, Line>, row: usize, column: usize, values: &[f32]) {
-    if column.is_multiple_of(BLOCK) && values.len().is_multiple_of(BLOCK) {
+    let step = Packing::F32.step();
+    if column.is_multiple_of(step) && values.len().is_multiple_of(step) {
         let (start, lines) = ((row + column) / LANES, values.len() / LANES);
-        // SAFETY: whole blocks of these numbers, which are this task's alone.
+        // SAFETY: whole steps of these numbers, which are this task's alone.
         Packing::F32.pack(values, unsafe { packed.write(start..start + lines) });
         return;
     }

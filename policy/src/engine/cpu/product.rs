@@ -37,7 +37,7 @@ use quantised::{Int4, Int8};
 use weight::Element;
 
 /// Inputs in a block of published weights: two vectors' worth, the even ones and the odd ones.
-pub(crate) const BLOCK: usize = 32;
+const BLOCK: usize = 32;
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 

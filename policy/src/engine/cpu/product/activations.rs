@@ -35,7 +35,7 @@ impl Packing {
     }
 
     /// Numbers of a step.
-    pub(super) const fn step(self) -> usize {
+    pub(crate) const fn step(self) -> usize {
         match self {
             Self::F32 | Self::Bf16 => 2 * LANES,
             Self::Pairs | Self::Int8 => 4 * LANES,
