@@ -6,7 +6,7 @@
 //! **What holds about numbers.** The logits after a token are the same, bit for bit, whether the token was fed alone or in
 //! a batch, in one call with its prompt or in a later one, with a shared or an own cache, and with any number of threads.
 //! Every reduction runs in an order that depends on the model's shape alone, so processors with different vector units agree as well; but in
-//! bf16 some of them take numbers and sums nearer to zero than 2⁻¹²⁶ for zero.
+//! bf16 some of them take numbers and sums nearer to zero than 2⁻¹²⁶ for zero, and those with a matrix unit add in its order.
 
 mod attention;
 mod crew;
@@ -49,7 +49,7 @@ use shared::Shared;
 /// The table of embeddings.
 const EMBEDDING: &str = "model.embed_tokens.weight";
 /// Rows of logits that exist at a time.
-const LOGIT_ROWS: usize = 64;
+const LOGIT_ROWS: usize = 128;
 
 /// A model on the CPU. It shares the bytes of its weights, unless its precision makes others of them.
 pub struct CpuBackend {
@@ -164,8 +164,13 @@ impl CpuBackend {
         Room::enter(self.operations(total, rows.len()), self.processor, |room| {
             let (workspace, runner) = room.split();
             let packing = Packing::of(self.precision, self.processor);
-            let (buffers, logits) =
-                workspace.buffers(&self.config, packing, total, rows.len().min(LOGIT_ROWS));
+            let (buffers, logits) = workspace.buffers(
+                &self.config,
+                packing,
+                self.processor.amx().is_some(),
+                total,
+                rows.len().min(LOGIT_ROWS),
+            );
             let pass =
                 Pass { config: &self.config, packing, tokens: total, buffers, sights: &sights, is_beside };
             runner.run(self.phases(rows.len()), |worker, tools| {
@@ -179,7 +184,7 @@ impl CpuBackend {
                     pass.normalise(worker, tools, &self.norm, count, |row| first + row);
                     let (normed, _) = pass.buffers.normed.split_at(count * pass.packed_hidden());
                     let (logits, _) = logits.split_at(count * vocab);
-                    self.head.multiply(worker, &mut tools.multiplier, normed, logits, Update::Set);
+                    self.head.multiply(&pass, worker, &mut tools.multiplier, normed, logits, Update::Set);
                     worker.each(count, |row| {
                         // SAFETY: logits are not written in this phase.
                         each(first + row, unsafe { logits.read(row * vocab..(row + 1) * vocab) });
@@ -229,7 +234,7 @@ impl CpuBackend {
 
     /// Most phases of a pass that wants so many rows of logits.
     fn phases(&self, rows: usize) -> usize {
-        1 + self.layers.len() * layer::PHASES + rows.div_ceil(LOGIT_ROWS) * 3
+        1 + self.layers.len() * layer::PHASES + rows.div_ceil(LOGIT_ROWS) * 4
     }
 
     /// Operations of a pass, but for its attention.

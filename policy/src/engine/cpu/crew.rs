@@ -61,6 +61,8 @@ struct Desk {
 struct Order {
     job: NonNull<Job>,
     phases: NonNull<[Phase]>,
+    /// Of the crew.
+    threads: usize,
 }
 
 // SAFETY: both pointees are `Sync`, and live for as long as any thread is inside the job.
@@ -79,6 +81,7 @@ struct Phase {
 /// One thread's view of a job.
 pub(super) struct Worker<'a> {
     index: usize,
+    threads: usize,
     common: &'a Common,
     phases: &'a [Phase],
     next: Cell<usize>,
@@ -115,7 +118,8 @@ impl Crew {
         });
         // SAFETY: only the lifetime changes. This call outlasts the threads that are inside, and those that could still come.
         let job: &'static Job = unsafe { mem::transmute(job) };
-        let order = Order { job: NonNull::from(job), phases: NonNull::from(self.phases.as_slice()) };
+        let phases = NonNull::from(self.phases.as_slice());
+        let order = Order { job: NonNull::from(job), phases, threads: self.size() };
         if !self.threads.is_empty() {
             common.order(|desk| desk.order = Some(order));
         }
@@ -178,7 +182,7 @@ impl Common {
     fn work(&self, index: usize, order: Order) {
         // SAFETY: `Crew::run` keeps both alive until nobody is inside and nobody can come any more.
         let (job, phases) = unsafe { (order.job.as_ref(), order.phases.as_ref()) };
-        let worker = Worker { index, common: self, phases, next: Cell::new(0) };
+        let worker = Worker { index, threads: order.threads, common: self, phases, next: Cell::new(0) };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(&worker))) {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             if self.broken.swap(true, Ordering::SeqCst) {
@@ -197,6 +201,11 @@ impl Worker<'_> {
     /// Which thread of the crew this is, from 0.
     pub(super) fn index(&self) -> usize {
         self.index
+    }
+
+    /// How many threads the crew has.
+    pub(super) fn threads(&self) -> usize {
+        self.threads
     }
 
     /// As [`Worker::phase`], one item at a time.

@@ -8,6 +8,7 @@
 //! makes them, after having asked the processor. All `unsafe` of the kernels lies here and below; what threads share has its own ([`super::shared`], [`super::product::Output`]).
 
 mod abreast;
+pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -20,6 +21,10 @@ mod portable;
 mod tests;
 
 pub(crate) use abreast::Abreast;
+use amx::Amx;
+
+#[cfg(test)]
+use crate::precision::Precision;
 
 /// Lanes of a vector.
 pub(crate) const LANES: usize = 16;
@@ -37,6 +42,13 @@ pub(crate) const BYTES: usize = size_of::<Line>();
 pub(crate) fn bytes(line: &Line) -> &[u8; BYTES] {
     // SAFETY: a line is 64 bytes.
     unsafe { &*std::ptr::from_ref(line).cast() }
+}
+
+/// The bytes of a line.
+#[inline(always)]
+pub(crate) fn bytes_mut(line: &mut Line) -> &mut [u8; BYTES] {
+    // SAFETY: a line is 64 bytes, and any four of them are an f32.
+    unsafe { &mut *std::ptr::from_mut(line).cast() }
 }
 
 /// A line as the bits of 32 bf16.
@@ -155,6 +167,9 @@ pub(crate) struct Processor(Kind);
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
+    /// With vectors for all but products of bf16.
+    #[cfg(target_arch = "x86_64")]
+    Amx(Amx, avx512::Avx512<true, false>),
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16(avx512::Avx512<true, true>),
     #[cfg(target_arch = "x86_64")]
@@ -182,6 +197,8 @@ impl Processor {
         {
             let bf16 = avx512::Avx512::detect_bf16();
             let (quick, slow): (Vec<_>, Vec<_>) = bf16.into_iter().partition(|lanes| lanes.is_quick());
+            let amx = Amx::detect().zip(avx512::Avx512::detect_vnni());
+            found.extend(amx.map(|(amx, lanes)| Kind::Amx(amx, lanes)));
             found.extend(quick.into_iter().map(Kind::Avx512Bf16));
             found.extend(avx512::Avx512::detect_vnni().map(Kind::Avx512Vnni));
             found.extend(slow.into_iter().map(Kind::Avx512Bf16));
@@ -199,6 +216,8 @@ impl Processor {
     pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
+            Kind::Amx(_, lanes) => lanes.run(task),
+            #[cfg(target_arch = "x86_64")]
             Kind::Avx512Bf16(lanes) => lanes.run(task),
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512Vnni(lanes) => lanes.run(task),
@@ -212,18 +231,35 @@ impl Processor {
         }
     }
 
-    /// Whether it has an instruction for [`Lanes::add_pairs`].
+    /// Whether it multiplies bf16 two by two, as they are stored.
     pub(crate) fn adds_pairs(self) -> bool {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512Bf16(_) => true,
+            Kind::Amx(..) | Kind::Avx512Bf16(_) => true,
             _ => false,
+        }
+    }
+
+    /// Whether it adds in the same order as another in a precision, and so comes to the same bits.
+    #[cfg(test)]
+    pub(crate) fn adds_as(self, other: Self, precision: Precision) -> bool {
+        precision != Precision::Bf16 || self.amx() == other.amx()
+    }
+
+    /// Its matrix unit.
+    pub(crate) fn amx(self) -> Option<Amx> {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Amx(amx, _) => Some(amx),
+            _ => None,
         }
     }
 
     /// The name of the instructions, for people.
     pub(crate) fn name(self) -> &'static str {
         match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Kind::Amx(..) => "AMX",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512Bf16(_) => "AVX-512 BF16",
             #[cfg(target_arch = "x86_64")]

@@ -14,7 +14,7 @@ use crate::precision::Precision;
 use crate::weights::Weights;
 
 /// Phases of [`Layer::forward`], at most.
-pub(super) const PHASES: usize = 12;
+pub(super) const PHASES: usize = 16;
 
 pub(super) struct Layer {
     input_norm: Vec<f32>,
@@ -68,7 +68,7 @@ impl Layer {
     ) {
         let Buffers { normed, qkv, .. } = pass.buffers;
         pass.normalise(worker, tools, &self.input_norm, pass.tokens, |token| token);
-        self.qkv.multiply(worker, &mut tools.multiplier, normed, qkv, Update::Set);
+        self.qkv.multiply(pass, worker, &mut tools.multiplier, normed, qkv, Update::Set);
         self.place_heads(index, pass, worker);
         let is_last = index + 1 == pass.config.num_hidden_layers;
         if !is_last || !wanted.is_empty() {
@@ -87,11 +87,11 @@ impl Layer {
     fn behind_attention(&self, pass: &Pass<'_>, worker: &Worker<'_>, tools: &mut Tools) {
         let Buffers { x, normed, gate_up, inner, .. } = pass.buffers;
         let attended = pass.rounded(worker, tools);
-        self.o.multiply(worker, &mut tools.multiplier, attended, x, Update::Add);
+        self.o.multiply(pass, worker, &mut tools.multiplier, attended, x, Update::Add);
         pass.normalise(worker, tools, &self.post_norm, pass.tokens, |token| token);
-        self.gate_up.multiply(worker, &mut tools.multiplier, normed, gate_up, Update::Set);
+        self.gate_up.multiply(pass, worker, &mut tools.multiplier, normed, gate_up, Update::Set);
         swiglu(pass, worker);
-        self.down.multiply(worker, &mut tools.multiplier, inner, x, Update::Add);
+        self.down.multiply(pass, worker, &mut tools.multiplier, inner, x, Update::Add);
     }
 
     /// Normalises query and key heads where the family does, rotates them to their positions, and puts keys and values into the caches.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::crew::Worker;
 use super::lanes::Line;
 use super::matrix::Matrix;
+use super::pass::Pass;
 use super::product::{Activations, Multiplier, Output, Update};
 use super::shared::Shared;
 use crate::error::WeightsError;
@@ -13,8 +14,10 @@ use crate::weights::{WeightTensor, Weights};
 
 /// Rows that a thread takes at a time, at least: a few microseconds even with one token.
 const GRAIN: usize = 64;
-/// Into how many chunks the rows are cut for many tokens, which are multiplied with large blocks of rows.
-const CHUNKS: usize = 16;
+/// Into how many chunks for each thread the rows are cut for many tokens, which are multiplied with large blocks of rows.
+const CHUNKS: usize = 8;
+/// The same on a matrix unit.
+const CHUNKS_OF_TILES: usize = 4;
 
 /// One or more weights `[out, input]` in the numbers of a precision, and their biases.
 pub(super) struct Linear {
@@ -45,9 +48,10 @@ impl Linear {
         self.parts.iter().for_each(Matrix::release);
     }
 
-    /// Adds to, or sets, `y` `[tokens, outputs]` by the products of `x` `[tokens, packed input]`: a phase.
+    /// Adds to, or sets, `y` `[tokens, outputs]` by the products of `x` `[tokens, packed input]`: a phase, or two where x is transposed before.
     pub(super) fn multiply(
         &self,
+        pass: &Pass<'_>,
         worker: &Worker<'_>,
         multiplier: &mut Multiplier,
         x: Shared<'_, Line>,
@@ -55,15 +59,23 @@ impl Linear {
         update: Update,
     ) {
         let inputs = self.parts[0].inputs();
-        let grain = if y.len() == self.outputs {
+        let tokens = y.len() / self.outputs;
+        let packing = multiplier.packing(self.precision);
+        let amx = multiplier.amx(packing);
+        let x = amx.map_or(x, |amx| pass.transposed(worker, amx, x, inputs));
+        let grain = if tokens == 1 {
             GRAIN
         } else {
-            self.outputs.div_ceil(CHUNKS).next_multiple_of(GRAIN)
+            let chunks = worker.threads() * if amx.is_some() { CHUNKS_OF_TILES } else { CHUNKS };
+            self.outputs.div_ceil(chunks).next_multiple_of(GRAIN)
         };
         worker.phase(self.outputs, grain, |chunk| {
             // SAFETY: x was written in a phase before, and the columns of this chunk are this thread's alone.
             let (x, cells) = unsafe { (x.read(0..x.len()), y.cells()) };
-            let x = Activations::new(x, inputs, multiplier.packing(self.precision));
+            let x = match amx {
+                Some(amx) => Activations::transposed(x, tokens, inputs, amx),
+                None => Activations::new(x, inputs, packing),
+            };
             assert_eq!(x.tokens() * self.outputs, cells.len(), "y is a row for each of x");
             let mut update = update;
             if let Some(bias) = &self.bias {

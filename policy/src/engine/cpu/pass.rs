@@ -2,8 +2,9 @@
 
 use super::attention::{Scratch, Sights};
 use super::crew::Worker;
+use super::lanes::amx::{Amx, TILE};
 use super::lanes::{LANES, Line, Processor};
-use super::product::{Multiplier, Packing, unpack};
+use super::product::{Multiplier, Packing, transpose, transposed_lines, unpack};
 use super::shared::Shared;
 use crate::config::ModelConfig;
 use crate::engine::cache::PAGE_TOKENS;
@@ -26,6 +27,8 @@ pub(super) struct Buffers<'a> {
     pub(super) gate_up: Shared<'a>,
     /// silu(gate) · up, `[tokens, packed intermediate]`.
     pub(super) inner: Shared<'a, Line>,
+    /// What products read on a matrix unit, one after the other; empty without one.
+    pub(super) transposed: Shared<'a, Line>,
     /// Of each token's position, `[tokens, head_dim / 2]`.
     pub(super) cos: Shared<'a>,
     /// As `cos`.
@@ -72,6 +75,7 @@ impl Workspace {
         &mut self,
         config: &ModelConfig,
         packing: Packing,
+        has_unit: bool,
         tokens: usize,
         rows: usize,
     ) -> (Buffers<'_>, Shared<'_>) {
@@ -87,6 +91,11 @@ impl Workspace {
             if packing == Packing::F32 { 0 } else { packed(config.q_dim()) },
             lines(2 * inner),
             packed(inner),
+            if has_unit && packing == Packing::Pairs {
+                transposed_lines(tokens, hidden.max(config.q_dim()).max(inner))
+            } else {
+                0
+            },
             lines(half),
             lines(half),
             (rows * config.vocab_size).div_ceil(LANES),
@@ -96,7 +105,7 @@ impl Workspace {
             self.lines.resize(total, Line::default());
         }
         let mut rest = Shared::new(&mut self.lines[..total]);
-        let [x, normed, qkv_rows, attended, rounded, gate_up, inner_rows, cos, sin, logits] =
+        let [x, normed, qkv_rows, attended, rounded, gate_up, inner_rows, transposed, cos, sin, logits] =
             sizes.map(|size| {
                 let (part, behind) = rest.split_at(size);
                 rest = behind;
@@ -113,6 +122,7 @@ impl Workspace {
             rounded,
             gate_up: numbers(gate_up, tokens * 2 * inner),
             inner: inner_rows,
+            transposed,
             cos: numbers(cos, tokens * half),
             sin: numbers(sin, tokens * half),
         };
@@ -235,6 +245,31 @@ impl<'a> Pass<'a> {
             );
         });
         rounded
+    }
+
+    /// Packed rows of `inputs` numbers as the matrix unit wants them: a phase.
+    pub(super) fn transposed(
+        &self,
+        worker: &Worker<'_>,
+        amx: Amx,
+        rows: Shared<'_, Line>,
+        inputs: usize,
+    ) -> Shared<'_, Line> {
+        let length = self.packing.lines(inputs);
+        let tokens = rows.len() / length;
+        let lines = transposed_lines(TILE, inputs);
+        worker.each(tokens.div_ceil(TILE), |group| {
+            let (first, end) = (group * TILE, tokens.min((group + 1) * TILE));
+            // SAFETY: packed rows are not written in this phase, and what a group is transposed to is this thread's alone.
+            let (rows, transposed) = unsafe {
+                (
+                    rows.read(first * length..end * length),
+                    self.buffers.transposed.write(group * lines..(group + 1) * lines),
+                )
+            };
+            transpose(amx, rows, inputs, transposed);
+        });
+        self.buffers.transposed.split_at(transposed_lines(tokens, inputs)).0
     }
 
     /// The packed row of a token.

@@ -2,8 +2,9 @@
 //!
 //! **What holds about numbers.** Each output is a dot product in sixteen lanes, which take in the inputs step after step; then the lanes
 //! are added in one fixed tree. With published weights, lane i takes in the inputs 2i + 1 and 2i of each 32, one after the other,
-//! each fused with its addition, as the instruction for products of bf16 does it ([`pairs`]); [`quantised`] ones have their own rule. Neither tiles, tokens, threads, the element type nor the processor change that order, so a result's bits
-//! depend on its row of W and its row of x alone.
+//! each fused with its addition, as the instruction for products of bf16 does it ([`pairs`]); [`quantised`] ones have their own rule, and so has
+//! bf16 on a matrix unit ([`tiles`]). Neither blocks, tokens, threads nor the element type change that order, nor does the processor but for
+//! that unit, so a result's bits depend on its row of W and its row of x alone.
 
 mod activations;
 mod ahead;
@@ -16,6 +17,7 @@ mod published;
 mod quantise;
 mod quantised;
 mod sums;
+mod tiles;
 mod weight;
 
 #[cfg(test)]
@@ -26,8 +28,10 @@ use std::ops::Range;
 pub(crate) use activations::{Activations, Packing, packed_index, unpack};
 pub(crate) use output::{Output, Update};
 pub(crate) use quantised::{int4, int8};
+pub(crate) use tiles::{transpose, transposed_lines};
 pub(crate) use weight::{Format, WeightRows};
 
+use super::lanes::amx::Amx;
 use super::lanes::{Lanes, Line, Processor, Task};
 use crate::precision::Precision;
 use crate::weights::DType;
@@ -67,6 +71,11 @@ impl Multiplier {
         Packing::of(precision, self.processor)
     }
 
+    /// What it multiplies rows of such a packing with once they are transposed, where that is how it does it.
+    pub(crate) fn amx(&self, packing: Packing) -> Option<Amx> {
+        self.processor.amx().filter(|_| packing == Packing::Pairs)
+    }
+
     /// Sets or adds to column j of `y` the product of `x` with row `rows.start + j` of the weight, for all `rows`.
     ///
     /// Threads may share `y` if their columns do not overlap.
@@ -89,6 +98,7 @@ impl Multiplier {
         }
         let run = match (weight.format(), x.packing()) {
             (Format::Published(DType::BF16), Packing::Pairs) => Self::run::<Pairs>,
+            (Format::Published(DType::BF16), Packing::Tiles(_)) => Self::tiles,
             (Format::Published(DType::BF16), Packing::F32 | Packing::Bf16) => Self::run::<Bf16>,
             (Format::Published(DType::F16), Packing::F32) => Self::run::<F16>,
             (Format::Published(DType::F32), Packing::F32) => Self::run::<F32>,
@@ -97,6 +107,12 @@ impl Multiplier {
             (format, packing) => unreachable!("x is packed for such weights: {format:?}, {packing:?}"),
         };
         run(self, weight, x, y, update);
+    }
+
+    fn tiles(&mut self, weight: WeightRows<'_>, x: Activations<'_>, y: Output<'_>, update: Update) {
+        if let Packing::Tiles(amx) = x.packing() {
+            tiles::product(amx, Product { weight: weight.typed(), x, y, update, scratch: &mut self.scratch });
+        }
     }
 
     fn run<E: Element>(&mut self, weight: WeightRows<'_>, x: Activations<'_>, y: Output<'_>, update: Update) {

@@ -2,8 +2,10 @@
 
 use half::bf16;
 
+use super::super::lanes::amx::Amx;
 use super::super::lanes::{LANES, Line, Processor, halves_mut, levels_mut};
 use super::quantise::{self, BLOCK as QUANTISED_BLOCK};
+use super::tiles::transposed_lines;
 use crate::precision::Precision;
 
 /// Lines of a step: what products read at a time of each row.
@@ -18,6 +20,8 @@ pub(crate) enum Packing {
     Bf16,
     /// Rounded to bf16 as well, and stored so, in the order of the row, for processors that multiply such numbers two by two. A step is 64 numbers.
     Pairs,
+    /// Those, transposed for the matrix unit in tiles of sixteen tokens, when all rows are there.
+    Tiles(Amx),
     /// Rounded to 8 bits with a scale for each block of 32. A step is 64 numbers, then sixteen scales: that of the first block in the first
     /// eight lanes, that of the second in the others.
     Int8,
@@ -38,7 +42,7 @@ impl Packing {
     pub(crate) const fn step(self) -> usize {
         match self {
             Self::F32 | Self::Bf16 => 2 * LANES,
-            Self::Pairs | Self::Int8 => 4 * LANES,
+            Self::Pairs | Self::Tiles(_) | Self::Int8 => 4 * LANES,
         }
     }
 
@@ -59,6 +63,7 @@ impl Packing {
             Self::F32 => split(row, steps, |value| value),
             Self::Bf16 => split(row, steps, |value| bf16::from_f32(value).to_f32()),
             Self::Pairs => pairs(row, steps),
+            Self::Tiles(_) => unreachable!("rows are packed before they are transposed"),
             Self::Int8 => quantised(row, steps),
         }
     }
@@ -132,6 +137,7 @@ fn quantised(row: &[f32], steps: &mut [[Line; STEP_LINES]]) {
 #[derive(Clone, Copy)]
 pub(crate) struct Activations<'a> {
     lines: &'a [Line],
+    tokens: usize,
     inputs: usize,
     packing: Packing,
 }
@@ -143,12 +149,21 @@ impl<'a> Activations<'a> {
     /// When `lines` is not a whole number of rows, or rows are empty.
     pub(crate) fn new(lines: &'a [Line], inputs: usize, packing: Packing) -> Self {
         assert!(inputs > 0 && lines.len().is_multiple_of(packing.lines(inputs)), "x is whole rows");
-        Self { lines, inputs, packing }
+        Self { lines, tokens: lines.len() / packing.lines(inputs), inputs, packing }
+    }
+
+    /// Such rows of `tokens` tokens, packed as [`Packing::Pairs`] and then [transposed](super::transpose), one group behind the other.
+    ///
+    /// # Panics
+    /// When there are not as many lines as that makes, or rows are empty.
+    pub(crate) fn transposed(lines: &'a [Line], tokens: usize, inputs: usize, amx: Amx) -> Self {
+        assert!(inputs > 0 && lines.len() == transposed_lines(tokens, inputs), "x is whole tiles");
+        Self { lines, tokens, inputs, packing: Packing::Tiles(amx) }
     }
 
     /// Number of rows.
     pub(crate) fn tokens(self) -> usize {
-        self.lines.len() / self.row_lines()
+        self.tokens
     }
 
     /// Numbers in a row, without the zeros behind them.
@@ -159,6 +174,11 @@ impl<'a> Activations<'a> {
     /// What was made of the rows.
     pub(super) fn packing(self) -> Packing {
         self.packing
+    }
+
+    /// All of them.
+    pub(super) fn lines(self) -> &'a [Line] {
+        self.lines
     }
 
     /// Lines of a packed row.

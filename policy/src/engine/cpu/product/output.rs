@@ -1,6 +1,13 @@
 //! Where products go: a matrix whose columns several threads fill at once.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::super::lanes::Line;
+use super::super::lanes::amx::{Amx, Put, TILE, Tile};
+
+/// Bytes of a matrix that caches do not hold until it is read.
+const STREAM_BYTES: usize = 2 << 20;
 
 /// What happens to the numbers that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +74,31 @@ impl<'a> Output<'a> {
         match cells.first_chunk::<N>() {
             Some(cells) if count >= N => cells.iter().zip(values).for_each(write),
             _ => cells[..count.min(N)].iter().zip(values).for_each(write),
+        }
+    }
+
+    /// Updates up to sixteen columns of as many tokens by sums of the matrix unit.
+    pub(super) fn put_tile(
+        self,
+        amx: Amx,
+        sums: &Tile,
+        tokens: Range<usize>,
+        columns: Range<usize>,
+        update: Update,
+    ) {
+        if columns.len() == TILE {
+            let how = match update {
+                Update::Add => Put::Add,
+                Update::Set if size_of_val(self.cells) > STREAM_BYTES => Put::Stream,
+                Update::Set => Put::Set,
+            };
+            let cells = &self.cells[tokens.start * self.stride + columns.start..];
+            return amx.put(sums, cells, self.stride, tokens.len(), how);
+        }
+        let mut transposed = [Line::default(); TILE];
+        amx.transpose(|row| Some(&sums[row]), &mut transposed);
+        for (token, line) in tokens.zip(transposed) {
+            self.put(token, columns.start, line.0, columns.len(), update);
         }
     }
 }

@@ -58,6 +58,18 @@ impl Stored {
         lanes[0]
     }
 
+    /// The dot product in the order of the matrix unit, number by number.
+    fn in_steps(&self, row: usize, x: &[f32]) -> f32 {
+        let weights = &self.values[row * self.inputs..][..self.inputs];
+        weights.chunks(32).zip(x.chunks(32)).fold(0.0, |sum, (weights, x)| {
+            let mut halves = [0.0f32; 2];
+            for (i, (weight, x)) in weights.iter().zip(x).enumerate() {
+                halves[i % 2] = weight.mul_add(*x, halves[i % 2]);
+            }
+            sum + (halves[0] + halves[1])
+        })
+    }
+
     fn outputs(&self, x: &[f32]) -> Vec<f32> {
         let rows = self.values.len() / self.inputs;
         x.chunks(self.inputs).flat_map(|x| (0..rows).map(|row| self.output(row, x))).collect()
@@ -129,6 +141,51 @@ fn bf16_activations_give_the_promised_bits_two_by_two_and_one_by_one() {
                     let name = processor.name();
                     assert!(bits(&y) == expected, "{name} {packing:?} {rows} x {inputs}, {tokens} tokens");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_matrix_unit_gives_the_promised_bits() {
+    let Some(amx) = Processor::available().iter().find_map(|processor| processor.amx()) else { return };
+    for (rows, inputs) in [
+        (1, 1),
+        (2, 31),
+        (16, 32),
+        (5, 33),
+        (32, 64),
+        (37, 96),
+        (64, 127),
+        (203, 1056),
+        (70, 2053),
+        (513, 128),
+    ] {
+        let weight = Stored::new(rows, inputs, DType::BF16, 2);
+        for tokens in [1, 2, 15, 16, 17, 32, 33, 50, 64] {
+            let x = numbers(tokens * inputs);
+            let rounded: Vec<f32> = x.iter().map(|x| bf16::from_f32(*x).to_f32()).collect();
+            let lines = packed_as(Packing::Pairs, &x, inputs);
+            let mut tiles = vec![Line([f32::NAN; 16]); transposed_lines(tokens, inputs)];
+            let groups = lines.chunks(16 * Packing::Pairs.lines(inputs));
+            for (rows, tiles) in groups.zip(tiles.chunks_mut(transposed_lines(16, inputs))) {
+                transpose(amx, rows, inputs, tiles);
+            }
+            let x = Activations::transposed(&tiles, tokens, inputs, amx);
+            for update in [Update::Set, Update::Add] {
+                let mut y = vec![0.25; tokens * rows];
+                let begin = if update == Update::Add { 0.25 } else { 0.0 };
+                let expected =
+                    rounded.chunks(inputs).flat_map(|x| (0..rows).map(|row| weight.in_steps(row, x) + begin));
+                let expected: Vec<f32> = expected.collect();
+                Multiplier::new(Processor::best()).product(
+                    weight.rows(),
+                    0..rows,
+                    x,
+                    Output::new(&mut y, rows),
+                    update,
+                );
+                assert!(bits(&y) == bits(&expected), "{rows} x {inputs}, {tokens} tokens, {update:?}");
             }
         }
     }

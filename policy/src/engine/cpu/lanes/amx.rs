@@ -1,0 +1,53 @@
+//! The matrix unit of Intel's processors (AMX): products of tiles of bf16.
+//!
+//! A tile of weights is sixteen rows of 32 numbers, as they lie in memory. A tile of activations is those 32 numbers of sixteen tokens, transposed:
+//! line k has the numbers 2k and 2k + 1 of each. Their product is a tile of sums, a line for each row with a lane for each token.
+
+#[cfg(target_arch = "x86_64")]
+mod intel;
+#[cfg(not(target_arch = "x86_64"))]
+mod none;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use intel::Amx;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use none::Amx;
+
+use super::{LANES, Line};
+
+/// Rows of weights, tokens of activations, and lines of either in a tile.
+pub(crate) const TILE: usize = 16;
+/// Rows that are multiplied at a time.
+pub(crate) const ROWS: usize = 2 * TILE;
+/// Inputs of a tile.
+pub(crate) const INPUTS: usize = 2 * LANES;
+
+/// A tile in memory.
+pub(crate) type Tile = [Line; TILE];
+/// The sums of [`ROWS`] rows with the tokens of B tiles.
+pub(crate) type Sums<const B: usize> = [[Tile; B]; ROWS / TILE];
+
+/// What becomes of numbers where sums go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// They are replaced.
+    Set,
+    /// They are replaced, in memory: for more of them than caches hold, which would first be read for nothing.
+    Stream,
+    /// Sums are added.
+    Add,
+}
+
+/// [`ROWS`] rows of weights.
+#[derive(Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    /// As they lie in memory.
+    Stored {
+        /// From the first one on.
+        bytes: &'a [u8],
+        /// Bytes from one to the next.
+        stride: usize,
+    },
+    /// Tile by tile, which are read in half of the time, as no line of theirs lies in two of the cache.
+    Tiles([&'a [Tile]; ROWS / TILE]),
+}
