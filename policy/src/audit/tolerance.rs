@@ -75,14 +75,15 @@ pub enum CannotAudit {
     },
 }
 
-// All at temperature 1. On the CPU the same recipe gives the same bits everywhere; where a recipe leaves the order of sums open, limits are for a machine
-// that adds in another one, above all a GPU. Such ones were imitated, and what all but a thousandth of their responses of 256 tokens keep is measured
+// All at temperature 1. On the CPU the same recipe gives the same bits everywhere, but for bf16 on a matrix unit; where a recipe leaves the order of sums
+// open, limits are for a machine that adds in another one, such a unit or a GPU. Such ones were imitated, and what all but a thousandth of their responses of 256 tokens keep is measured
 // (`cargo lab study audit`, "another order of sums"); limits leave twice that and more.
 
 /// Measured: 8e-7, 4e-6 and 5e-4. Wider than twice that, as kinds of GPUs differ in their elementary functions, too.
 const F32: Tolerance = Tolerance { border: 1e-4, off: 0.0, mean: 2e-4, max: 1e-2 };
-/// Measured: 1.4e-3, 3.9e-4 and 3.5e-2. What is rounded to the other side is off by a part in 256.
-const BF16: Tolerance = Tolerance { border: 3e-3, off: 0.0, mean: 1e-3, max: 0.1 };
+/// Measured: 1.4e-3, 3.9e-4 and 3.5e-2 with a policy that has learned; 2.7e-4, 2.8e-3 and 1.7e-2 between a matrix unit and vectors with random weights of one to 28
+/// layers, which are less sure of their tokens. What is rounded to the other side is off by a part in 256, and moves what follows.
+const BF16: Tolerance = Tolerance { border: 3e-3, off: 0.0, mean: 5e-3, max: 0.1 };
 /// Where [nothing is left open](Precision::is_exact), honest machines agree to the bit. What is left is what another way to add up the weights of one draw may
 /// move, behind the last product: [`crate::sampler`] says how little.
 const EXACT: Tolerance = Tolerance { border: 1e-6, off: 0.0, mean: 1e-6, max: 1e-5 };

@@ -164,13 +164,8 @@ impl CpuBackend {
         Room::enter(self.operations(total, rows.len()), self.processor, |room| {
             let (workspace, runner) = room.split();
             let packing = Packing::of(self.precision, self.processor);
-            let (buffers, logits) = workspace.buffers(
-                &self.config,
-                packing,
-                self.processor.amx().is_some(),
-                total,
-                rows.len().min(LOGIT_ROWS),
-            );
+            let (buffers, logits) =
+                workspace.buffers(&self.config, packing, total, rows.len().min(LOGIT_ROWS));
             let pass =
                 Pass { config: &self.config, packing, tokens: total, buffers, sights: &sights, is_beside };
             runner.run(self.phases(rows.len()), |worker, tools| {

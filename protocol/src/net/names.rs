@@ -15,7 +15,7 @@ pub const TRAJECTORIES: &str = "/echo/trajectories/2";
 pub const TRAJECTORIES_1: &str = "/echo/trajectories/1";
 
 /// Streams on which verifiers get the groups of others, and say what they think of them.
-pub const CHECKS: &str = "/echo/checks/3";
+pub const CHECKS: &str = "/echo/checks/4";
 
 /// Kademlia, apart from every other network's DHT.
 pub const KAD: &str = "/echo/kad/1";

@@ -1,6 +1,6 @@
 //! The threads of the CPU backend: one forward pass is one job that they run together, in phases.
 //!
-//! A pass has some nine phases a layer, each a few microseconds to milliseconds long; handing every phase to a thread pool anew would cost
+//! A pass has some nine to fourteen phases a layer, each a few microseconds to milliseconds long; handing every phase to a thread pool anew would cost
 //! a twentieth of a token. Here threads take the work of a phase in chunks, and go on when all chunks are done. Phases do not wait for
 //! threads: one that the system does not run, because other programs want its core, takes no chunks, and finds the phases over later. Only
 //! who has a chunk is waited for, and at the end of the job whoever came to it.

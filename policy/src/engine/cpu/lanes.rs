@@ -231,13 +231,13 @@ impl Processor {
         }
     }
 
-    /// Whether it multiplies bf16 two by two, as they are stored.
+    /// Whether it has an instruction for [`Lanes::add_pairs`].
     pub(crate) fn adds_pairs(self) -> bool {
-        match self.0 {
-            #[cfg(target_arch = "x86_64")]
-            Kind::Amx(..) | Kind::Avx512Bf16(_) => true,
-            _ => false,
+        #[cfg(target_arch = "x86_64")]
+        if matches!(self.0, Kind::Avx512Bf16(_)) {
+            return true;
         }
+        false
     }
 
     /// Whether it adds in the same order as another in a precision, and so comes to the same bits.
@@ -248,11 +248,11 @@ impl Processor {
 
     /// Its matrix unit.
     pub(crate) fn amx(self) -> Option<Amx> {
-        match self.0 {
-            #[cfg(target_arch = "x86_64")]
-            Kind::Amx(amx, _) => Some(amx),
-            _ => None,
+        #[cfg(target_arch = "x86_64")]
+        if let Kind::Amx(amx, _) = self.0 {
+            return Some(amx);
         }
+        None
     }
 
     /// The name of the instructions, for people.

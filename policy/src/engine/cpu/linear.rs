@@ -61,7 +61,8 @@ impl Linear {
         let inputs = self.parts[0].inputs();
         let tokens = y.len() / self.outputs;
         let packing = multiplier.packing(self.precision);
-        let amx = multiplier.amx(packing);
+        let amx = packing.amx();
+        assert_eq!(x.len(), tokens * packing.lines(inputs), "y is a row for each of x");
         let x = amx.map_or(x, |amx| pass.transposed(worker, amx, x, inputs));
         let grain = if tokens == 1 {
             GRAIN
@@ -76,7 +77,6 @@ impl Linear {
                 Some(amx) => Activations::transposed(x, tokens, inputs, amx),
                 None => Activations::new(x, inputs, packing),
             };
-            assert_eq!(x.tokens() * self.outputs, cells.len(), "y is a row for each of x");
             let mut update = update;
             if let Some(bias) = &self.bias {
                 for row in cells.chunks_exact(self.outputs) {

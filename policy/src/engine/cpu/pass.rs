@@ -4,7 +4,7 @@ use super::attention::{Scratch, Sights};
 use super::crew::Worker;
 use super::lanes::amx::{Amx, TILE};
 use super::lanes::{LANES, Line, Processor};
-use super::product::{Multiplier, Packing, transpose, transposed_lines, unpack};
+use super::product::{Multiplier, Packing, transpose_group, transposed_lines, unpack};
 use super::shared::Shared;
 use crate::config::ModelConfig;
 use crate::engine::cache::PAGE_TOKENS;
@@ -75,7 +75,6 @@ impl Workspace {
         &mut self,
         config: &ModelConfig,
         packing: Packing,
-        has_unit: bool,
         tokens: usize,
         rows: usize,
     ) -> (Buffers<'_>, Shared<'_>) {
@@ -83,6 +82,7 @@ impl Workspace {
         let packed = |inputs: usize| tokens * packing.lines(inputs);
         let (hidden, inner, half) = (config.hidden_size, config.intermediate_size, config.head_dim / 2);
         let qkv = config.q_dim() + 2 * config.kv_dim();
+        let widest = hidden.max(config.q_dim()).max(inner);
         let sizes = [
             lines(hidden),
             packed(hidden),
@@ -91,11 +91,7 @@ impl Workspace {
             if packing == Packing::F32 { 0 } else { packed(config.q_dim()) },
             lines(2 * inner),
             packed(inner),
-            if has_unit && packing == Packing::Pairs {
-                transposed_lines(tokens, hidden.max(config.q_dim()).max(inner))
-            } else {
-                0
-            },
+            if packing.amx().is_some() { transposed_lines(tokens, widest) } else { 0 },
             lines(half),
             lines(half),
             (rows * config.vocab_size).div_ceil(LANES),
@@ -267,7 +263,7 @@ impl<'a> Pass<'a> {
                     self.buffers.transposed.write(group * lines..(group + 1) * lines),
                 )
             };
-            transpose(amx, rows, inputs, transposed);
+            transpose_group(amx, rows, inputs, transposed);
         });
         self.buffers.transposed.split_at(transposed_lines(tokens, inputs)).0
     }

@@ -28,10 +28,9 @@ use std::ops::Range;
 pub(crate) use activations::{Activations, Packing, packed_index, unpack};
 pub(crate) use output::{Output, Update};
 pub(crate) use quantised::{int4, int8};
-pub(crate) use tiles::{transpose, transposed_lines};
+pub(crate) use tiles::{transpose_group, transposed_lines};
 pub(crate) use weight::{Format, WeightRows};
 
-use super::lanes::amx::Amx;
 use super::lanes::{Lanes, Line, Processor, Task};
 use crate::precision::Precision;
 use crate::weights::DType;
@@ -54,7 +53,7 @@ pub(crate) struct Multiplier {
 /// Memory that products need while they run; it grows to what the largest one needed.
 #[derive(Default)]
 struct Scratch {
-    /// A block of widened weights.
+    /// A block of weights, widened, or in tiles.
     weights: Vec<Line>,
     /// Sums of a block of weights with a few tokens, when there are too many inputs for one pass.
     sums: Vec<Line>,
@@ -69,11 +68,6 @@ impl Multiplier {
     /// What its kernels want activations to be in a precision.
     pub(crate) fn packing(&self, precision: Precision) -> Packing {
         Packing::of(precision, self.processor)
-    }
-
-    /// What it multiplies rows of such a packing with once they are transposed, where that is how it does it.
-    pub(crate) fn amx(&self, packing: Packing) -> Option<Amx> {
-        self.processor.amx().filter(|_| packing == Packing::Pairs)
     }
 
     /// Sets or adds to column j of `y` the product of `x` with row `rows.start + j` of the weight, for all `rows`.
@@ -97,8 +91,12 @@ impl Multiplier {
             return;
         }
         let run = match (weight.format(), x.packing()) {
+            (Format::Published(DType::BF16), Packing::Tiles(amx)) => {
+                let scratch = &mut self.scratch;
+                let weight = weight.typed();
+                return amx.run(|unit| tiles::product(unit, Product { weight, x, y, update, scratch }));
+            }
             (Format::Published(DType::BF16), Packing::Pairs) => Self::run::<Pairs>,
-            (Format::Published(DType::BF16), Packing::Tiles(_)) => Self::tiles,
             (Format::Published(DType::BF16), Packing::F32 | Packing::Bf16) => Self::run::<Bf16>,
             (Format::Published(DType::F16), Packing::F32) => Self::run::<F16>,
             (Format::Published(DType::F32), Packing::F32) => Self::run::<F32>,
@@ -107,12 +105,6 @@ impl Multiplier {
             (format, packing) => unreachable!("x is packed for such weights: {format:?}, {packing:?}"),
         };
         run(self, weight, x, y, update);
-    }
-
-    fn tiles(&mut self, weight: WeightRows<'_>, x: Activations<'_>, y: Output<'_>, update: Update) {
-        if let Packing::Tiles(amx) = x.packing() {
-            tiles::product(amx, Product { weight: weight.typed(), x, y, update, scratch: &mut self.scratch });
-        }
     }
 
     fn run<E: Element>(&mut self, weight: WeightRows<'_>, x: Activations<'_>, y: Output<'_>, update: Update) {

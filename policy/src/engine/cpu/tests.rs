@@ -3,10 +3,13 @@ mod agreement;
 use candle_core::Device;
 
 use super::*;
+use crate::audit::{Audit, Draw, Evidence, Tolerance};
 use crate::config::TinySizes;
 use crate::decoder::{Decoder, tests::families};
+use crate::engine::Policy;
 use crate::packed::Packed;
 use crate::sampler::SamplingParams;
+use crate::sizes::{self, Size};
 #[cfg(target_os = "linux")]
 use crate::weights::ImageWriter;
 use crate::weights::RawTensor;
@@ -303,4 +306,62 @@ fn beside_another_version_mapped_weights_are_given_back_and_read_again() {
         assert_eq!(logits, [own_logits(&expected, tokens)], "{precision}");
         assert!(beside * 2 < resident(), "{precision}: {beside} KiB of {} are held", resident());
     }
+}
+
+/// In bf16 a matrix unit adds in an order of its own: whoever has one has to believe those who have none, and the other way round.
+#[test]
+fn what_one_processor_draws_passes_the_audit_of_another() {
+    let all = Processor::available();
+    let Some(other) = all.iter().find(|other| !other.adds_as(all[0], Precision::Bf16)) else { return };
+    let given = crate::agreement::models().unwrap().into_iter().map(|model| (model.config, model.weights));
+    let deep = Size::M17.config().unwrap();
+    let weights = sizes::weights(&deep).unwrap();
+    for (config, weights) in models().into_iter().chain(given).chain([(deep, weights)]) {
+        let policies = [all[0], *other].map(|processor| {
+            Policy::new(1, CpuBackend::load_on(processor, &config, &weights, Precision::Bf16).unwrap())
+        });
+        for [drawer, auditor] in [[0, 1], [1, 0]] {
+            let evidence = drawn_and_audited(&policies[drawer], &policies[auditor]);
+            let (farthest, max) = (evidence.farthest(), evidence.quantile(1.0));
+            let what =
+                format!("{:?}, {} layers of {}", config.family, config.num_hidden_layers, config.hidden_size);
+            println!("{what}: border {farthest:.1e}, mean {:.1e}, max {max:.1e}", evidence.mean());
+            assert!(max > 0.0, "compared with itself: {what}");
+        }
+    }
+}
+
+/// What the audit of one policy says of samples that the other drew; it has to find no fault with any of them.
+fn drawn_and_audited(drawer: &Policy, auditor: &Policy) -> Evidence {
+    const SAMPLES: u32 = 16;
+    const DRAWN: u32 = 128;
+    const SEED: [u8; 32] = [9; 32];
+    let (prompt, params) =
+        (sizes::tokens(3, 110, drawer.config().vocab_size), SamplingParams::unbiased(DRAWN));
+    let (backend, (last, before)) = (drawer.backend(), prompt.split_last().unwrap());
+    let mut cache = backend.new_cache();
+    backend.forward(&mut [Feed { tokens: before, cache: &mut cache }], Want::Nothing).unwrap();
+    let mut caches = vec![cache; SAMPLES as usize];
+    let mut fed = vec![[*last]; caches.len()];
+    let mut drawn = vec![(Vec::new(), Vec::new()); caches.len()];
+    for position in 0..DRAWN {
+        let feeds = fed.iter().zip(&mut caches).map(|(tokens, cache)| Feed { tokens, cache });
+        let picks =
+            (0..SAMPLES).map(|sample| Pick { params: &params, u: sampler::uniform(&SEED, sample, position) });
+        let sampled = backend.draw(&mut feeds.collect::<Vec<_>>(), &picks.collect::<Vec<_>>()).unwrap();
+        for ((sampled, fed), (tokens, draws)) in sampled.iter().zip(&mut fed).zip(&mut drawn) {
+            *fed = [sampled.token];
+            tokens.push(sampled.token);
+            draws.push(Draw { at: position as usize, position, logprob: sampled.logprob });
+        }
+    }
+    let tolerance = Tolerance::of("bf16", Precision::Bf16, 1.0).unwrap();
+    let audit = Audit::new(auditor, &prompt, &SEED, &params).unwrap();
+    let mut evidence = Evidence::default();
+    for (sample, (tokens, draws)) in (0..).zip(&drawn) {
+        let of_sample = audit.look(sample, tokens, draws).unwrap();
+        assert_eq!(of_sample.fault(&tolerance), None);
+        evidence.add(of_sample);
+    }
+    evidence
 }

@@ -9,23 +9,38 @@ mod intel;
 mod none;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use intel::Amx;
+pub(crate) use intel::{Amx, Unit};
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use none::Amx;
+pub(crate) use none::{Amx, Unit};
 
 use super::{LANES, Line};
 
 /// Rows of weights, tokens of activations, and lines of either in a tile.
 pub(crate) const TILE: usize = 16;
-/// Rows that are multiplied at a time.
-pub(crate) const ROWS: usize = 2 * TILE;
+/// Rows, and tokens, that are multiplied at a time.
+pub(crate) const PAIR: usize = 2 * TILE;
 /// Inputs of a tile.
 pub(crate) const INPUTS: usize = 2 * LANES;
 
 /// A tile in memory.
 pub(crate) type Tile = [Line; TILE];
-/// The sums of [`ROWS`] rows with the tokens of B tiles.
-pub(crate) type Sums<const B: usize> = [[Tile; B]; ROWS / TILE];
+/// The sums of [`PAIR`] rows with the tokens of two tiles: for each tile of rows, for each tile of tokens.
+pub(crate) type Sums = [[Tile; 2]; 2];
+
+/// [`PAIR`] rows of weights.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "nobody reads them"))]
+pub(crate) enum Rows<'a> {
+    /// As they lie in memory.
+    Stored {
+        /// From the first one on.
+        bytes: &'a [u8],
+        /// Bytes from one to the next.
+        stride: usize,
+    },
+    /// Tile by tile, which are read in half of the time where rows do not begin with a line of the cache.
+    Tiles([&'a [Tile]; 2]),
+}
 
 /// What becomes of numbers where sums go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,18 +51,4 @@ pub(crate) enum Put {
     Stream,
     /// Sums are added.
     Add,
-}
-
-/// [`ROWS`] rows of weights.
-#[derive(Clone, Copy)]
-pub(crate) enum Rows<'a> {
-    /// As they lie in memory.
-    Stored {
-        /// From the first one on.
-        bytes: &'a [u8],
-        /// Bytes from one to the next.
-        stride: usize,
-    },
-    /// Tile by tile, which are read in half of the time, as no line of theirs lies in two of the cache.
-    Tiles([&'a [Tile]; ROWS / TILE]),
 }

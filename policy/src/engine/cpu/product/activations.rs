@@ -20,7 +20,7 @@ pub(crate) enum Packing {
     Bf16,
     /// Rounded to bf16 as well, and stored so, in the order of the row, for processors that multiply such numbers two by two. A step is 64 numbers.
     Pairs,
-    /// Those, transposed for the matrix unit in tiles of sixteen tokens, when all rows are there.
+    /// As [`Packing::Pairs`]. When all rows are there, a matrix unit wants them [transposed](Activations::transposed) in tiles of sixteen tokens.
     Tiles(Amx),
     /// Rounded to 8 bits with a scale for each block of 32. A step is 64 numbers, then sixteen scales: that of the first block in the first
     /// eight lanes, that of the second in the others.
@@ -32,10 +32,18 @@ impl Packing {
     pub(crate) fn of(precision: Precision, processor: Processor) -> Self {
         match precision {
             Precision::F32 => Self::F32,
-            Precision::Bf16 if processor.adds_pairs() => Self::Pairs,
-            Precision::Bf16 => Self::Bf16,
+            Precision::Bf16 => match processor.amx() {
+                Some(amx) => Self::Tiles(amx),
+                None if processor.adds_pairs() => Self::Pairs,
+                None => Self::Bf16,
+            },
             Precision::Int8 | Precision::Int4 => Self::Int8,
         }
+    }
+
+    /// The matrix unit that wants rows transposed.
+    pub(crate) fn amx(self) -> Option<Amx> {
+        if let Self::Tiles(amx) = self { Some(amx) } else { None }
     }
 
     /// Numbers of a step.
@@ -62,8 +70,7 @@ impl Packing {
         match self {
             Self::F32 => split(row, steps, |value| value),
             Self::Bf16 => split(row, steps, |value| bf16::from_f32(value).to_f32()),
-            Self::Pairs => pairs(row, steps),
-            Self::Tiles(_) => unreachable!("rows are packed before they are transposed"),
+            Self::Pairs | Self::Tiles(_) => pairs(row, steps),
             Self::Int8 => quantised(row, steps),
         }
     }
@@ -146,13 +153,14 @@ impl<'a> Activations<'a> {
     /// Rows of `inputs` numbers each, packed by [`Packing::pack`] and without gaps.
     ///
     /// # Panics
-    /// When `lines` is not a whole number of rows, or rows are empty.
+    /// When `lines` is not a whole number of rows, rows are empty, or want to be transposed.
     pub(crate) fn new(lines: &'a [Line], inputs: usize, packing: Packing) -> Self {
         assert!(inputs > 0 && lines.len().is_multiple_of(packing.lines(inputs)), "x is whole rows");
+        assert!(packing.amx().is_none(), "x is transposed for such a unit");
         Self { lines, tokens: lines.len() / packing.lines(inputs), inputs, packing }
     }
 
-    /// Such rows of `tokens` tokens, packed as [`Packing::Pairs`] and then [transposed](super::transpose), one group behind the other.
+    /// Rows of `tokens` tokens, packed as [`Packing::Tiles`] and [transposed](super::transpose_group) group by group.
     ///
     /// # Panics
     /// When there are not as many lines as that makes, or rows are empty.

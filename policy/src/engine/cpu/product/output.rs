@@ -1,10 +1,9 @@
 //! Where products go: a matrix whose columns several threads fill at once.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::lanes::Line;
-use super::super::lanes::amx::{Amx, Put, TILE, Tile};
+use super::super::lanes::amx::{Put, Unit};
+use super::super::lanes::{LANES, Line};
 
 /// Bytes of a matrix that caches do not hold until it is read.
 const STREAM_BYTES: usize = 2 << 20;
@@ -77,28 +76,25 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Updates up to sixteen columns of as many tokens by sums of the matrix unit.
-    pub(super) fn put_tile(
+    /// As [`Output::put`], with the instructions of a processor that has a matrix unit.
+    pub(super) fn put_line(
         self,
-        amx: Amx,
-        sums: &Tile,
-        tokens: Range<usize>,
-        columns: Range<usize>,
+        unit: &Unit,
+        token: usize,
+        column: usize,
+        line: &Line,
+        count: usize,
         update: Update,
     ) {
-        if columns.len() == TILE {
-            let how = match update {
-                Update::Add => Put::Add,
-                Update::Set if size_of_val(self.cells) > STREAM_BYTES => Put::Stream,
-                Update::Set => Put::Set,
-            };
-            let cells = &self.cells[tokens.start * self.stride + columns.start..];
-            return amx.put(sums, cells, self.stride, tokens.len(), how);
-        }
-        let mut transposed = [Line::default(); TILE];
-        amx.transpose(|row| Some(&sums[row]), &mut transposed);
-        for (token, line) in tokens.zip(transposed) {
-            self.put(token, columns.start, line.0, columns.len(), update);
+        let cells = &self.cells[token * self.stride + column..];
+        let how = match update {
+            Update::Add => Put::Add,
+            Update::Set if size_of_val(self.cells) > STREAM_BYTES => Put::Stream,
+            Update::Set => Put::Set,
+        };
+        match cells.first_chunk() {
+            Some(cells) if count >= LANES => unit.put(line, cells, how),
+            _ => self.put(token, column, line.0, count, update),
         }
     }
 }

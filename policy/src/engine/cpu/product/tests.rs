@@ -1,3 +1,4 @@
+use super::super::lanes::amx::Amx;
 use super::*;
 use half::{bf16, f16};
 
@@ -146,49 +147,137 @@ fn bf16_activations_give_the_promised_bits_two_by_two_and_one_by_one() {
     }
 }
 
+/// The product of rows of a weight on the matrix unit: that of `x`, or added to `y`.
+fn in_tiles(
+    multiplier: &mut Multiplier,
+    amx: Amx,
+    weight: WeightRows<'_>,
+    range: Range<usize>,
+    x: &[f32],
+    y: Output<'_>,
+    update: Update,
+) {
+    let inputs = weight.inputs();
+    let tokens = x.len() / inputs;
+    let packing = Packing::Tiles(amx);
+    let lines = packed_as(packing, x, inputs);
+    let mut tiles = vec![Line([f32::NAN; 16]); transposed_lines(tokens, inputs)];
+    let groups = lines.chunks(16 * packing.lines(inputs));
+    for (rows, tiles) in groups.zip(tiles.chunks_mut(transposed_lines(16, inputs))) {
+        transpose_group(amx, rows, inputs, tiles);
+    }
+    let x = Activations::transposed(&tiles, tokens, inputs, amx);
+    multiplier.product(weight, range, x, y, update);
+}
+
+fn rounded(x: &[f32]) -> Vec<f32> {
+    x.iter().map(|x| bf16::from_f32(*x).to_f32()).collect()
+}
+
+/// Where there is none, there is nothing to test.
+fn matrix_unit() -> Option<(Amx, Multiplier)> {
+    let best = Processor::best();
+    best.amx().map(|amx| (amx, Multiplier::new(best)))
+}
+
 #[test]
 fn the_matrix_unit_gives_the_promised_bits() {
-    let Some(amx) = Processor::available().iter().find_map(|processor| processor.amx()) else { return };
+    let Some((amx, mut multiplier)) = matrix_unit() else { return };
+    // One multiplier for all, the largest first: what is left in its memory counts nothing.
     for (rows, inputs) in [
-        (1, 1),
-        (2, 31),
-        (16, 32),
-        (5, 33),
-        (32, 64),
-        (37, 96),
-        (64, 127),
         (203, 1056),
         (70, 2053),
         (513, 128),
+        (64, 127),
+        (37, 96),
+        (32, 64),
+        (5, 33),
+        (16, 32),
+        (2, 31),
+        (1, 1),
     ] {
         let weight = Stored::new(rows, inputs, DType::BF16, 2);
-        for tokens in [1, 2, 15, 16, 17, 32, 33, 50, 64] {
+        for tokens in [64, 50, 33, 32, 17, 16, 15, 2, 1] {
             let x = numbers(tokens * inputs);
-            let rounded: Vec<f32> = x.iter().map(|x| bf16::from_f32(*x).to_f32()).collect();
-            let lines = packed_as(Packing::Pairs, &x, inputs);
-            let mut tiles = vec![Line([f32::NAN; 16]); transposed_lines(tokens, inputs)];
-            let groups = lines.chunks(16 * Packing::Pairs.lines(inputs));
-            for (rows, tiles) in groups.zip(tiles.chunks_mut(transposed_lines(16, inputs))) {
-                transpose(amx, rows, inputs, tiles);
-            }
-            let x = Activations::transposed(&tiles, tokens, inputs, amx);
             for update in [Update::Set, Update::Add] {
                 let mut y = vec![0.25; tokens * rows];
                 let begin = if update == Update::Add { 0.25 } else { 0.0 };
-                let expected =
-                    rounded.chunks(inputs).flat_map(|x| (0..rows).map(|row| weight.in_steps(row, x) + begin));
-                let expected: Vec<f32> = expected.collect();
-                Multiplier::new(Processor::best()).product(
-                    weight.rows(),
-                    0..rows,
-                    x,
-                    Output::new(&mut y, rows),
-                    update,
-                );
+                let expected: Vec<f32> = rounded(&x)
+                    .chunks(inputs)
+                    .flat_map(|x| (0..rows).map(|row| weight.in_steps(row, x) + begin))
+                    .collect();
+                let output = Output::new(&mut y, rows);
+                in_tiles(&mut multiplier, amx, weight.rows(), 0..rows, &x, output, update);
                 assert!(bits(&y) == bits(&expected), "{rows} x {inputs}, {tokens} tokens, {update:?}");
             }
         }
     }
+}
+
+#[test]
+fn large_products_on_the_matrix_unit_do_not_depend_on_how_they_are_cut_or_where_they_lie() {
+    let Some((amx, mut multiplier)) = matrix_unit() else { return };
+    // More sums than are kept in caches.
+    let (rows, inputs, tokens) = (5_000, 64, 130);
+    let x = numbers(tokens * inputs);
+    let mut whole = vec![0.0; tokens * rows];
+    let weight = Stored::new(rows, inputs, DType::BF16, 0);
+    in_tiles(&mut multiplier, amx, weight.rows(), 0..rows, &x, Output::new(&mut whole, rows), Update::Set);
+    for (token, row) in [(0, 0), (33, 2_501), (129, 4_999), (128, 4_991)] {
+        let expected = weight.in_steps(row, &rounded(&x)[token * inputs..][..inputs]);
+        assert_eq!(whole[token * rows + row].to_bits(), expected.to_bits());
+    }
+    let mut memory = vec![0; weight.bytes.len() + 2 * CACHE_LINE];
+    for shift in [0, 2, 32] {
+        let start = memory.as_ptr().align_offset(CACHE_LINE) + shift;
+        let bytes = &mut memory[start..][..weight.bytes.len()];
+        bytes.copy_from_slice(&weight.bytes);
+        let rows_at = WeightRows::new(bytes, Format::Published(DType::BF16), inputs);
+        for (count, range, stride) in [
+            (130, 0..5_000, 5_008),
+            (130, 0..5_000, 5_003),
+            (31, 7..4_099, 4_100),
+            (1, 32..96, 64),
+            (16, 31..32, 1),
+        ] {
+            let mut y = vec![f32::NAN; count * stride];
+            let output = Output::new(&mut y, stride);
+            in_tiles(&mut multiplier, amx, rows_at, range.clone(), &x[..count * inputs], output, Update::Set);
+            for (y, whole) in y.chunks(stride).zip(whole.chunks(rows)) {
+                let (y, beyond) = y.split_at(range.len());
+                assert!(
+                    bits(y) == bits(&whole[range.clone()]),
+                    "{count} tokens, rows {range:?}, shift {shift}"
+                );
+                assert!(beyond.iter().all(|y| y.is_nan()), "what is beyond the columns is left alone");
+            }
+        }
+    }
+}
+
+#[test]
+fn on_the_matrix_unit_a_nan_stays_in_its_row_and_its_token_and_what_is_tiny_is_zero() {
+    let Some((amx, mut multiplier)) = matrix_unit() else { return };
+    let (rows, inputs, tokens) = (35, 70, 18);
+    let mut weight = Stored::new(rows, inputs, DType::BF16, 0);
+    let mut x = numbers(tokens * inputs);
+    let mut run = |weight: &Stored, x: &[f32]| {
+        let mut y = vec![0.0; tokens * rows];
+        in_tiles(&mut multiplier, amx, weight.rows(), 0..rows, x, Output::new(&mut y, rows), Update::Set);
+        y
+    };
+    let clean = run(&weight, &x);
+    weight.bytes[(33 * inputs + 69) * 2..][..2].copy_from_slice(&bf16::NAN.to_le_bytes());
+    x[17 * inputs + 69] = f32::INFINITY;
+    for (i, (y, clean)) in run(&weight, &x).iter().zip(&clean).enumerate() {
+        if i % rows == 33 || i / rows == 17 {
+            assert!(!y.is_finite());
+        } else {
+            assert_eq!(y.to_bits(), clean.to_bits());
+        }
+    }
+    let tiny = run(&Stored::new(rows, inputs, DType::BF16, 0), &vec![1e-39; tokens * inputs]);
+    assert!(tiny.iter().all(|y| *y == 0.0));
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 
 use super::super::{LANES, Line};
-use super::{INPUTS, Put, ROWS, Rows, Sums, TILE, Tile};
+use super::{INPUTS, PAIR, Put, Rows, Sums, TILE, Tile};
 
 /// Bytes of the inputs of a tile in a row of weights.
 const ROW_BYTES: usize = 2 * INPUTS;
@@ -16,7 +17,7 @@ const ROW_BYTES: usize = 2 * INPUTS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Amx(());
 
-/// The unit, ready for products on this thread until this is dropped. Threads have one each.
+/// The unit of this thread, ready for products.
 pub(crate) struct Unit(PhantomData<*mut ()>);
 
 impl Amx {
@@ -26,8 +27,11 @@ impl Amx {
         FOUND.get_or_init(found).then_some(Self(()))
     }
 
-    /// Makes the unit ready. It costs as much as some products do.
-    pub(crate) fn unit(self) -> Unit {
+    /// Makes the unit of this thread ready, which costs as much as a few products, and runs `task` with it.
+    ///
+    /// # Panics
+    /// Within a task on the same thread.
+    pub(crate) fn run<T>(self, task: impl FnOnce(&Unit) -> T) -> T {
         /// What the tile registers hold: all of them sixteen lines.
         #[repr(C, align(64))]
         struct Shapes {
@@ -42,35 +46,26 @@ impl Amx {
             Shapes { palette: 1, start: 0, reserved: [0; 14], line_bytes: [0; 16], lines: [0; 16] };
         shapes.line_bytes[..REGISTERS].fill(size_of::<Line>() as u16);
         shapes.lines[..REGISTERS].fill(TILE as u8);
-        // SAFETY: the processor has the unit; these are 64 bytes in the form that it wants. Nothing else uses its registers.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, readonly)) };
-        Unit(PhantomData)
+        let unit = Unit::take();
+        // SAFETY: the processor has the unit; these are 64 bytes in the form that it wants.
+        unsafe {
+            asm!(
+                "ldtilecfg [{}]",
+                in(reg) &raw const shapes,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        task(&unit)
     }
 
-    /// Transposes lines of bf16 of up to sixteen tokens, two numbers staying together; tokens that are not there are zeros.
-    pub(crate) fn transpose<'a>(self, mut line_of: impl FnMut(usize) -> Option<&'a Line>, tile: &mut Tile) {
+    /// Transposes the lines of up to sixteen tokens, two bf16 staying together; those that are not there are zeros.
+    pub(crate) fn transpose<'a>(self, line_of: impl Fn(usize) -> Option<&'a Line>, tile: &mut Tile) {
         const ZEROS: Line = Line([0.0; LANES]);
         let lines = std::array::from_fn(|token| line_of(token).unwrap_or(&ZEROS));
         // SAFETY: the processor has AVX-512 F.
         unsafe { transpose(lines, tile) };
-    }
-
-    /// Sets or adds to the first `tokens` of the rows of `y`, `stride` cells apart, what a tile of sums has for them.
-    ///
-    /// # Panics
-    /// When `y` is too short.
-    pub(crate) fn put(self, sums: &Tile, y: &[AtomicU32], stride: usize, tokens: usize, how: Put) {
-        assert!(
-            tokens <= TILE && (tokens == 0 || y.len() >= (tokens - 1) * stride + TILE),
-            "y holds all sums"
-        );
-        let mut transposed = [Line::default(); TILE];
-        self.transpose(|row| Some(&sums[row]), &mut transposed);
-        for (token, line) in transposed.iter().take(tokens).enumerate() {
-            let Some(cells) = y[token * stride..].first_chunk() else { return };
-            // SAFETY: the processor has AVX-512 F.
-            unsafe { put(line, cells, how) };
-        }
     }
 }
 
@@ -82,16 +77,13 @@ fn is_there() -> bool {
     if __cpuid(0).eax < 7 || __cpuid(1).ecx & EXTENDED_STATE == 0 {
         return false;
     }
-    let (low, high): (u32, u32);
-    // SAFETY: the system has switched extended states on, says the processor, and with them this instruction, which only reads.
-    unsafe {
-        asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags));
-    }
-    let state = u64::from(high) << 32 | u64::from(low);
+    // SAFETY: the system has switched extended states on, says the processor, and with them this instruction.
+    let state = unsafe { _xgetbv(_XCR_XFEATURE_ENABLED_MASK) };
     __cpuid_count(7, 0).edx & BF16_AND_TILES == BF16_AND_TILES && state & TILE_STATE == TILE_STATE
 }
 
-/// Asks the system for the memory that it keeps the registers in: they are large, so it asks who wants them to say so.
+/// Asks the system for the memory that it keeps the registers in, for all threads: they are large, so it wants to be asked. It refuses where a
+/// thread's stack for signals is too small for them, and from now on refuses such stacks; those of Rust's threads are large enough.
 #[cfg(target_os = "linux")]
 fn is_granted() -> bool {
     const REQUEST: i64 = 0x1023;
@@ -106,26 +98,36 @@ fn is_granted() -> bool {
     false
 }
 
+thread_local! {
+    /// Whether a task has the unit of this thread.
+    static IS_TAKEN: Cell<bool> = const { Cell::new(false) };
+}
+
 impl Unit {
-    /// The products of [`ROWS`] rows with the tokens of B tiles, over as many inputs as the tiles are long; and asks for the memory of `ahead` meanwhile.
+    fn take() -> Self {
+        assert!(!IS_TAKEN.replace(true), "a thread has one unit");
+        Self(PhantomData)
+    }
+
+    /// Lines for tokens with lanes for rows, of lines for rows.
+    pub(crate) fn transposed(&self, sums: &Tile) -> Tile {
+        let mut transposed = [Line::default(); TILE];
+        Amx(()).transpose(|row| Some(&sums[row]), &mut transposed);
+        transposed
+    }
+
+    /// The products of [`PAIR`] rows with the tokens of two tiles, over as many inputs as these are long; and asks for the memory of `ahead` meanwhile.
+    /// Where both tiles are the same, the sums of the second are zeros.
     ///
     /// # Panics
     /// When a row is shorter than the inputs, or tiles are not equally many.
-    pub(crate) fn multiply<const B: usize>(
-        &self,
-        rows: Rows<'_>,
-        x: [&[Tile]; B],
-        ahead: &[u8],
-        sums: &mut Sums<B>,
-    ) {
-        const { assert!(B == 1 || B == 2) };
+    pub(crate) fn multiply(&self, rows: Rows<'_>, x: [&[Tile]; 2], ahead: &[u8], sums: &mut Sums) {
         let steps = x[0].len();
-        assert!(steps > 0 && x.iter().all(|x| x.len() == steps), "tokens have equally many inputs");
+        assert!(steps > 0 && x[1].len() == steps, "tokens have equally many inputs");
         let (weights, second, stride, step) = match rows {
             Rows::Stored { bytes, stride } => {
-                assert!(steps * ROW_BYTES <= stride && ROWS * stride <= bytes.len(), "there are all rows");
-                let second = bytes[TILE * stride..].as_ptr();
-                (bytes.as_ptr(), second, stride, ROW_BYTES)
+                assert!(steps * ROW_BYTES <= stride && stride <= bytes.len() / PAIR, "there are all rows");
+                (bytes.as_ptr(), bytes[TILE * stride..].as_ptr(), stride, ROW_BYTES)
             }
             Rows::Tiles(tiles) => {
                 assert!(tiles.iter().all(|tiles| tiles.len() == steps), "rows are as long as x");
@@ -137,99 +139,66 @@ impl Unit {
         // SAFETY: the unit is ready, with tiles of sixteen lines. Of each of 32 rows the first `steps` times 64 bytes are read, of `x` all
         // tiles, and all tiles of `sums` are written. Memory is asked for without being read.
         unsafe {
-            if B == 2 {
-                asm!(
-                    "tilezero tmm0",
-                    "tilezero tmm1",
-                    "tilezero tmm2",
-                    "tilezero tmm3",
-                    "2:",
-                    "mov {left}, {pace}",
-                    "jmp 4f",
-                    "3:",
-                    "prefetcht1 [{ahead}]",
-                    "add {ahead}, 64",
-                    "dec {left}",
-                    "4:",
-                    "test {left}, {left}",
-                    "jnz 3b",
-                    "tileloadd tmm4, [{x0} + {line}*1]",
-                    "tileloadd tmm6, [{w0} + {stride}*1]",
-                    "tdpbf16ps tmm0, tmm6, tmm4",
-                    "tileloadd tmm7, [{w1} + {stride}*1]",
-                    "tdpbf16ps tmm2, tmm7, tmm4",
-                    "tileloadd tmm5, [{x1} + {line}*1]",
-                    "tdpbf16ps tmm1, tmm6, tmm5",
-                    "tdpbf16ps tmm3, tmm7, tmm5",
-                    "add {x0}, 1024",
-                    "add {x1}, 1024",
-                    "add {w0}, {step}",
-                    "add {w1}, {step}",
-                    "dec {steps}",
-                    "jnz 2b",
-                    "tilestored [{sums} + {line}*1], tmm0",
-                    "tilestored [{sums} + {line}*1 + 1024], tmm1",
-                    "tilestored [{sums} + {line}*1 + 2048], tmm2",
-                    "tilestored [{sums} + {line}*1 + 3072], tmm3",
-                    x0 = inout(reg) x[0].as_ptr() => _,
-                    x1 = inout(reg) x[B - 1].as_ptr() => _,
-                    w0 = inout(reg) weights => _,
-                    w1 = inout(reg) second => _,
-                    stride = in(reg) stride,
-                    step = in(reg) step,
-                    line = in(reg) size_of::<Line>(),
-                    steps = inout(reg) steps => _,
-                    ahead = inout(reg) ahead.as_ptr() => _,
-                    pace = in(reg) pace,
-                    left = out(reg) _,
-                    sums = in(reg) sums.as_mut_ptr(),
-                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                    options(nostack),
-                );
-            } else {
-                asm!(
-                    "tilezero tmm0",
-                    "tilezero tmm2",
-                    "2:",
-                    "mov {left}, {pace}",
-                    "jmp 4f",
-                    "3:",
-                    "prefetcht1 [{ahead}]",
-                    "add {ahead}, 64",
-                    "dec {left}",
-                    "4:",
-                    "test {left}, {left}",
-                    "jnz 3b",
-                    "tileloadd tmm4, [{x0} + {line}*1]",
-                    "tileloadd tmm6, [{w0} + {stride}*1]",
-                    "tdpbf16ps tmm0, tmm6, tmm4",
-                    "tileloadd tmm7, [{w1} + {stride}*1]",
-                    "tdpbf16ps tmm2, tmm7, tmm4",
-                    "add {x0}, 1024",
-                    "add {w0}, {step}",
-                    "add {w1}, {step}",
-                    "dec {steps}",
-                    "jnz 2b",
-                    "tilestored [{sums} + {line}*1], tmm0",
-                    "tilestored [{sums} + {line}*1 + 1024], tmm2",
-                    x0 = inout(reg) x[0].as_ptr() => _,
-                    w0 = inout(reg) weights => _,
-                    w1 = inout(reg) second => _,
-                    stride = in(reg) stride,
-                    step = in(reg) step,
-                    line = in(reg) size_of::<Line>(),
-                    steps = inout(reg) steps => _,
-                    ahead = inout(reg) ahead.as_ptr() => _,
-                    pace = in(reg) pace,
-                    left = out(reg) _,
-                    sums = in(reg) sums.as_mut_ptr(),
-                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                    options(nostack),
-                );
-            }
+            asm!(
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
+                "2:",
+                "mov {left}, {pace}",
+                "jmp 4f",
+                "3:",
+                "prefetcht1 [{ahead}]",
+                "add {ahead}, 64",
+                "dec {left}",
+                "4:",
+                "test {left}, {left}",
+                "jnz 3b",
+                "tileloadd tmm4, [{x0} + {line}*1]",
+                "tileloadd tmm6, [{w0} + {stride}*1]",
+                "tdpbf16ps tmm0, tmm6, tmm4",
+                "tileloadd tmm7, [{w1} + {stride}*1]",
+                "tdpbf16ps tmm2, tmm7, tmm4",
+                "cmp {x0}, {x1}",
+                "je 5f",
+                "tileloadd tmm5, [{x1} + {line}*1]",
+                "tdpbf16ps tmm1, tmm6, tmm5",
+                "tdpbf16ps tmm3, tmm7, tmm5",
+                "5:",
+                "add {x0}, 1024",
+                "add {x1}, 1024",
+                "add {w0}, {step}",
+                "add {w1}, {step}",
+                "dec {steps}",
+                "jnz 2b",
+                "tilestored [{sums} + {line}*1], tmm0",
+                "tilestored [{sums} + {line}*1 + 1024], tmm1",
+                "tilestored [{sums} + {line}*1 + 2048], tmm2",
+                "tilestored [{sums} + {line}*1 + 3072], tmm3",
+                x0 = inout(reg) x[0].as_ptr() => _,
+                x1 = inout(reg) x[1].as_ptr() => _,
+                w0 = inout(reg) weights => _,
+                w1 = inout(reg) second => _,
+                stride = in(reg) stride,
+                step = in(reg) step,
+                line = in(reg) size_of::<Line>(),
+                steps = inout(reg) steps => _,
+                ahead = inout(reg) ahead.as_ptr() => _,
+                pace = in(reg) pace,
+                left = out(reg) _,
+                sums = in(reg) sums.as_mut_ptr(),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack),
+            );
         }
+    }
+
+    /// Puts sixteen numbers into cells. For other threads these are accesses without order: the processor splits no number that lies at a
+    /// multiple of its size.
+    pub(crate) fn put(&self, line: &Line, cells: &[AtomicU32; LANES], how: Put) {
+        // SAFETY: the processor has AVX-512 F.
+        unsafe { put(line, cells, how) };
     }
 }
 
@@ -237,18 +206,26 @@ impl Drop for Unit {
     fn drop(&mut self) {
         // SAFETY: the unit is there; nobody uses its registers any more. What is not in use need not be kept when threads change. The fence is
         // for what was streamed, which others may read from now on.
-        unsafe { asm!("tilerelease", "sfence", options(nostack, preserves_flags)) };
+        unsafe {
+            asm!(
+                "tilerelease",
+                "sfence",
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, preserves_flags),
+            );
+        }
+        IS_TAKEN.set(false);
     }
 }
 
-/// Sets cells, or adds to them. For other threads these are sixteen accesses without order: the processor splits no number that lies at a multiple
-/// of its size.
 #[target_feature(enable = "avx512f")]
 fn put(line: &Line, cells: &[AtomicU32; LANES], how: Put) {
+    let is_aligned = cells.as_ptr().addr().is_multiple_of(size_of::<Line>());
     // SAFETY: there are sixteen cells, and a line is sixteen numbers.
     unsafe {
-        if how == Put::Add {
-            asm!(
+        match how {
+            Put::Add => asm!(
                 "vmovups {line}, [{from}]",
                 "vaddps {line}, {line}, [{to}]",
                 "vmovups [{to}], {line}",
@@ -256,25 +233,23 @@ fn put(line: &Line, cells: &[AtomicU32; LANES], how: Put) {
                 from = in(reg) line,
                 to = in(reg) cells,
                 options(nostack, preserves_flags),
-            );
-        } else if how == Put::Stream && cells.as_ptr().addr().is_multiple_of(size_of::<Line>()) {
-            asm!(
-                "vmovups {line}, [{from}]",
+            ),
+            Put::Stream if is_aligned => asm!(
+                "vmovaps {line}, [{from}]",
                 "vmovntps [{to}], {line}",
                 line = out(zmm_reg) _,
                 from = in(reg) line,
                 to = in(reg) cells,
                 options(nostack, preserves_flags),
-            );
-        } else {
-            asm!(
+            ),
+            Put::Set | Put::Stream => asm!(
                 "vmovups {line}, [{from}]",
                 "vmovups [{to}], {line}",
                 line = out(zmm_reg) _,
                 from = in(reg) line,
                 to = in(reg) cells,
                 options(nostack, preserves_flags),
-            );
+            ),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Other processors have no such unit: there are no values of these types, and nothing here is called.
+//! Other processors have no such unit: there is no value of [`Amx`], and nothing here is called.
 
 use std::sync::atomic::AtomicU32;
 
-use super::super::Line;
+use super::super::{LANES, Line};
 use super::{Put, Rows, Sums, Tile};
 
 /// As on Intel's processors.
@@ -10,24 +10,28 @@ use super::{Put, Rows, Sums, Tile};
 pub(crate) enum Amx {}
 
 /// As on Intel's processors.
-pub(crate) enum Unit {}
+pub(crate) struct Unit(Amx);
 
 impl Amx {
-    pub(crate) fn unit(self) -> Unit {
+    pub(crate) fn run<T>(self, _: impl FnOnce(&Unit) -> T) -> T {
         match self {}
     }
 
-    pub(crate) fn transpose<'a>(self, _: impl FnMut(usize) -> Option<&'a Line>, _: &mut Tile) {
-        match self {}
-    }
-
-    pub(crate) fn put(self, _: &Tile, _: &[AtomicU32], _: usize, _: usize, _: Put) {
+    pub(crate) fn transpose<'a>(self, _: impl Fn(usize) -> Option<&'a Line>, _: &mut Tile) {
         match self {}
     }
 }
 
 impl Unit {
-    pub(crate) fn multiply<const B: usize>(&self, _: Rows<'_>, _: [&[Tile]; B], _: &[u8], _: &mut Sums<B>) {
-        match *self {}
+    pub(crate) fn transposed(&self, _: &Tile) -> Tile {
+        match self.0 {}
+    }
+
+    pub(crate) fn multiply(&self, _: Rows<'_>, _: [&[Tile]; 2], _: &[u8], _: &mut Sums) {
+        match self.0 {}
+    }
+
+    pub(crate) fn put(&self, _: &Line, _: &[AtomicU32; LANES], _: Put) {
+        match self.0 {}
     }
 }
