@@ -189,7 +189,11 @@ fn groups_are_audited_in_what_they_declare() {
                     );
                     continue;
                 }
-                let refused = audit.check(&group).unwrap_err();
+                if (computed, declared) == (Precision::F32, Precision::Bf16) {
+                    // Finer than it says: as near to bf16 as another order of its sums, which is allowed for, may come.
+                    continue;
+                }
+                let Err(refused) = audit.check(&group) else { panic!("{computed} as {declared}") };
                 let Rejection::Refused(refusal) = refused else { panic!("{refused}") };
                 assert_eq!(refusal.reason, RefuseReason::Sampling, "{computed} as {declared}");
                 assert_ne!(refusal.fault, Fault::Innocent, "{computed} as {declared}");

@@ -199,10 +199,12 @@ fn groups_are_checked_in_what_they_declare() {
             if declared == computed {
                 assert_eq!(found, Opinion::Sound, "{computed}");
             } else {
-                // Few tokens: what is near is too close to tell.
+                // Few tokens: what is near is too close to tell, and f32 is as near to bf16 as another order of its sums may come.
                 let lies = matches!(found, Opinion::Lie { reason: RefuseReason::Sampling, .. });
                 let is_far = computed == Precision::Int4 && declared < Precision::Int8;
-                assert!(lies || !is_far && found != Opinion::Sound, "{computed} as {declared}: {found:?}");
+                let is_within = (computed, declared) == (Precision::F32, Precision::Bf16);
+                let is_seen = found != Opinion::Sound || is_within;
+                assert!(lies || !is_far && is_seen, "{computed} as {declared}: {found:?}");
             }
         }
     }
