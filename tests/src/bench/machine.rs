@@ -24,6 +24,7 @@ pub(super) fn describe() -> Value {
         "avx512f": has("avx512f"),
         "avx512_vnni": has("avx512_vnni"),
         "avx512_bf16": has("avx512_bf16"),
+        "amx_bf16": has("amx_bf16"),
         "system": std::env::consts::OS,
     })
 }

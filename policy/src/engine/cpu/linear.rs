@@ -14,7 +14,8 @@ use crate::weights::{WeightTensor, Weights};
 
 /// Rows that a thread takes at a time, at least: a few microseconds even with one token.
 const GRAIN: usize = 64;
-/// Into how many chunks for each thread the rows are cut for many tokens, which are multiplied with large blocks of rows.
+/// Into how many chunks for each thread the rows are cut: few, as many tokens are multiplied with large blocks of rows, and as processors look
+/// ahead the better, the longer the stretches of memory that a thread reads.
 const CHUNKS: usize = 8;
 /// The same on a matrix unit.
 const CHUNKS_OF_TILES: usize = 4;
@@ -64,12 +65,8 @@ impl Linear {
         let amx = packing.amx();
         assert_eq!(x.len(), tokens * packing.lines(inputs), "y is a row for each of x");
         let x = amx.map_or(x, |amx| pass.transposed(worker, amx, x, inputs));
-        let grain = if tokens == 1 {
-            GRAIN
-        } else {
-            let chunks = worker.threads() * if amx.is_some() { CHUNKS_OF_TILES } else { CHUNKS };
-            self.outputs.div_ceil(chunks).next_multiple_of(GRAIN)
-        };
+        let chunks = worker.threads() * if amx.is_some() { CHUNKS_OF_TILES } else { CHUNKS };
+        let grain = self.outputs.div_ceil(chunks).next_multiple_of(GRAIN);
         worker.phase(self.outputs, grain, |chunk| {
             // SAFETY: x was written in a phase before, and the columns of this chunk are this thread's alone.
             let (x, cells) = unsafe { (x.read(0..x.len()), y.cells()) };

@@ -77,21 +77,26 @@ fn own_logits(backend: &CpuBackend, tokens: &[u32]) -> Vec<f32> {
 fn logits_depend_neither_on_neighbours_nor_on_threads_nor_on_the_processor() {
     for ((config, weights), precision) in models().iter().flat_map(|model| Precision::ALL.map(|p| (model, p)))
     {
+        let load = |processor| CpuBackend::load_on(processor, config, weights, precision).unwrap();
+        let own = |backend: &CpuBackend| sequences().map(|tokens| own_logits(backend, &tokens));
         let first = CpuBackend::load_as(config, weights, precision).unwrap();
         assert_eq!(first.precision(), precision);
-        let expected: Vec<_> = sequences().iter().map(|tokens| own_logits(&first, tokens)).collect();
         assert!(first.operations(111, 1) > 2_000_000, "the pass is too small for several threads");
-        let all = Processor::available();
-        for processor in &all {
-            let alike = all.iter().find(|other| other.adds_as(*processor, precision)).unwrap();
-            let own = CpuBackend::load_on(*alike, config, weights, precision).unwrap();
-            let expected: Vec<_> = sequences().iter().map(|tokens| own_logits(&own, tokens)).collect();
-            let backend = CpuBackend::load_on(*processor, config, weights, precision).unwrap();
-            assert_eq!(shared_logits(&backend), expected, "{precision} {}", processor.name());
+        let expected = own(&first);
+        // The first of those that add alike, and what comes out there.
+        let mut kinds = vec![(Processor::best(), expected.clone())];
+        for processor in Processor::available() {
+            let backend = load(processor);
+            let known = kinds.iter().position(|(kind, _)| kind.adds_as(processor, precision));
+            let kind = known.unwrap_or_else(|| {
+                kinds.push((processor, own(&backend)));
+                kinds.len() - 1
+            });
+            assert!(shared_logits(&backend) == kinds[kind].1, "{precision} {}", processor.name());
         }
         for threads in [1, 2, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            assert_eq!(pool.install(|| shared_logits(&first)), expected, "{precision}, {threads} threads");
+            assert!(pool.install(|| shared_logits(&first)) == expected, "{precision}, {threads} threads");
         }
     }
 }
@@ -309,12 +314,14 @@ fn beside_another_version_mapped_weights_are_given_back_and_read_again() {
 }
 
 /// In bf16 a matrix unit adds in an order of its own: whoever has one has to believe those who have none, and the other way round.
+/// `ECHO_AUDIT_SIZE` is that of the largest model.
 #[test]
 fn what_one_processor_draws_passes_the_audit_of_another() {
     let all = Processor::available();
     let Some(other) = all.iter().find(|other| !other.adds_as(all[0], Precision::Bf16)) else { return };
     let given = crate::agreement::models().unwrap().into_iter().map(|model| (model.config, model.weights));
-    let deep = Size::M17.config().unwrap();
+    let deep: Size = std::env::var("ECHO_AUDIT_SIZE").map_or(Size::M17, |size| size.parse().unwrap());
+    let deep = deep.config().unwrap();
     let weights = sizes::weights(&deep).unwrap();
     for (config, weights) in models().into_iter().chain(given).chain([(deep, weights)]) {
         let policies = [all[0], *other].map(|processor| {

@@ -24,15 +24,23 @@ pub(crate) const INPUTS: usize = 2 * LANES;
 
 /// A tile in memory.
 pub(crate) type Tile = [Line; TILE];
-/// The sums of [`PAIR`] rows with the tokens of two tiles: for each tile of rows, for each tile of tokens.
+/// The sums of [`PAIR`] rows with the tokens of two tiles: for each tile of tokens, for each tile of rows.
 pub(crate) type Sums = [[Tile; 2]; 2];
 
 /// [`PAIR`] rows of weights.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "nobody reads them"))]
 pub(crate) enum Rows<'a> {
-    /// As they lie in memory.
-    Stored {
+    /// As they lie in a weight of which a cache has them: the nth and the one sixteen further on are read side by side.
+    Near {
+        /// From the first one on.
+        bytes: &'a [u8],
+        /// Bytes from one to the next.
+        stride: usize,
+    },
+    /// As they lie in a weight that has yet to be read: those with even numbers, then those with odd ones. With rows of half a page, each page
+    /// is read from its beginning to its end so, and processors look ahead in it; they do not where it is read in two places by turns.
+    Far {
         /// From the first one on.
         bytes: &'a [u8],
         /// Bytes from one to the next.

@@ -65,38 +65,27 @@ pub(super) fn product(unit: &Unit, call: Product<'_, Pairs>) {
 
 /// Rows that are multiplied with one panel after the other.
 enum Block<'a> {
-    Stored {
-        bytes: &'a [u8],
-        stride: usize,
-    },
+    /// As they lie in memory.
+    Stored { bytes: &'a [u8], stride: usize, is_read_often: bool },
     /// Tile by tile, all of the first sixteen rows, then all of the next.
-    Copied {
-        tiles: &'a [Tile],
-        steps: usize,
-    },
+    Copied { tiles: &'a [Tile], steps: usize },
 }
 
 impl<'a> Block<'a> {
     /// These rows: as they lie in memory, where the unit can read them there, and does so quickly or but once.
-    fn new(
-        bytes: &'a [u8],
-        row_bytes: usize,
-        steps: usize,
-        is_read_often: bool,
-        copy: &'a mut [Tile],
-    ) -> Self {
-        let is_whole = row_bytes == steps * CACHE_LINE && bytes.len().is_multiple_of(PAIR * row_bytes);
+    fn new(bytes: &'a [u8], stride: usize, steps: usize, is_read_often: bool, copy: &'a mut [Tile]) -> Self {
+        let is_whole = stride == steps * CACHE_LINE && bytes.len().is_multiple_of(PAIR * stride);
         let is_aligned = bytes.as_ptr().addr().is_multiple_of(CACHE_LINE);
         if is_whole && (is_aligned || !is_read_often) {
-            return Self::Stored { bytes, stride: row_bytes };
+            return Self::Stored { bytes, stride, is_read_often };
         }
-        let count = bytes.len().div_ceil(PAIR * row_bytes) * PAIR / TILE;
+        let count = bytes.len().div_ceil(PAIR * stride) * PAIR / TILE;
         let tiles = &mut copy[..count * steps];
         if !is_whole {
             tiles.as_flattened_mut().fill(Line::default());
         }
-        for (tiles, rows) in tiles.chunks_exact_mut(steps).zip(bytes.chunks(TILE * row_bytes)) {
-            for (line, row) in rows.chunks_exact(row_bytes).enumerate() {
+        for (tiles, rows) in tiles.chunks_exact_mut(steps).zip(bytes.chunks(TILE * stride)) {
+            for (line, row) in rows.chunks_exact(stride).enumerate() {
                 for (tile, part) in tiles.iter_mut().zip(row.chunks(CACHE_LINE)) {
                     bytes_mut(&mut tile[line])[..part.len()].copy_from_slice(part);
                 }
@@ -108,7 +97,10 @@ impl<'a> Block<'a> {
     /// The pair of tiles of rows with this number.
     fn rows(&self, pair: usize) -> Rows<'a> {
         match *self {
-            Self::Stored { bytes, stride } => Rows::Stored { bytes: &bytes[pair * PAIR * stride..], stride },
+            Self::Stored { bytes, stride, is_read_often } => {
+                let bytes = &bytes[pair * PAIR * stride..];
+                if is_read_often { Rows::Near { bytes, stride } } else { Rows::Far { bytes, stride } }
+            }
             Self::Copied { tiles, steps } => {
                 let (first, behind) = tiles[pair * (PAIR / TILE) * steps..].split_at(steps);
                 Rows::Tiles([first, &behind[..steps]])
@@ -131,10 +123,10 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn put(&self, unit: &Unit, sums: &Sums) {
-        for (row, sums) in (self.row..self.rows).step_by(TILE).zip(sums) {
+        for (at, row) in (self.row..self.rows).step_by(TILE).take(PAIR / TILE).enumerate() {
             let rows = TILE.min(self.rows - row);
             for (first, sums) in (self.token..self.tokens).step_by(TILE).zip(sums) {
-                for (token, line) in (first..self.tokens).zip(&unit.transposed(sums)) {
+                for (token, line) in (first..self.tokens).zip(&unit.transposed(&sums[at])) {
                     self.y.put_line(unit, token, row, line, rows, self.update);
                 }
             }

@@ -116,81 +116,37 @@ impl Unit {
         transposed
     }
 
-    /// The products of [`PAIR`] rows with the tokens of two tiles, over as many inputs as these are long; and asks for the memory of `ahead` meanwhile.
-    /// Where both tiles are the same, the sums of the second are zeros.
+    /// The products of [`PAIR`] rows with the tokens of two tiles, over as many inputs as these are long; and asks for the memory of `ahead` meanwhile,
+    /// unless the rows themselves have yet to be read. Where both tiles are the same, the sums of the second are zeros.
     ///
     /// # Panics
     /// When a row is shorter than the inputs, or tiles are not equally many.
     pub(crate) fn multiply(&self, rows: Rows<'_>, x: [&[Tile]; 2], ahead: &[u8], sums: &mut Sums) {
         let steps = x[0].len();
         assert!(steps > 0 && x[1].len() == steps, "tokens have equally many inputs");
-        let (weights, second, stride, step) = match rows {
-            Rows::Stored { bytes, stride } => {
-                assert!(steps * ROW_BYTES <= stride && stride <= bytes.len() / PAIR, "there are all rows");
-                (bytes.as_ptr(), bytes[TILE * stride..].as_ptr(), stride, ROW_BYTES)
-            }
-            Rows::Tiles(tiles) => {
-                assert!(tiles.iter().all(|tiles| tiles.len() == steps), "rows are as long as x");
-                let [first, second] = tiles.map(|tiles| tiles.as_ptr().cast());
-                (first, second, size_of::<Line>(), size_of::<Tile>())
-            }
+        let holds = |bytes: &[u8], stride: usize| {
+            assert!(steps * ROW_BYTES <= stride && stride <= bytes.len() / PAIR, "there are all rows");
         };
-        let pace = ahead.len().div_ceil(size_of::<Line>()).div_ceil(steps);
-        // SAFETY: the unit is ready, with tiles of sixteen lines. Of each of 32 rows the first `steps` times 64 bytes are read, of `x` all
-        // tiles, and all tiles of `sums` are written. Memory is asked for without being read.
+        // SAFETY: there are all rows, each of at least `steps` times 64 bytes, and as many tiles of each `x`.
         unsafe {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tilezero tmm2",
-                "tilezero tmm3",
-                "2:",
-                "mov {left}, {pace}",
-                "jmp 4f",
-                "3:",
-                "prefetcht1 [{ahead}]",
-                "add {ahead}, 64",
-                "dec {left}",
-                "4:",
-                "test {left}, {left}",
-                "jnz 3b",
-                "tileloadd tmm4, [{x0} + {line}*1]",
-                "tileloadd tmm6, [{w0} + {stride}*1]",
-                "tdpbf16ps tmm0, tmm6, tmm4",
-                "tileloadd tmm7, [{w1} + {stride}*1]",
-                "tdpbf16ps tmm2, tmm7, tmm4",
-                "cmp {x0}, {x1}",
-                "je 5f",
-                "tileloadd tmm5, [{x1} + {line}*1]",
-                "tdpbf16ps tmm1, tmm6, tmm5",
-                "tdpbf16ps tmm3, tmm7, tmm5",
-                "5:",
-                "add {x0}, 1024",
-                "add {x1}, 1024",
-                "add {w0}, {step}",
-                "add {w1}, {step}",
-                "dec {steps}",
-                "jnz 2b",
-                "tilestored [{sums} + {line}*1], tmm0",
-                "tilestored [{sums} + {line}*1 + 1024], tmm1",
-                "tilestored [{sums} + {line}*1 + 2048], tmm2",
-                "tilestored [{sums} + {line}*1 + 3072], tmm3",
-                x0 = inout(reg) x[0].as_ptr() => _,
-                x1 = inout(reg) x[1].as_ptr() => _,
-                w0 = inout(reg) weights => _,
-                w1 = inout(reg) second => _,
-                stride = in(reg) stride,
-                step = in(reg) step,
-                line = in(reg) size_of::<Line>(),
-                steps = inout(reg) steps => _,
-                ahead = inout(reg) ahead.as_ptr() => _,
-                pace = in(reg) pace,
-                left = out(reg) _,
-                sums = in(reg) sums.as_mut_ptr(),
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nostack),
-            );
+            match rows {
+                Rows::Near { bytes, stride } => {
+                    holds(bytes, stride);
+                    let weights = [bytes.as_ptr(), bytes[TILE * stride..].as_ptr()];
+                    side_by_side(weights, stride, ROW_BYTES, x, ahead, sums);
+                }
+                Rows::Far { bytes, stride } => {
+                    holds(bytes, stride);
+                    for odd in 0..PAIR / TILE {
+                        every_other(bytes[odd * stride..].as_ptr(), PAIR / TILE * stride, x, odd, sums);
+                    }
+                }
+                Rows::Tiles(tiles) => {
+                    assert!(tiles.iter().all(|tiles| tiles.len() == steps), "rows are as long as x");
+                    let weights = tiles.map(|tiles| tiles.as_ptr().cast());
+                    side_by_side(weights, size_of::<Line>(), size_of::<Tile>(), x, ahead, sums);
+                }
+            }
         }
     }
 
@@ -219,37 +175,148 @@ impl Drop for Unit {
     }
 }
 
+/// The products of two tiles of rows with those of tokens, step by step.
+///
+/// # Safety
+/// The unit is ready. The rows begin at `weights` and every `stride` bytes behind; of each, 64 bytes can be read every `step` bytes, as often as
+/// either `x` has tiles, which are equally many and not none.
+unsafe fn side_by_side(
+    weights: [*const u8; 2],
+    stride: usize,
+    step: usize,
+    x: [&[Tile]; 2],
+    ahead: &[u8],
+    sums: &mut Sums,
+) {
+    let pace = ahead.len().div_ceil(size_of::<Line>()).div_ceil(x[0].len());
+    // SAFETY: the caller's promise, and that tiles have sixteen lines: four of them are `sums`. Memory is asked for without being read.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "2:",
+            "mov {left}, {pace}",
+            "jmp 4f",
+            "3:",
+            "prefetcht1 [{ahead}]",
+            "add {ahead}, 64",
+            "dec {left}",
+            "4:",
+            "test {left}, {left}",
+            "jnz 3b",
+            "tileloadd tmm4, [{x0} + {line}*1]",
+            "tileloadd tmm6, [{w0} + {stride}*1]",
+            "tdpbf16ps tmm0, tmm6, tmm4",
+            "tileloadd tmm7, [{w1} + {stride}*1]",
+            "tdpbf16ps tmm1, tmm7, tmm4",
+            "cmp {x0}, {x1}",
+            "je 5f",
+            "tileloadd tmm5, [{x1} + {line}*1]",
+            "tdpbf16ps tmm2, tmm6, tmm5",
+            "tdpbf16ps tmm3, tmm7, tmm5",
+            "5:",
+            "add {x0}, 1024",
+            "add {x1}, 1024",
+            "add {w0}, {step}",
+            "add {w1}, {step}",
+            "dec {steps}",
+            "jnz 2b",
+            "tilestored [{sums} + {line}*1], tmm0",
+            "tilestored [{sums} + {line}*1 + 1024], tmm1",
+            "tilestored [{sums} + {line}*1 + 2048], tmm2",
+            "tilestored [{sums} + {line}*1 + 3072], tmm3",
+            x0 = inout(reg) x[0].as_ptr() => _,
+            x1 = inout(reg) x[1].as_ptr() => _,
+            w0 = inout(reg) weights[0] => _,
+            w1 = inout(reg) weights[1] => _,
+            stride = in(reg) stride,
+            step = in(reg) step,
+            line = in(reg) size_of::<Line>(),
+            steps = inout(reg) x[0].len() => _,
+            ahead = inout(reg) ahead.as_ptr() => _,
+            pace = in(reg) pace,
+            left = out(reg) _,
+            sums = in(reg) sums.as_mut_ptr(),
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+    }
+}
+
+/// The products of a tile of rows with those of tokens; their sums are the lines of every other row, from the first or the second on.
+///
+/// # Safety
+/// As for [`side_by_side`], of sixteen rows from `weights` on.
+unsafe fn every_other(weights: *const u8, stride: usize, x: [&[Tile]; 2], odd: usize, sums: &mut Sums) {
+    let [first, second] = sums.each_mut().map(|sums| sums.as_flattened_mut()[odd..].as_mut_ptr());
+    // SAFETY: the caller's promise, and that tiles have sixteen lines: of `sums` every other one.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "2:",
+            "tileloadd tmm4, [{x0} + {line}*1]",
+            "tileloadd tmm6, [{w} + {stride}*1]",
+            "tdpbf16ps tmm0, tmm6, tmm4",
+            "cmp {x0}, {x1}",
+            "je 3f",
+            "tileloadd tmm5, [{x1} + {line}*1]",
+            "tdpbf16ps tmm1, tmm6, tmm5",
+            "3:",
+            "add {x0}, 1024",
+            "add {x1}, 1024",
+            "add {w}, 64",
+            "dec {steps}",
+            "jnz 2b",
+            "add {line}, {line}",
+            "tilestored [{first} + {line}*1], tmm0",
+            "tilestored [{second} + {line}*1], tmm1",
+            x0 = inout(reg) x[0].as_ptr() => _,
+            x1 = inout(reg) x[1].as_ptr() => _,
+            w = inout(reg) weights => _,
+            stride = in(reg) stride,
+            line = inout(reg) size_of::<Line>() => _,
+            steps = inout(reg) x[0].len() => _,
+            first = in(reg) first,
+            second = in(reg) second,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+    }
+}
+
 #[target_feature(enable = "avx512f")]
 fn put(line: &Line, cells: &[AtomicU32; LANES], how: Put) {
     let is_aligned = cells.as_ptr().addr().is_multiple_of(size_of::<Line>());
-    // SAFETY: there are sixteen cells, and a line is sixteen numbers.
+    // SAFETY: there are sixteen cells, and a line is sixteen numbers at a multiple of 64 bytes.
     unsafe {
-        match how {
-            Put::Add => asm!(
-                "vmovups {line}, [{from}]",
-                "vaddps {line}, {line}, [{to}]",
-                "vmovups [{to}], {line}",
-                line = out(zmm_reg) _,
-                from = in(reg) line,
-                to = in(reg) cells,
+        let mut numbers = _mm512_load_ps(line.0.as_ptr());
+        if how == Put::Add {
+            asm!(
+                "vaddps {numbers}, {numbers}, [{cells}]",
+                numbers = inout(zmm_reg) numbers,
+                cells = in(reg) cells,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        if how == Put::Stream && is_aligned {
+            asm!(
+                "vmovntps [{cells}], {numbers}",
+                numbers = in(zmm_reg) numbers,
+                cells = in(reg) cells,
                 options(nostack, preserves_flags),
-            ),
-            Put::Stream if is_aligned => asm!(
-                "vmovaps {line}, [{from}]",
-                "vmovntps [{to}], {line}",
-                line = out(zmm_reg) _,
-                from = in(reg) line,
-                to = in(reg) cells,
+            );
+        } else {
+            asm!(
+                "vmovups [{cells}], {numbers}",
+                numbers = in(zmm_reg) numbers,
+                cells = in(reg) cells,
                 options(nostack, preserves_flags),
-            ),
-            Put::Set | Put::Stream => asm!(
-                "vmovups {line}, [{from}]",
-                "vmovups [{to}], {line}",
-                line = out(zmm_reg) _,
-                from = in(reg) line,
-                to = in(reg) cells,
-                options(nostack, preserves_flags),
-            ),
+            );
         }
     }
 }
