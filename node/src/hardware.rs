@@ -48,6 +48,14 @@ pub enum HardwareError {
     /// What the owner asks for is not there.
     #[error("{0}; set device (--device) to something else, or leave it out")]
     Device(#[from] DeviceError),
+    /// There are not as many cores, or none would compute.
+    #[error("threads is {found}; set it to 1 to {cores}")]
+    Threads {
+        /// How many the owner asks for.
+        found: usize,
+        /// How many there may be.
+        cores: usize,
+    },
     /// The run that this node works for does not take the owner's precision.
     #[error(transparent)]
     Precision(#[from] NotTaken),
@@ -100,6 +108,10 @@ impl Report {
     /// # Errors
     /// When nothing is there of what the owner asks for, or the run that this node works for does not take the owner's precision.
     pub fn take(settings: &Settings) -> Result<Self, HardwareError> {
+        let (found, cores) = (settings.threads, std::thread::available_parallelism().map_or(1, usize::from));
+        if !(1..=cores).contains(&found) {
+            return Err(HardwareError::Threads { found, cores });
+        }
         let precision = precision_of(settings)?;
         Self::of(Survey::take(), settings, precision)
     }
@@ -138,7 +150,7 @@ impl Report {
         set_threads(settings.threads)?;
         let board = Arc::new(Board::default());
         let ladder = Ladder::new(&settings.device, self.precision, board.clone())?;
-        say(&format!("making a model of {} parameters, with random weights", hardware.size));
+        say(&format!("making a model of the size {}, with random weights", hardware.size));
         let config = hardware.size.config()?;
         let weights = weights(&config)?;
         say("loading it");
@@ -163,6 +175,9 @@ impl Report {
         // Whoever only looks needs no data directory.
         if data.path().is_dir() {
             json_file::write(&data.hardware(), &rates, false)?;
+        } else {
+            let path = data.path().display();
+            say(&format!("not kept for a node, as there is no {path} yet; `echo-node preflight` makes it"));
         }
         self.measured = Some(rates);
         Ok(())

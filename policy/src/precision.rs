@@ -43,7 +43,7 @@ pub enum Precision {
 
 /// A name that this engine knows no precision by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("this version knows no precision {0:?}")]
+#[error("this version knows no precision {0:?}; it knows f32, bf16, int8 and int4")]
 pub struct UnknownPrecision(String);
 
 impl Precision {

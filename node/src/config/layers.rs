@@ -68,7 +68,7 @@ pub struct Flags {
     /// Processor threads for generating [default: half of the cores]
     #[arg(long, global = true, value_name = "N")]
     pub threads: Option<usize>,
-    /// What to generate on: auto, cpu, cuda, cuda:NUMBER, wgpu, wgpu:NAME; `echo-node hardware` lists what there is [default: auto]
+    /// What to generate on: auto, cpu, cuda, cuda:NUMBER, wgpu, wgpu:NUMBER, wgpu:NAME; `echo-node hardware` lists what there is [default: auto]
     #[arg(long, global = true, value_name = "DEVICE")]
     pub device: Option<DeviceChoice>,
     /// Numbers to generate in, of those that the run takes: f32, bf16, int8, int4 [default: the first that the run's charter lists]

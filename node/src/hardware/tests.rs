@@ -88,6 +88,29 @@ fn what_was_measured_is_what_the_first_heartbeat_tells() {
 }
 
 #[test]
+fn threads_that_no_node_may_have_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for threads in [0, 100_000] {
+        let settings = Settings { threads, ..settings(dir.path(), "cpu") };
+        let error = Report::take(&settings).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("threads is {threads}; set it to 1 to ")), "{error}");
+    }
+}
+
+#[test]
+fn who_only_looks_is_told_that_nothing_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(&dir.path().join("nothing"), "cpu");
+    let hardware = Hardware { json: false, seconds: 0, size: Size::Tiny };
+    let said = std::cell::RefCell::new(Vec::new());
+    let say = |text: &str| said.borrow_mut().push(text.to_owned());
+    Report::take(&settings).unwrap().measure(&settings, &hardware, &say).unwrap();
+    let said = said.into_inner();
+    assert!(said.last().unwrap().contains("nothing yet; `echo-node preflight`"), "{said:?}");
+    assert!(!settings.data().path().exists());
+}
+
+#[test]
 fn the_precision_is_that_of_the_run_that_is_known() {
     let dir = tempfile::tempdir().unwrap();
     let mut settings = settings(dir.path(), "cpu");

@@ -207,7 +207,10 @@ fn claims(arms: &[Arm], rows: &[Seen], study: &AuditStudy, cost: &Cost) -> Vec<s
                 share <= FALSE_ALARMS,
             ),
             Expected::Found => (
-                format!("{}: at least {DETECTION} are found at {} tokens", arm.name, study.tokens),
+                format!(
+                    "in {}, {}: at least {DETECTION} are found at {} tokens",
+                    arm.precision, arm.name, study.tokens
+                ),
                 share >= DETECTION,
             ),
             Expected::Weaker => continue,

@@ -259,7 +259,7 @@ impl Processor {
     pub(crate) fn name(self) -> &'static str {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Kind::Amx(..) => "AMX",
+            Kind::Amx(..) => "AVX-512 VNNI, in bf16 AMX",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512Bf16(_) => "AVX-512 BF16",
             #[cfg(target_arch = "x86_64")]
