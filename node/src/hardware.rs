@@ -22,6 +22,7 @@ use crate::json_file::{self, StateError};
 use crate::ladder::{Ladder, Loaded};
 use crate::membership;
 use crate::precision::{self, NotTaken};
+use crate::preflight::{self, Problem};
 
 pub use measure::Rates;
 
@@ -48,14 +49,9 @@ pub enum HardwareError {
     /// What the owner asks for is not there.
     #[error("{0}; set device (--device) to something else, or leave it out")]
     Device(#[from] DeviceError),
-    /// There are not as many cores, or none would compute.
-    #[error("threads is {found}; set it to 1 to {cores}")]
-    Threads {
-        /// How many the owner asks for.
-        found: usize,
-        /// How many there may be.
-        cores: usize,
-    },
+    /// There are not as many cores as threads are asked for, or none is.
+    #[error(transparent)]
+    Threads(Box<Problem>),
     /// The run that this node works for does not take the owner's precision.
     #[error(transparent)]
     Precision(#[from] NotTaken),
@@ -106,12 +102,10 @@ impl Report {
     /// Looks for devices, and says what becomes of each with these settings.
     ///
     /// # Errors
-    /// When nothing is there of what the owner asks for, or the run that this node works for does not take the owner's precision.
+    /// When there are not as many cores as threads are asked for, nothing is there of what the owner asks for, or the run that this node works for
+    /// does not take the owner's precision.
     pub fn take(settings: &Settings) -> Result<Self, HardwareError> {
-        let (found, cores) = (settings.threads, std::thread::available_parallelism().map_or(1, usize::from));
-        if !(1..=cores).contains(&found) {
-            return Err(HardwareError::Threads { found, cores });
-        }
+        preflight::threads(settings).map_err(|problem| HardwareError::Threads(Box::new(problem)))?;
         let precision = precision_of(settings)?;
         Self::of(Survey::take(), settings, precision)
     }

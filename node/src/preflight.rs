@@ -2,6 +2,8 @@
 
 mod checks;
 
+pub(crate) use checks::threads;
+
 use std::fmt;
 use std::path::PathBuf;
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::ops::RangeInclusive;
 
 use echo_policy::engine::DeviceChoice;
 use echo_policy::engine::device::Survey;
@@ -22,22 +23,33 @@ use crate::precision;
 use crate::trust;
 
 pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    for (setting, found, low, high) in [
-        ("threads", settings.threads as u64, 1, cores),
-        ("max_orders", u64::from(settings.max_orders), u64::from(MIN_ORDERS), u64::from(MAX_ORDERS)),
-        ("status_every_s", settings.status_every_s, 1, 24 * 3600),
-    ] {
-        if !(low..=high).contains(&found) {
-            problems.push(Problem::Range { setting, found, allowed: format!("{low} to {high}") });
-        }
-    }
+    let orders = u64::from(MIN_ORDERS)..=u64::from(MAX_ORDERS);
+    let found = [
+        threads(settings),
+        within("max_orders", u64::from(settings.max_orders), orders),
+        within("status_every_s", settings.status_every_s, 1..=24 * 3600),
+    ];
+    problems.extend(found.into_iter().filter_map(Result::err));
     if settings.roles.is_empty() {
         problems.push(Problem::NoRole);
     }
     if let Err(error) = EnvFilter::try_new(&settings.log) {
         problems.push(Problem::Log { filter: settings.log.clone(), cause: error.to_string() });
     }
+}
+
+/// Whether there are as many cores as threads are asked for, and one at least is.
+pub(crate) fn threads(settings: &Settings) -> Result<(), Problem> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    within("threads", settings.threads as u64, 1..=cores)
+}
+
+fn within(setting: &'static str, found: u64, range: RangeInclusive<u64>) -> Result<(), Problem> {
+    if range.contains(&found) {
+        return Ok(());
+    }
+    let allowed = format!("{} to {}", range.start(), range.end());
+    Err(Problem::Range { setting, found, allowed })
 }
 
 pub(super) fn disk(data: &DataDir) -> Result<(), Problem> {
