@@ -101,7 +101,7 @@ impl Shelf {
                 let range = at..bytes.min(at + PIECE_BYTES as u64);
                 let piece = from.store.get_range(&source, range).await;
                 let piece = piece.map_err(|error| from.unreadable(version, name, error))?;
-                writer.push(&piece).await.map_err(self.failed(&target))?;
+                writer.push(piece).await.map_err(self.failed(&target))?;
             }
             writer.finish().await.map_err(self.failed(&target))
         };

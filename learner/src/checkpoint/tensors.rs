@@ -9,6 +9,9 @@ use object_store::path::Path;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
+/// Numbers that are copied at once.
+const NUMBERS_AT_ONCE: usize = 16 << 10;
+
 /// Why tensors could not be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TensorsError {
@@ -26,7 +29,7 @@ pub(super) async fn put(
 ) -> Result<Part, TensorsError> {
     let header = header(tensors)?;
     let mut writer = Writer::begin(store, at).await?;
-    match stream(&mut writer, &header, tensors).await {
+    match stream(&mut writer, header, tensors).await {
         Ok(part) => Ok(part),
         Err(error) => {
             writer.abandon().await;
@@ -37,12 +40,16 @@ pub(super) async fn put(
 
 async fn stream(
     writer: &mut Writer,
-    header: &[u8],
+    header: Vec<u8>,
     tensors: &BTreeMap<String, Tensor>,
 ) -> Result<Part, TensorsError> {
-    writer.push(header).await?;
+    writer.push(header.into()).await?;
     for tensor in tensors.values() {
-        writer.push(&bytes(tensor)?).await?;
+        let flat = tensor.flatten_all()?;
+        for at in (0..flat.elem_count()).step_by(NUMBERS_AT_ONCE) {
+            let count = NUMBERS_AT_ONCE.min(flat.elem_count() - at);
+            writer.push(bytes(&flat.narrow(0, at, count)?)?.into()).await?;
+        }
     }
     Ok(writer.finish().await?)
 }
@@ -75,11 +82,11 @@ fn name_of(dtype: DType) -> Result<&'static str, candle_core::Error> {
     }
 }
 
-fn bytes(tensor: &Tensor) -> Result<Vec<u8>, candle_core::Error> {
-    let flat = tensor.flatten_all()?;
-    match tensor.dtype() {
+/// Those of a tensor of one dimension.
+fn bytes(flat: &Tensor) -> Result<Vec<u8>, candle_core::Error> {
+    match flat.dtype() {
         DType::F64 => Ok(flat.to_vec1::<f64>()?.into_iter().flat_map(f64::to_le_bytes).collect()),
         DType::I64 => Ok(flat.to_vec1::<i64>()?.into_iter().flat_map(i64::to_le_bytes).collect()),
-        _ => Ok(RawTensor::from_f32("", tensor.dims(), &flat.to_vec1::<f32>()?, Stored::F32).bytes),
+        _ => Ok(RawTensor::from_f32("", flat.dims(), &flat.to_vec1::<f32>()?, Stored::F32).bytes),
     }
 }

@@ -1,20 +1,24 @@
 //! Writing an object piece by piece, so that it is never in memory as a whole.
 
 use super::Part;
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, Result, UploadPart};
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutPayloadMut, Result, UploadPart};
 
 /// Bytes that are sent at once. S3 takes 10,000 of them for an object: 160 GB.
 pub(super) const PIECE_BYTES: usize = 16 << 20;
 /// Pieces that are under way at once.
 const PIECES_AT_ONCE: usize = 4;
+/// Bytes that a disk is given with one call. Many kernels take a processor from nobody who is writing to a file before the call, or a page of the
+/// file, is through, and such a page may be as large as the call.
+const BLOCK_BYTES: usize = 64 << 10;
 
 /// An object that is being written. It appears, durably, when [`Writer::finish`] returns.
 pub(super) struct Writer {
     upload: Box<dyn MultipartUpload>,
-    piece: Vec<u8>,
+    piece: PutPayloadMut,
     under_way: FuturesUnordered<UploadPart>,
     hasher: blake3::Hasher,
     bytes: u64,
@@ -23,18 +27,17 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) async fn begin(store: &dyn ObjectStore, at: &Path) -> Result<Self> {
         let upload = store.put_multipart(at).await?;
-        let (piece, under_way) = (Vec::new(), FuturesUnordered::new());
+        let (piece, under_way) = (PutPayloadMut::new(), FuturesUnordered::new());
         Ok(Self { upload, piece, under_way, hasher: blake3::Hasher::new(), bytes: 0 })
     }
 
-    pub(super) async fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
-        self.hasher.update(bytes);
+    pub(super) async fn push(&mut self, mut bytes: Bytes) -> Result<()> {
+        self.hasher.update(&bytes);
         self.bytes += bytes.len() as u64;
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(PIECE_BYTES - self.piece.len()));
-            self.piece.extend_from_slice(now);
-            bytes = later;
-            if self.piece.len() == PIECE_BYTES {
+            let room = PIECE_BYTES - self.piece.content_length();
+            self.piece.push(bytes.split_to(bytes.len().min(room).min(BLOCK_BYTES)));
+            if self.piece.content_length() == PIECE_BYTES {
                 self.send().await?;
             }
         }
@@ -46,7 +49,7 @@ impl Writer {
             self.under_way.next().await.transpose()?;
         }
         let piece = std::mem::take(&mut self.piece);
-        self.under_way.push(self.upload.put_part(piece.into()));
+        self.under_way.push(self.upload.put_part(piece.freeze()));
         Ok(())
     }
 

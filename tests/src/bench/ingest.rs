@@ -124,9 +124,9 @@ async fn measure(bench: &IngestBench) -> anyhow::Result<Round> {
     let bytes = crew.frames().map(<[u8]>::len).sum::<usize>() as f64 / groups as f64;
 
     let pid = crew.network.learner_pid().context("the learner is gone")?;
-    let (before, since) = (processor_s(pid)?, Instant::now());
+    let (before, since) = (usage::processor_s(pid)?, Instant::now());
     crew.deliver(groups, None).await?;
-    let (seconds, used) = (since.elapsed().as_secs_f64(), processor_s(pid)? - before);
+    let (seconds, used) = (since.elapsed().as_secs_f64(), usage::processor_s(pid)? - before);
     let run_dir = crew.network.layout().run_dir();
     crew.network.kill_learner().await?;
     let durable = durable_groups(&run_dir)?;
@@ -150,12 +150,6 @@ fn durable_groups(run_dir: &Path) -> anyhow::Result<u64> {
     Ok(buffer.totals().acknowledged.groups)
 }
 
-/// Processor time of a process.
-fn processor_s(pid: u32) -> anyhow::Result<f64> {
-    let used = usage::of(pid).context("processor time is read from /proc, which only Linux has")?;
-    Ok(used.cpu_s)
-}
-
 /// A signature, and what it is over (`protocol/src/signed.rs`).
 struct Signed {
     key: PublicKey,
@@ -175,7 +169,7 @@ impl Signed {
 /// Verifications a second on all cores, and microseconds of processor time of one.
 fn verify(signatures: &[Signed]) -> anyhow::Result<(f64, f64)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let before = processor_s(std::process::id())?;
+    let before = usage::processor_s(std::process::id())?;
     let since = Instant::now();
     let verified = std::thread::scope(|scope| {
         let work = |first: usize| {
@@ -194,7 +188,7 @@ fn verify(signatures: &[Signed]) -> anyhow::Result<(f64, f64)> {
         let each = threads.into_iter().map(|thread| thread.join().expect("verification does not panic"));
         each.sum::<anyhow::Result<u64>>()
     })?;
-    let (seconds, used) = (since.elapsed().as_secs_f64(), processor_s(std::process::id())? - before);
+    let (seconds, used) = (since.elapsed().as_secs_f64(), usage::processor_s(std::process::id())? - before);
     Ok((verified as f64 / seconds, used * 1e6 / verified as f64))
 }
 

@@ -11,12 +11,14 @@
 //!
 //! - **outside**: seconds of the learning thread in which it neither updated nor waited for work (forming and reading batches, locks, copies
 //!   for checkpoints, metrics);
-//! - **slowdown**: by how much the updates themselves take longer than alone (medians), as intake, checkpoints, publications (and the
-//!   clients) run on the same cores. Updates that happen to be faster do not pay for what is outside.
+//! - **slowdown**: by how much the updates themselves take longer than alone (medians), as intake, checkpoints and publications run on the
+//!   same cores, less the processor time of the clients: in a run these are computers of others. Both are reported. Updates that happen to
+//!   be faster do not pay for what is outside.
 
 use super::crew::Crew;
 use super::{machine, median};
 use crate::binaries::Binaries;
+use crate::broadcast::usage;
 use crate::console::{Console, Report};
 use crate::network::Network;
 use crate::small_run::until;
@@ -88,6 +90,8 @@ struct Pair {
     busy: Block,
     /// Trajectories that were acknowledged in a second, as long as they were offered.
     trajectories_s: f64,
+    /// Of all cores' time meanwhile, the share that the clients took.
+    clients: f64,
 }
 
 impl Block {
@@ -119,8 +123,8 @@ fn alone(pairs: &[Pair]) -> f64 {
     median(pairs.iter().flat_map(|pair| pair.quiet.alone_s.clone()))
 }
 
-/// By how much busy updates take longer than alone, as a share of the time in which the learner did not wait; negative where they were
-/// faster.
+/// By how much busy updates take longer than alone, clients included, as a share of the time in which the learner did not wait; negative
+/// where they were faster.
 fn slowdown(pairs: &[Pair]) -> f64 {
     let busy = median(pairs.iter().flat_map(|pair| pair.busy.each_s.clone()));
     (busy - alone(pairs)) / busy * (1.0 - median(pairs.iter().map(|pair| pair.busy.outside())))
@@ -154,7 +158,7 @@ pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<Report>
     let mut pairs = Vec::new();
     for round in 1..=bench.rounds {
         let quiet = course.quiet(updates).await?;
-        let (busy, trajectories_s) = course.busy(updates, &quiet).await?;
+        let (busy, trajectories_s, clients) = course.busy(updates, &quiet).await?;
         console.say(format!(
             "round {round}: updates {:.2} s, quiet {:.2} s; outside {:.1} %; waited {:.2} s of {:.2} s; {trajectories_s:.0} \
              trajectories/s acknowledged",
@@ -164,7 +168,7 @@ pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<Report>
             busy.waited_s,
             busy.wall_s
         ));
-        pairs.push(Pair { quiet, busy, trajectories_s });
+        pairs.push(Pair { quiet, busy, trajectories_s, clients });
     }
     ensure!(
         alone(&pairs) > 0.0,
@@ -210,9 +214,9 @@ impl Course {
         Ok(())
     }
 
-    /// A block during whose updates groups come in all the time, and how many trajectories a second were acknowledged meanwhile. `quiet`
-    /// tells how long updates take.
-    async fn busy(&mut self, updates: u64, quiet: &Block) -> anyhow::Result<(Block, f64)> {
+    /// A block during whose updates groups come in all the time, how many trajectories a second were acknowledged meanwhile, and the share
+    /// of all cores' time that the clients took. `quiet` tells how long updates take.
+    async fn busy(&mut self, updates: u64, quiet: &Block) -> anyhow::Result<(Block, f64, f64)> {
         let batch_s = (self.groups * GROUP_SIZE as u64) as f64 / OFFERED;
         let update_s = (quiet.update_s + quiet.outside_s) / quiet.each_s.len() as f64;
         // One more is under way when it begins, or waits for its batch first.
@@ -228,9 +232,14 @@ impl Course {
         let count = usize::try_from(offered)?;
         self.crew.prepare(count, "").await?;
         let first = latest(&self.metrics)? + 1;
-        let since = Instant::now();
+        // The clients are in this process.
+        let clients_s = || usage::processor_s(std::process::id());
+        let (since, before_s) = (Instant::now(), clients_s()?);
         self.crew.deliver(count, Some(OFFERED / GROUP_SIZE as f64)).await?;
-        let acknowledged_s = (offered * GROUP_SIZE as u64) as f64 / since.elapsed().as_secs_f64();
+        let took_s = since.elapsed().as_secs_f64();
+        let acknowledged_s = (offered * GROUP_SIZE as u64) as f64 / took_s;
+        let cores = std::thread::available_parallelism()?.get() as f64;
+        let clients = (clients_s()? - before_s) / (took_s * cores);
         self.delivered += offered;
         self.made = latest(&self.metrics)?;
         ensure!(
@@ -240,7 +249,7 @@ impl Course {
             self.made,
             first + updates
         );
-        Ok((self.block(first, first + updates)?, acknowledged_s))
+        Ok((self.block(first, first + updates)?, acknowledged_s, clients))
     }
 
     fn block(&self, first: u64, last: u64) -> anyhow::Result<Block> {
@@ -256,15 +265,18 @@ fn latest(metrics: &Path) -> anyhow::Result<u64> {
 
 fn report(bench: &ShareBench, pairs: &[Pair], console: &Console) -> Report {
     let of = |figure: fn(&Pair) -> f64| median(pairs.iter().map(figure));
-    let (outside, slowdown) = (of(|p| p.busy.outside()), slowdown(pairs));
-    let share = outside + slowdown.max(0.0);
+    let (outside, measured, clients) = (of(|p| p.busy.outside()), slowdown(pairs), of(|p| p.clients));
+    let slowdown = (measured - clients).max(0.0);
+    let share = outside + slowdown;
     let acknowledged = pairs.iter().map(|pair| pair.trajectories_s).fold(f64::INFINITY, f64::min);
     let enough = acknowledged >= MIN_ACKNOWLEDGED * OFFERED;
     let per_update = f64::from(bench.updates);
     console.say(format!(
-        "outside {:.1} %, slowdown {:.1} %, together {:.1} % (at most {:.0} %)",
+        "outside {:.1} %, slowdown {:.1} % ({:.1} % less {:.1} % for the clients), together {:.1} % (at most {:.0} %)",
         outside * 100.0,
         slowdown * 100.0,
+        measured * 100.0,
+        clients * 100.0,
         share * 100.0,
         MAX_SHARE * 100.0
     ));
@@ -277,8 +289,8 @@ fn report(bench: &ShareBench, pairs: &[Pair], console: &Console) -> Report {
     }
     let json = json!({
         "ours": {
-            "share": share, "outside": outside, "slowdown": slowdown.max(0.0), "slowdown_measured": slowdown,
-            "trajectories_s": acknowledged,
+            "share": share, "outside": outside, "slowdown": slowdown, "slowdown_measured": measured,
+            "trajectories_s": acknowledged, "clients": clients,
             "update_s": of(|p| p.busy.update_s) / per_update, "outside_s": of(|p| p.busy.outside_s) / per_update,
         },
         "peers": {
@@ -363,7 +375,8 @@ mod tests {
         assert_eq!((quiet.alone_s.as_slice(), busy.alone_s.as_slice()), ([1.0].as_slice(), [1.1].as_slice()));
         assert!((quiet.outside_s - 0.2).abs() < 1e-9 && (busy.outside_s - 0.2).abs() < 1e-9);
         assert!((busy.outside() - 0.2 / 2.4).abs() < 1e-9);
-        assert!((slowdown(&[Pair { quiet, busy, trajectories_s: OFFERED }]) - 0.2 / 2.4).abs() < 1e-9);
+        let pair = Pair { quiet, busy, trajectories_s: OFFERED, clients: 0.01 };
+        assert!((slowdown(&[pair]) - 0.2 / 2.4).abs() < 1e-9);
         assert!(block(0, 2).is_none());
     }
 

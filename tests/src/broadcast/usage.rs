@@ -1,5 +1,6 @@
 //! Memory and processor time of a process, from `/proc`.
 
+use anyhow::Context;
 use std::fs;
 
 /// What a process uses.
@@ -30,6 +31,11 @@ pub(crate) fn of(pid: u32) -> Option<Usage> {
         rss_peak: kib("VmHWM:")? << 10,
         cpu_s: ticks as f64 / per_second(),
     })
+}
+
+/// Processor time of a process that runs, in seconds.
+pub(crate) fn processor_s(pid: u32) -> anyhow::Result<f64> {
+    of(pid).map(|used| used.cpu_s).context("processor time is read from /proc, which only Linux has")
 }
 
 #[cfg(unix)]
