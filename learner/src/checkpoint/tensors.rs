@@ -1,16 +1,13 @@
 //! Tensors as safetensors, one at a time.
 
 use super::Part;
-use super::writer::Writer;
+use super::writer::{BLOCK_BYTES, Writer};
 use candle_core::{DType, Tensor};
 use echo_policy::weights::{DType as Stored, RawTensor};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-
-/// Numbers that are copied at once.
-const NUMBERS_AT_ONCE: usize = 16 << 10;
 
 /// Why tensors could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +43,9 @@ async fn stream(
     writer.push(header.into()).await?;
     for tensor in tensors.values() {
         let flat = tensor.flatten_all()?;
-        for at in (0..flat.elem_count()).step_by(NUMBERS_AT_ONCE) {
-            let count = NUMBERS_AT_ONCE.min(flat.elem_count() - at);
+        let block = BLOCK_BYTES / flat.dtype().size_in_bytes();
+        for at in (0..flat.elem_count()).step_by(block) {
+            let count = block.min(flat.elem_count() - at);
             writer.push(bytes(&flat.narrow(0, at, count)?)?.into()).await?;
         }
     }
@@ -82,7 +80,7 @@ fn name_of(dtype: DType) -> Result<&'static str, candle_core::Error> {
     }
 }
 
-/// Those of a tensor of one dimension.
+/// What a file has of a tensor of one dimension.
 fn bytes(flat: &Tensor) -> Result<Vec<u8>, candle_core::Error> {
     match flat.dtype() {
         DType::F64 => Ok(flat.to_vec1::<f64>()?.into_iter().flat_map(f64::to_le_bytes).collect()),

@@ -13,7 +13,7 @@ pub(super) const PIECE_BYTES: usize = 16 << 20;
 const PIECES_AT_ONCE: usize = 4;
 /// Bytes that a disk is given with one call. Many kernels take a processor from nobody who is writing to a file before the call, or a page of the
 /// file, is through, and such a page may be as large as the call.
-const BLOCK_BYTES: usize = 64 << 10;
+pub(super) const BLOCK_BYTES: usize = 64 << 10;
 
 /// An object that is being written. It appears, durably, when [`Writer::finish`] returns.
 pub(super) struct Writer {

@@ -158,7 +158,8 @@ pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<Report>
     let mut pairs = Vec::new();
     for round in 1..=bench.rounds {
         let quiet = course.quiet(updates).await?;
-        let (busy, trajectories_s, clients) = course.busy(updates, &quiet).await?;
+        let pair = course.busy(updates, quiet).await?;
+        let Pair { quiet, busy, trajectories_s, .. } = &pair;
         console.say(format!(
             "round {round}: updates {:.2} s, quiet {:.2} s; outside {:.1} %; waited {:.2} s of {:.2} s; {trajectories_s:.0} \
              trajectories/s acknowledged",
@@ -168,7 +169,7 @@ pub async fn run(bench: ShareBench, console: &Console) -> anyhow::Result<Report>
             busy.waited_s,
             busy.wall_s
         ));
-        pairs.push(Pair { quiet, busy, trajectories_s, clients });
+        pairs.push(pair);
     }
     ensure!(
         alone(&pairs) > 0.0,
@@ -214,9 +215,8 @@ impl Course {
         Ok(())
     }
 
-    /// A block during whose updates groups come in all the time, how many trajectories a second were acknowledged meanwhile, and the share
-    /// of all cores' time that the clients took. `quiet` tells how long updates take.
-    async fn busy(&mut self, updates: u64, quiet: &Block) -> anyhow::Result<(Block, f64, f64)> {
+    /// A block during whose updates groups come in all the time; `quiet`, the one before it, tells how long updates take.
+    async fn busy(&mut self, updates: u64, quiet: Block) -> anyhow::Result<Pair> {
         let batch_s = (self.groups * GROUP_SIZE as u64) as f64 / OFFERED;
         let update_s = (quiet.update_s + quiet.outside_s) / quiet.each_s.len() as f64;
         // One more is under way when it begins, or waits for its batch first.
@@ -237,7 +237,7 @@ impl Course {
         let (since, before_s) = (Instant::now(), clients_s()?);
         self.crew.deliver(count, Some(OFFERED / GROUP_SIZE as f64)).await?;
         let took_s = since.elapsed().as_secs_f64();
-        let acknowledged_s = (offered * GROUP_SIZE as u64) as f64 / took_s;
+        let trajectories_s = (offered * GROUP_SIZE as u64) as f64 / took_s;
         let cores = std::thread::available_parallelism()?.get() as f64;
         let clients = (clients_s()? - before_s) / (took_s * cores);
         self.delivered += offered;
@@ -249,7 +249,7 @@ impl Course {
             self.made,
             first + updates
         );
-        Ok((self.block(first, first + updates)?, acknowledged_s, clients))
+        Ok(Pair { quiet, busy: self.block(first, first + updates)?, trajectories_s, clients })
     }
 
     fn block(&self, first: u64, last: u64) -> anyhow::Result<Block> {
