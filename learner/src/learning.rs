@@ -334,7 +334,7 @@ fn log_evaluation(row: &EvaluationRow) {
 
 fn log_publication(row: &PublicationRow) {
     tracing::info!(
-        "wrote v{} · {} bytes full, {} as deltas · {} chunks unchanged, {} sparse, {} xor, {} full · {:.2} s",
+        "wrote v{} · {} bytes full, {} as deltas · {} chunks unchanged, {} sparse, {} xor, {} full · {:.2} s of {:.2} s since its update",
         row.published,
         row.full_bytes,
         row.delta_bytes,
@@ -342,7 +342,8 @@ fn log_publication(row: &PublicationRow) {
         row.sparse,
         row.xor,
         row.full,
-        row.publish_s
+        row.publish_s,
+        row.release_s
     );
 }
 

@@ -81,8 +81,17 @@ pub struct Releaser {
 
 /// Something to do, with a copy of what it needs.
 enum Job {
-    Checkpoint { state: Box<State>, weights: Arc<Decoder>, optimizer: BTreeMap<String, Tensor> },
-    Publish { version: PolicyVersion, weights: Arc<Decoder> },
+    Checkpoint {
+        state: Box<State>,
+        weights: Arc<Decoder>,
+        optimizer: BTreeMap<String, Tensor>,
+    },
+    Publish {
+        version: PolicyVersion,
+        weights: Arc<Decoder>,
+        /// When training had made it.
+        since: Instant,
+    },
 }
 
 /// What became of a job; a publication has a row.
@@ -97,8 +106,8 @@ pub struct Releases {
     under_way: usize,
     /// Of publications whose end has been seen.
     rows: Vec<PublicationRow>,
-    /// The policy of the last checkpoint, if it is published next.
-    copied: Option<(PolicyVersion, Arc<Decoder>)>,
+    /// The policy of the last checkpoint, if it is published next, and when it was to be written.
+    copied: Option<(PolicyVersion, Arc<Decoder>, Instant)>,
     /// Set when nobody waits for a copy to a store any more.
     leave: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -125,9 +134,10 @@ impl Releases {
     /// # Errors
     /// When the trainer cannot be copied, or the version before could not be released.
     pub fn checkpoint(&mut self, state: State, trainer: &Trainer) -> Result<(), ReleaseError> {
+        let since = Instant::now();
         self.wait()?;
         let (version, weights) = (state.version, Arc::new(trainer.decoder().copy_to_host()?));
-        self.copied = Some((version, weights.clone()));
+        self.copied = Some((version, weights.clone(), since));
         self.begin(Job::Checkpoint {
             state: Box::new(state),
             weights,
@@ -145,11 +155,11 @@ impl Releases {
     /// # Errors
     /// As [`Releases::checkpoint`].
     pub fn publish(&mut self, version: PolicyVersion, trainer: &Trainer) -> Result<(), ReleaseError> {
-        let weights = match self.copied.take() {
-            Some((copied, weights)) if copied == version => weights,
-            _ => Arc::new(trainer.decoder().copy_to_host()?),
+        let (weights, since) = match self.copied.take() {
+            Some((copied, weights, since)) if copied == version => (weights, since),
+            _ => (Arc::new(trainer.decoder().copy_to_host()?), Instant::now()),
         };
-        self.begin(Job::Publish { version, weights })
+        self.begin(Job::Publish { version, weights, since })
     }
 
     /// Takes note of what has ended meanwhile.
@@ -223,7 +233,7 @@ impl Releaser {
                 Job::Checkpoint { state, weights, optimizer } => {
                     self.checkpoint(*state, &weights, &optimizer).map(|()| None)
                 }
-                Job::Publish { version, weights } => self.publish(version, &weights, leave),
+                Job::Publish { version, weights, since } => self.publish(version, &weights, since, leave),
             };
             let failed = done
                 .as_ref()
@@ -252,7 +262,13 @@ impl Releaser {
     }
 
     /// Publishes a version; none that is not in its store when nobody waits for it any more.
-    fn publish(&mut self, version: PolicyVersion, weights: &Decoder, leave: &AtomicBool) -> Done {
+    fn publish(
+        &mut self,
+        version: PolicyVersion,
+        weights: &Decoder,
+        since: Instant,
+        leave: &AtomicBool,
+    ) -> Done {
         if !self.runtime.block_on(self.upload(version, leave)) {
             return Ok(None);
         }
@@ -267,7 +283,7 @@ impl Releaser {
         }
         self.shared.desk().published(version);
         (self.announce)(publication.manifest, publication.signed);
-        Ok(Some(publication.row))
+        Ok(Some(PublicationRow { release_s: since.elapsed().as_secs_f64(), ..publication.row }))
     }
 
     /// Copies a checkpoint to its store, however long that is out of reach. False when there is nothing left to copy, or nobody waits for

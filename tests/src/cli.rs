@@ -22,7 +22,7 @@ use echo_lab::{delta_study, suite};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use study::StudyOptions;
+use study::StudyCommand;
 use vectors::Vectors;
 
 const EXAMPLES: &str = "\
@@ -94,7 +94,8 @@ enum Command {
     /// Run relay machines in thousands of simulated networks with faults and liars, and check their rules at every step.
     Simulate(SimulateOptions),
     /// Try what a paper claims: courses of a tiny policy over seeds, with 95 % intervals and pictures.
-    Study(StudyOptions),
+    #[command(subcommand, after_help = study::EXIT_CODE)]
+    Study(StudyCommand),
     /// Race against outside systems, by turns.
     #[command(subcommand)]
     Bench(Bench),
@@ -206,7 +207,7 @@ impl Command {
                 println!("{}", serde_json::to_string(&rollout::run_task(&task)?)?);
                 Ok(Report { passed: true, json: serde_json::Value::Null })
             }
-            Self::Study(options) => options.execute(console),
+            Self::Study(study) => study.execute(console),
             Self::DeltaStudy(options) => delta_study::run(&options.study(), console),
         }
     }

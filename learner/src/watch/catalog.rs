@@ -132,6 +132,7 @@ pub const METRICS: &[Metric] = &[
     metric("/full", ("publication", "chunks_full"), Number, "chunks", "of the publication without a delta"),
     metric("/encode_s", ("publication", "encode_seconds"), Number, "s", "storing the publication's chunks and making deltas, summed over threads"),
     metric("/publish_s", ("publication", "publish_seconds"), Number, "s", "the whole publication"),
+    metric("/release_s", ("publication", "release_seconds"), Number, "s", "from the end of the update to the announcement: waiting for the version before, the checkpoint, its copy to the store, the publication"),
 ];
 
 /// What a row says of a metric: label and number; the label is empty unless the metric has one.

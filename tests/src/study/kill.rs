@@ -29,6 +29,7 @@ mod tape;
 use crate::binaries::Binaries;
 use crate::console::{Console, Report};
 use crate::directory;
+use clap::Args;
 use echo_learner::config::RunConfig;
 use echo_learner::prepare;
 use echo_learner::run_dir::RunDir;
@@ -42,13 +43,16 @@ use std::time::{Duration, Instant};
 const RUN_LIMIT: Duration = Duration::from_secs(1_200);
 
 /// What is studied.
-#[derive(Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub struct KillStudy {
     /// Times that the learner is killed.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub kills: u32,
     /// Updates of the run.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub updates: u64,
     /// Of the instants.
+    #[arg(long, default_value_t = 0)]
     pub seed: u64,
 }
 

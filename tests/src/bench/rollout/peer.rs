@@ -119,7 +119,10 @@ impl Peer {
         python.args(["-c", "import torch, transformers"]).stdin(Stdio::null()).stdout(Stdio::null());
         match python.stderr(Stdio::null()).status() {
             Ok(status) if status.success() => Ok(()),
-            _ => bail!(
+            Err(error) => {
+                bail!("{self}: {} cannot be started ({error}); {}", programs.python.display(), self.advice())
+            }
+            Ok(_) => bail!(
                 "{self}: {} cannot import torch and transformers; {}",
                 programs.python.display(),
                 self.advice()
