@@ -4,7 +4,7 @@ use super::Study;
 use super::arm::Arm;
 use super::delay::{Delay, DelayModel};
 use crate::practice::Setting;
-use echo_learner::objective::{Choice, EchoClip, Objective, Preset, Surrogate};
+use echo_learner::objective::{Anchor, Choice, EchoClip, Estimator, Kl, Objective, Preset, Surrogate};
 use echo_policy::config::TinySizes;
 use echo_policy::tokenizer::CHARACTER_VOCABULARY;
 use echo_protocol::charter::TaskSpec;
@@ -13,8 +13,9 @@ use std::fmt;
 /// The studies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// GRPO and its relatives without delay and with delays of up to 64 updates (GEPO, table 1). All make one step an update but decoupled
-    /// PPO, which makes four at a quarter of the rate, as AReaL does: with one, its policy is the recent one, and its clip never acts.
+    /// GRPO and its relatives without delay and with delays of up to 64 updates (GEPO, table 1), all of which stay near to the policy that
+    /// sampled where there is a delay (appendix B.1). All make one step an update but decoupled PPO, which makes four at a quarter of the
+    /// rate, as AReaL does: with one, its policy is the recent one, and its clip never acts.
     Staleness,
     /// PPO around the sampling policy and around the recent one, by staleness (AReaL, figure 5).
     Decoupled,
@@ -73,6 +74,10 @@ pub(super) struct Plan {
 
 /// The longest delay of the staleness study.
 const LONGEST: u64 = 64;
+/// Updates of its courses: many of the longest delay, in which nothing but the first policy's rollouts arrives.
+const LONG_COURSE: u64 = 1000;
+/// What every objective under a delay has beside its own parts (GEPO appendix B.1).
+const CPPO_KL: Kl = Kl { estimator: Estimator::K3, beta: 0.005, anchor: Anchor::Behaviour, cap: None };
 /// Steps of an update around its first policy (AReaL's PPO minibatches).
 const MINIBATCHES: usize = 4;
 
@@ -121,14 +126,22 @@ fn own_plan(name: Name, model: DelayModel) -> Plan {
             ];
             let arms = [0, LONGEST]
                 .iter()
-                .flat_map(|delay| algorithms.map(|(algo, objective)| arm(algo, objective, *delay)))
+                .flat_map(|delay| {
+                    algorithms.map(|(algo, choice)| match delay {
+                        0 => arm(algo, choice, 0),
+                        _ => arm(algo, kept_near(choice), *delay),
+                    })
+                })
                 .map(|arm| match arm.objective.preset {
                     // A quarter of the rate at four times the steps moves as far.
                     Preset::DecoupledPpo => Arm { split: MINIBATCHES, ..arm },
                     _ => arm,
                 })
                 .collect();
-            Plan { arms, ..base }
+            // The rate at which GRPO without delay ended highest in a pilot over other seeds; warm-up over 3 % (GEPO appendix B.1); one
+            // evaluation is to be worth ± 2 %.
+            let (rate, warmup) = (3.5e-4, LONG_COURSE * 3 / 100);
+            Plan { arms, updates: LONG_COURSE, rate, warmup, orders: 1024, ..base }
         }
         Name::Decoupled => {
             let naive = changed(Preset::Bnpo, |bnpo| Objective { correction: None, ..bnpo });
@@ -166,6 +179,11 @@ fn wide_gspo() -> Choice {
     changed(Preset::Gspo, |gspo| Objective { surrogate, ..gspo })
 }
 
+/// An objective with CPPO-KL.
+fn kept_near(Choice { preset, objective }: Choice) -> Choice {
+    Choice { preset, objective: Objective { kl: Some(CPPO_KL), ..objective } }
+}
+
 /// A preset with other parts.
 fn changed(preset: Preset, change: impl FnOnce(Objective) -> Objective) -> Choice {
     Choice { preset, objective: change(preset.objective()) }
@@ -197,16 +215,23 @@ impl Plan {
             let (steps, rate) = (self.minibatches * arm.split, self.rate / arm.split as f64);
             format!(" ({} in {steps} steps at {rate:e})", arm.algo)
         });
+        let near = self
+            .arms
+            .iter()
+            .find_map(|arm| arm.objective.objective.kl)
+            .map_or_else(String::new, |kl| format!("; under a delay CPPO-KL with β = {}", kl.beta));
         format!(
             "Qwen3 form, 2 layers of 64; sums of {} numbers of {} digits{} (accuracy is measured on orders of their own, but there are few such sums); imitation of at most {updates} updates or to an accuracy of \
-             {until_accuracy}; then {} groups of {} an update in {} steps, AdamW at {:e}{split}",
+             {until_accuracy}; then {} updates of {} groups of {} in {} steps, AdamW at {:e} after {} steps of warm-up{split}{near}",
             self.terms,
             self.digits,
             if self.steps { ", worked out in steps" } else { "" },
+            self.updates,
             self.groups,
             self.group_size,
             self.minibatches,
-            self.rate
+            self.rate,
+            self.warmup
         )
     }
 }
