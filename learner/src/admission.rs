@@ -70,6 +70,8 @@ pub struct Progress {
     pub current: PolicyVersion,
     /// The newest version that was ever published in this run, also before a restart; `None` before the first.
     pub newest_published: Option<PolicyVersion>,
+    /// The version that this process published between two periods: the one that a run which had ended goes on from.
+    pub between_periods: Option<PolicyVersion>,
 }
 
 /// A group whose bytes, signer and form are right. Nothing about its claims is checked yet.
@@ -253,7 +255,7 @@ impl Admission {
         let refuse = |reason, detail: String| Err(Refusal::new(reason, detail).of(group.counter).into());
         let versions = || group.trajectories.iter().flat_map(|t| &t.versions).map(|span| span.version);
         let published = |version: &PolicyVersion| {
-            self.staleness.publishes(*version)
+            (self.staleness.publishes(*version) || progress.between_periods == Some(*version))
                 && progress.newest_published.is_some_and(|newest| *version <= newest)
         };
         if let Some(unknown) = versions().find(|version| !published(version)) {

@@ -112,7 +112,8 @@ impl Checkpoints {
     ) -> Result<(), CheckpointError> {
         let version = state.version;
         self.near.write(state, weights, optimizer).await?;
-        self.near.prune(version).await
+        self.near.tidy(version).await;
+        Ok(())
     }
 
     /// Copies the checkpoint of `version` to the store on another machine, if there is one. It is durable there when this returns.
@@ -122,7 +123,8 @@ impl Checkpoints {
     pub async fn upload(&self, version: PolicyVersion) -> Result<(), CheckpointError> {
         let Some(far) = &self.far else { return Ok(()) };
         far.copy(&self.near, version).await?;
-        far.prune(version).await
+        far.tidy(version).await;
+        Ok(())
     }
 
     /// Reads the newest checkpoint that is whole, and says what was passed over: what is damaged, and a store that does not answer. The

@@ -3,6 +3,7 @@
 use crate::bench;
 use crate::device::BUILT_IN;
 use crate::peers;
+use crate::prefilter;
 use crate::rehearsal::Plan;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -97,6 +98,18 @@ pub enum Command {
         /// Where to write the policy. Must not exist.
         #[arg(long)]
         output: PathBuf,
+    },
+    /// Keep those rows of a task's file that the starting policy answers right now and then (RLAX's pre-filtering by pass rate).
+    ///
+    /// Each row is answered as often as is asked for, at the run file's own settings. What was found is written beside the output as it is
+    /// found: the same command goes on after an interrupt. Name the output in the run file, under [data], and found the run on it.
+    Prefilter {
+        /// The run file.
+        #[arg(long)]
+        config: PathBuf,
+        /// What is filtered, and how.
+        #[command(flatten)]
+        plan: prefilter::Plan,
     },
     /// Serve policies to the fleet without training: rehearse a broadcast, or test a fleet's links.
     ///

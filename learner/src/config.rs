@@ -16,7 +16,7 @@ mod verify;
 mod watch;
 
 use crate::batch::MAX_SEQUENCES;
-use crate::buffer::MAX_BATCH_GROUPS;
+use crate::buffer::{MAX_BATCH_GROUPS, MAX_JOURNALED_BATCHES};
 use crate::checkpoint::MAX_KEEP;
 use crate::publisher::MAX_KEEP_VERSIONS;
 use crate::trainer::MIN_TEMPERATURE;
@@ -269,6 +269,14 @@ impl RunConfig {
         above_zero("train.micro_batch_tokens", self.train.micro_batch_tokens as u64)?;
         above_zero("train.max_skipped", u64::from(self.train.max_skipped))?;
         above_zero("evaluation.orders", self.evaluation.orders)?;
+        let setting = |field, found: f64, right, rule| {
+            let wrong = || ConfigError::Setting { field, found: found.to_string(), rule };
+            if right { Ok(()) } else { Err(wrong()) }
+        };
+        let (norm, decay) = (self.train.max_grad_norm, self.train.weight_decay);
+        setting("train.max_grad_norm", norm, norm > 0.0, "it has to be above 0; inf does not clip")?;
+        let decays = decay >= 0.0 && decay.is_finite();
+        setting("train.weight_decay", decay, decays, "it has to be 0 or above, and finite")?;
         let (groups, responses) = (self.train.groups_per_update, self.sampling.group_size as usize);
         if groups > MAX_BATCH_GROUPS || groups.saturating_mul(responses) > MAX_SEQUENCES {
             let (field, found) = ("train.groups_per_update", groups as u64);
@@ -295,6 +303,12 @@ impl RunConfig {
         if !(1..=MAX_KEEP).contains(&self.checkpoints.keep) {
             let (field, found) = ("checkpoints.keep", self.checkpoints.keep as u64);
             return Err(ConfigError::Number { field, found, rule: "it has to be 1 to 1000" });
+        }
+        let updates = self.staleness()?.period().saturating_mul(self.checkpoints.keep as u64 + 1);
+        if updates > MAX_JOURNALED_BATCHES as u64 {
+            let (field, found) = ("checkpoints.keep", self.checkpoints.keep as u64);
+            let rule = "(keep + 1) times the period of [staleness], one checkpoint each, has to be 4096 updates or fewer: their batches are kept to go on from the oldest of them";
+            return Err(ConfigError::Number { field, found, rule });
         }
         above_zero("fleet.lease_s", self.fleet.lease_s)?;
         above_zero("fleet.orders_per_node", u64::from(self.fleet.orders_per_node))?;
@@ -454,6 +468,10 @@ mod tests {
         assert!(buffer("max_groups = 15").contains("buffer.max_groups"));
         assert!(buffer("max_bytes = 1000000").contains("buffer.max_bytes"));
         assert!(refused("[warmup]", "[checkpoints]\nkeep = 0\n[warmup]").contains("checkpoints.keep"));
+        let kept = "[staleness]\nbudget = 6\n[checkpoints]\nkeep = 1000\n[warmup]";
+        assert!(refused("[warmup]", kept).contains("4096 updates"), "5 updates a checkpoint");
+        assert!(refused("[train]", "[train]\nmax_grad_norm = -1.0").contains("train.max_grad_norm"));
+        assert!(refused("[train]", "[train]\nweight_decay = nan").contains("train.weight_decay"));
         assert!(refused("name = \"gepo\"", "name = \"gpo\"").contains("gpo"));
         assert!(refused("batch = 64", "batch = 64\nlerning_rate = 1").contains("lerning_rate"));
         assert!(refused("[model.tiny]", "[model]\npath = \"x\"\n[model.tiny]").contains("exactly one"));

@@ -58,7 +58,9 @@ impl Controller {
         let (now, ended) = (self.version, self.is_last(self.version));
         let every = self.plan.evaluate_every;
         let due = now.0 == 0 || ended || (every > 0 && now.0.is_multiple_of(every));
-        let publishes = self.plan.staleness.publishes(now) && !ended;
+        // A run that had ended between two periods and goes on would have nothing to give to nodes that come.
+        let due_anyway = self.published.is_none();
+        let publishes = !ended && (self.plan.staleness.publishes(now) || due_anyway);
         if (publishes || ended) && self.checkpointed != Some(now) {
             Step::Checkpoint(now)
         } else if publishes && self.published != Some(now) {
@@ -75,6 +77,11 @@ impl Controller {
     /// Whether the run ends at `version`.
     pub fn is_last(&self, version: PolicyVersion) -> bool {
         version.0 >= self.plan.updates
+    }
+
+    /// The version that the run ends at.
+    pub fn last(&self) -> PolicyVersion {
+        self.version.max(PolicyVersion(self.plan.updates))
     }
 
     /// Tells that a step has been done.
@@ -143,6 +150,14 @@ mod tests {
         let from_publication = all.iter().position(|s| *s == Step::Publish(v(2))).unwrap();
         assert_eq!(resumed, all[from_publication..]);
         assert_eq!(run(Controller::resume(plan(), v(5), Some(v(5)))), [Step::Finish(v(5))]);
+    }
+
+    #[test]
+    fn a_run_that_had_ended_between_two_periods_publishes_what_it_goes_on_from() {
+        let longer = Plan { updates: 7, ..plan() };
+        let steps = run(Controller::resume(longer, v(5), Some(v(5))));
+        let begins = [Step::Publish(v(5)), Step::Update(v(5)), Step::Checkpoint(v(6)), Step::Publish(v(6))];
+        assert_eq!(steps[..4], begins);
     }
 
     #[test]

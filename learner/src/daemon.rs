@@ -2,6 +2,7 @@
 
 use crate::admission::{Admission, Tally};
 use crate::checkpoint::{Checkpoint, Checkpoints, State};
+use crate::conclusion;
 use crate::config::RunConfig;
 use crate::controller::{Controller, Plan};
 use crate::demand;
@@ -22,7 +23,6 @@ use crate::run_dir::RunDir;
 use crate::sampling_audit::SamplingAudit;
 use crate::service::{Shared, serve};
 use crate::store::{SledStore, Store};
-use crate::summary::Summary;
 use crate::trainer::Trainer;
 use crate::watch::{self, Watch};
 use anyhow::{Context, bail};
@@ -39,7 +39,6 @@ use echo_protocol::net::{
 use echo_protocol::peer_list::{self, Trust};
 use echo_protocol::store::ChunkStore;
 use echo_protocol::version::PolicyVersion;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -198,12 +197,15 @@ fn learn(
     runtime: &Handle,
     dir: &RunDir,
 ) -> anyhow::Result<Ended> {
-    let shared = learning.shared.clone();
+    let (shared, last) = (learning.shared.clone(), learning.controller.last());
     let ended = learning.run()?;
     if ended == Ended::Finished {
         let (newest, _) = runtime.block_on(checkpoints.newest(&shared.workload.run, &Device::Cpu))?;
-        let newest = newest.context("a finished run has a checkpoint of its last version")?;
-        finish(&shared, dir, &newest)?;
+        let newest = newest.filter(|newest| newest.state.version == last);
+        let newest = newest.with_context(|| {
+            format!("the checkpoint of {last}, the last version, is damaged: `echo-learner resume` makes it again from the one before")
+        })?;
+        conclusion::conclude(&shared, dir, &newest)?;
         if let Err(error) = runtime.block_on(checkpoints.upload(newest.state.version)) {
             tracing::warn!(%error, "the last checkpoint is on this disk only; `echo-learner resume` copies it again");
         }
@@ -211,26 +213,18 @@ fn learn(
     Ok(ended)
 }
 
-fn finish(shared: &Shared, dir: &RunDir, newest: &Checkpoint) -> anyhow::Result<()> {
-    let weights = crate::trainer::weights_of(&shared.workload.model, newest)?;
-    let tokenizer = shared.workload.charter.tokenizer.travels().then(|| dir.start());
-    if !dir.policy().exists() {
-        export_policy(&dir.policy(), &shared.workload, &weights, tokenizer.as_deref())?;
-    }
-    let desk = shared.desk();
-    let refused: BTreeMap<String, u64> =
-        desk.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
-    let summary = Summary::of(&dir.metrics(), desk.totals(), &refused, shared.workload.charter.group_size)?;
-    let draft = dir.summary().with_extension("draft");
-    std::fs::write(&draft, serde_json::to_string_pretty(&summary)?)?;
-    std::fs::rename(&draft, dir.summary())?;
-    tracing::info!(
-        "finished · held-out accuracy {:.3} → {:.3} · policy in {}",
-        summary.accuracy_before,
-        summary.accuracy_after,
-        dir.policy().display()
-    );
-    Ok(())
+/// Refuses to begin a run again that has come further: with the same name and key its orders and versions would be given out twice.
+fn refuse_to_begin_again(dir: &RunDir, store: Option<&str>) -> anyhow::Result<()> {
+    let Some(reached) = metrics::reached(&dir.metrics())? else { return Ok(()) };
+    let place = match store {
+        Some(store) => format!("{store} ([checkpoints] store in {})", dir.config().display()),
+        None => dir.checkpoints().display().to_string(),
+    };
+    bail!(
+        "by {} this run has come to {reached}, and there is no checkpoint in {place}: see whether that is the right place, or restore one \
+         from a backup; to train anew, found another run",
+        dir.metrics().display()
+    )
 }
 
 /// The checkpoint to go on from; `None` at the start of a run.
@@ -239,7 +233,9 @@ async fn newest(checkpoints: &Checkpoints, founded: &Founded) -> anyhow::Result<
     damaged.iter().for_each(|error| tracing::warn!(%error, "passed over a checkpoint"));
     match &newest {
         Some(found) => tracing::info!("resuming from the checkpoint of {}", found.state.version),
-        None if damaged.is_empty() => {}
+        None if damaged.is_empty() => {
+            refuse_to_begin_again(&founded.dir, founded.config.checkpoints.store.as_deref())?
+        }
         None => {
             bail!("no checkpoint of {} is whole: restore one from a backup", founded.dir.path().display())
         }
@@ -288,6 +284,10 @@ fn say_demand(founded: &Founded, rows: &[UpdateRow]) {
     let fleet = demand::of_fleet(&charter.staleness, batch, rows);
     let policy = demand::of_policy(&charter.staleness).map(str::to_owned);
     policy.into_iter().chain(fleet).for_each(|text| tracing::info!("{text}"));
+    let audited = founded.config.admission.audit;
+    let audit = audited.then(|| demand::of_audit(&charter.staleness)).flatten();
+    let objective = demand::of_objective(&founded.config.train);
+    audit.into_iter().chain(objective).for_each(|text| tracing::warn!("{text}"));
 }
 
 /// The newest evaluation up to the checkpoint: by the metrics, which may be lost, or by the checkpoint itself.

@@ -1,6 +1,8 @@
 //! What a run asks of its fleet, from what earlier updates took.
 
+use crate::config::TrainSection;
 use crate::metrics::UpdateRow;
+use crate::sampling_audit::MAX_POLICIES;
 use echo_protocol::staleness::{Mode, Pipeline, Staleness};
 
 /// Updates that the measured times are taken from.
@@ -17,6 +19,37 @@ pub fn of_policy(staleness: &Staleness) -> Option<&'static str> {
         ),
         Mode::OneStep | Mode::Bounded => None,
     }
+}
+
+/// That the sampling audit, which keeps the policies of [`MAX_POLICIES`] publications, refuses what the staleness budget would let in.
+pub fn of_audit(staleness: &Staleness) -> Option<String> {
+    let (budget, period) = (staleness.budget(), staleness.period());
+    let reach = MAX_POLICIES as u64 - 1;
+    if budget / period <= reach {
+        return None;
+    }
+    let shortest = budget / MAX_POLICIES as u64 + 1;
+    let advice = match staleness.mode() {
+        Mode::Unbounded => "a longer [staleness] period".to_owned(),
+        _ => format!("[staleness] period = {shortest}"),
+    };
+    Some(format!(
+        "the sampling audit keeps the policies of the newest {MAX_POLICIES} publications, and refuses as stale what was made under an older \
+         one, some {} updates old: {advice} reaches further, and [admission] audit = false as far as the budget",
+        reach * period
+    ))
+}
+
+/// That an objective which is clipped around the policy at the start of an update has nothing to clip in its first step.
+pub fn of_objective(train: &TrainSection) -> Option<String> {
+    let clipped_around_start = train.objective.objective.ratio.is_proximal();
+    (clipped_around_start && train.minibatches == 1).then(|| {
+        format!(
+            "[train] objective {} is clipped around the policy at the start of an update, and with minibatches = 1 no step begins anywhere else: \
+             the clip never acts. AReaL makes 4, at a rate to match",
+            train.objective.preset.name()
+        )
+    })
 }
 
 /// The rate that keeps the learner busy and the lag to expect, for an update of `batch` trajectories; none on-policy, and before updates
@@ -49,6 +82,7 @@ pub fn of_fleet(staleness: &Staleness, batch: usize, rows: &[UpdateRow]) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objective::Preset;
 
     #[test]
     fn a_resumed_run_says_what_it_needs() {
@@ -62,6 +96,28 @@ mod tests {
         assert_eq!(of_fleet(&Staleness::on_policy(), 1200, &rows), None);
         let text = of_fleet(&staleness, 1200, &[row(2.0, Some(4000))]).unwrap();
         assert!(text.contains("raise [staleness] period"), "{text}");
+    }
+
+    #[test]
+    fn an_audit_that_reaches_less_far_than_the_budget_is_told() {
+        let bounded = |budget, period| Staleness::new(budget, Some(period)).unwrap();
+        assert_eq!(of_audit(&bounded(3, 2)), None);
+        assert_eq!(of_audit(&bounded(64, 9)), None, "the period that is advised");
+        let text = of_audit(&bounded(64, 8)).unwrap();
+        assert!(text.contains("some 56 updates") && text.contains("period = 9 "), "{text}");
+        assert!(of_audit(&Staleness::unbounded(4).unwrap()).unwrap().contains("a longer [staleness] period"));
+    }
+
+    #[test]
+    fn a_clip_that_never_acts_is_told() {
+        let train = |preset: Preset, minibatches| TrainSection {
+            objective: preset.into(),
+            minibatches,
+            ..TrainSection::default()
+        };
+        assert!(of_objective(&train(Preset::DecoupledPpo, 1)).unwrap().contains("decoupled_ppo"));
+        assert_eq!(of_objective(&train(Preset::DecoupledPpo, 4)), None);
+        assert_eq!(of_objective(&train(Preset::Gepo, 1)), None);
     }
 
     #[test]

@@ -55,6 +55,19 @@ pub enum DeskError {
     },
 }
 
+/// How far a batch has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Groups that are there for it.
+    pub ready: usize,
+    /// Orders that are out.
+    pub out: u64,
+    /// Nodes that they are out with.
+    pub holders: usize,
+    /// The newest version that was published.
+    pub published: Option<PolicyVersion>,
+}
+
 /// The numbers of a desk.
 #[derive(Clone, Copy, Debug)]
 pub struct DeskConfig {
@@ -125,7 +138,7 @@ impl Desk {
         // versions that were never announced, which no node can have, and whose groups would be asked to come again.
         let ahead = buffer.newest_batch().map_or(version, PolicyVersion::next).max(version);
         let newest = PolicyVersion(ahead.0 / staleness.period() * staleness.period());
-        let progress = Progress { current: version, newest_published: Some(newest) };
+        let progress = Progress { current: version, newest_published: Some(newest), between_periods: None };
         Ok(Self {
             book,
             journal,
@@ -408,6 +421,9 @@ impl Desk {
     /// Tells that `version` is on the fleet.
     pub fn published(&mut self, version: PolicyVersion) {
         self.progress.newest_published = self.progress.newest_published.max(Some(version));
+        if !self.staleness.publishes(version) {
+            self.progress.between_periods = Some(version);
+        }
     }
 
     /// Says that no checkpoint before `version` will ever be resumed from.
@@ -415,10 +431,10 @@ impl Desk {
         Ok(self.buffer.settle(version)?)
     }
 
-    /// Ends the run at `version`: nothing is leased or accepted any more, and what still waits is dropped on the record.
-    pub fn close(&mut self, version: PolicyVersion) -> Result<(), DeskError> {
+    /// Ends the run: nothing is leased or accepted any more, and what still waits is dropped on the record. Batches stay as long as an older
+    /// checkpoint may be fallen back on.
+    pub fn close(&mut self) -> Result<(), DeskError> {
         self.closed = true;
-        self.buffer.settle(version)?;
         Ok(self.buffer.drop_waiting(DropReason::RunEnded)?)
     }
 
@@ -436,6 +452,16 @@ impl Desk {
     /// Groups of a batch.
     pub fn groups_per_update(&self) -> usize {
         self.groups_per_update
+    }
+
+    /// What the batch of `version` has to wait for.
+    pub fn work(&self, version: PolicyVersion) -> Work {
+        Work {
+            ready: self.buffer.ready(version, &self.staleness),
+            out: self.book.outstanding(),
+            holders: self.book.holders(),
+            published: self.progress.newest_published,
+        }
     }
 
     /// Accepted and refused since the run began.

@@ -2,6 +2,7 @@
 
 mod named;
 mod row;
+mod waiting;
 
 use crate::buffer::StoredGroup;
 use crate::checkpoint::State;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
+use waiting::{Hands, Waiting};
 
 /// Longest wait before the learning thread looks whether it has to stop.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(200);
@@ -185,9 +187,9 @@ impl Learning {
                         }
                     }
                 }
-                Step::Finish(version) => {
+                Step::Finish(_) => {
                     self.wait_for_releases()?;
-                    self.shared.desk().close(version)?;
+                    self.shared.desk().close()?;
                     return Ok(Ended::Finished);
                 }
             }
@@ -236,6 +238,7 @@ impl Learning {
         shared.at(version);
         let mut desk = shared.desk();
         let mut starvation = Starvation::new(desk.filtered(), desk.groups_per_update());
+        let mut waiting = Waiting::new(version, &desk);
         let since = Instant::now();
         while !self.stop.load(Ordering::Relaxed) {
             // What it takes to form the batch, once its groups are there, is no wait.
@@ -252,6 +255,11 @@ impl Learning {
             drop(shared.wait_for_groups(desk, LOOK_UP_EVERY));
             // What could not be released would be waited for in vain.
             self.look_at_releases()?;
+            let waited = since.elapsed();
+            if waiting.is_due(waited) {
+                let hands = Hands::of(&shared.fleet(), &shared.workload.charter.staleness, version);
+                tracing::info!("{}", waiting.text(waited, &shared.desk(), hands));
+            }
             desk = shared.desk();
         }
         Ok(None)

@@ -283,6 +283,11 @@ impl LeaseBook {
         (self.orders.len() - self.idle.len()) as u64
     }
 
+    /// Nodes that orders are out with.
+    pub fn holders(&self) -> usize {
+        self.out_by_node.len()
+    }
+
     /// Orders that wait to be leased again.
     pub fn idle(&self) -> u64 {
         self.idle.len() as u64

@@ -7,7 +7,7 @@ use echo_learner::config::RunConfig;
 use echo_learner::objective::{Choice, Preset};
 use echo_learner::output::say;
 use echo_learner::run_dir::RunDir;
-use echo_learner::{bench, daemon, peers, prepare, rehearsal};
+use echo_learner::{bench, daemon, peers, prefilter, prepare, rehearsal};
 use echo_protocol::net::peer_id_of;
 use echo_protocol::told::told;
 use std::io::IsTerminal as _;
@@ -58,6 +58,9 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         Command::Resume { dir } => work(prepare::find(&dir)?),
         Command::Warmup { config, output } => {
             daemon::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
+        }
+        Command::Prefilter { config, plan } => {
+            prefilter::prefilter(&RunConfig::load(&config)?, &plan, report_warmup).map(drop)
         }
         Command::Bench { config, plan } => bench::run(&RunConfig::load(&config)?, &plan),
         Command::Objectives { name } => objectives(name.as_deref()),

@@ -61,6 +61,16 @@ pub fn updates(path: &Path) -> io::Result<Vec<UpdateRow>> {
     Ok(read_lines(path)?.iter().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
+/// The furthest version that a file of metrics knows of: one that was made or published. `None` without a row.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn reached(path: &Path) -> io::Result<Option<PolicyVersion>> {
+    let made = updates(path)?.into_iter().map(|row| row.update);
+    let published = publications(path)?.into_iter().map(|row| row.published);
+    Ok(made.chain(published).max().map(PolicyVersion))
+}
+
 fn read_lines(path: &Path) -> io::Result<Vec<String>> {
     match File::open(path) {
         Ok(file) => BufReader::new(file).lines().collect(),
@@ -103,6 +113,18 @@ mod tests {
         assert_eq!(evaluations(&path).unwrap().last().unwrap().orders, 8);
         let published: Vec<u64> = publications(&path).unwrap().iter().map(|row| row.published).collect();
         assert_eq!(published, [0]);
+        assert_eq!(reached(&path).unwrap(), Some(PolicyVersion(4)));
+    }
+
+    #[test]
+    fn publications_of_earlier_learners_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        let mut row = serde_json::to_value(PublicationRow { published: 6, ..Default::default() }).unwrap();
+        row.as_object_mut().unwrap().remove("release_s").expect("a row has it");
+        std::fs::write(&path, format!("{row}\n")).unwrap();
+        assert_eq!(publications(&path).unwrap(), [PublicationRow { published: 6, ..Default::default() }]);
+        assert_eq!(reached(&path).unwrap(), Some(PolicyVersion(6)));
     }
 
     #[test]
@@ -110,5 +132,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(updates(&dir.path().join("none")).unwrap(), []);
         assert_eq!(evaluations(&dir.path().join("none")).unwrap(), []);
+        assert_eq!(reached(&dir.path().join("none")).unwrap(), None);
     }
 }

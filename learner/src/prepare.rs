@@ -13,8 +13,11 @@ use echo_policy::export::{ExportExtras, export};
 use echo_policy::tokenizer::CharTokenizer;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, CharterError, RunId, TokenizerSpec};
+use echo_protocol::clock;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::signed::Signed;
+use echo_protocol::time::UnixMillis;
+use echo_sandbox::files::TaskFiles;
 use error::io_error;
 use start::Start;
 use std::fs;
@@ -55,6 +58,45 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     config.train.device.open(config.train.compute)?;
     fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
     let key = dir.key()?;
+    let Beginning { charter, workload, tasks, weights, files } = begin(config, &key, clock::now(), progress)?;
+    if dir.start().exists() {
+        fs::remove_dir_all(dir.start()).map_err(io_error(&dir.start()))?;
+    }
+    export_policy(&dir.start(), &workload, &weights, files.as_deref())?;
+    let text = toml::to_string(&absolute(config)?)
+        .map_err(|e| PrepareError::Io { path: dir.config(), source: io::Error::other(e) })?;
+    fs::write(dir.config(), text).map_err(io_error(&dir.config()))?;
+    tasks.keep(&dir)?;
+    write_whole(&dir.charter(), &charter.to_bytes())?;
+    Ok(Founded { dir, config: config.clone(), key, charter, workload })
+}
+
+/// A run before anything of it is written.
+pub(crate) struct Beginning {
+    charter: Signed<Charter>,
+    /// What the charter means.
+    pub(crate) workload: Workload,
+    tasks: Tasks,
+    /// The starting policy.
+    pub(crate) weights: Weights,
+    /// The directory that it was read from.
+    files: Option<PathBuf>,
+}
+
+impl Beginning {
+    /// The files that its tasks are made of.
+    pub(crate) fn task_files(&self) -> &TaskFiles {
+        &self.tasks.files
+    }
+}
+
+/// Begins the run of `key` that is founded at `created`: the same arguments give the same run.
+pub(crate) fn begin(
+    config: &RunConfig,
+    key: &NodeKey,
+    created: UnixMillis,
+    progress: impl FnMut(u64, f64),
+) -> Result<Beginning, PrepareError> {
     let tasks = Tasks::read(config)?;
     tasks.mix.tasks().try_for_each(|task| task.try_solutions())?;
     if config.warmup.is_some()
@@ -63,25 +105,16 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
         return Err(PrepareError::NoSolutions(task.name()));
     }
     let start = Start::of(config, &tasks.mix)?;
-    let charter = Signed::sign(&start.charter(config, &tasks, &key)?, &key)?;
+    let files = start.files.as_deref().unwrap_or(Path::new(""));
+    let charter = Signed::sign(&start.charter(config, &tasks, key, created)?, key)?;
     let (run, opened) = Charter::open(&charter)?;
-    let workload =
-        Workload::open(run, opened, start.files.as_deref().unwrap_or(Path::new("")), &tasks.files)?;
+    let workload = Workload::open(run, opened, files, &tasks.files)?;
     check_room(&config.admission, &workload)?;
     let weights = match &config.warmup {
         Some(section) => warm_up(&workload, config, section, &start.weights, progress)?,
         None => start.weights,
     };
-    if dir.start().exists() {
-        fs::remove_dir_all(dir.start()).map_err(io_error(&dir.start()))?;
-    }
-    export_policy(&dir.start(), &workload, &weights, start.files.as_deref())?;
-    let text = toml::to_string(&absolute(config)?)
-        .map_err(|e| PrepareError::Io { path: dir.config(), source: io::Error::other(e) })?;
-    fs::write(dir.config(), text).map_err(io_error(&dir.config()))?;
-    tasks.keep(&dir)?;
-    write_whole(&dir.charter(), &charter.to_bytes())?;
-    Ok(Founded { dir, config: config.clone(), key, charter, workload })
+    Ok(Beginning { charter, workload, tasks, weights, files: start.files })
 }
 
 /// Founds a run that only rehearses broadcasts of `policy`, a Hugging Face directory, which says what the model is. Nothing of it is
@@ -102,7 +135,7 @@ pub fn rehearse(config: &RunConfig, policy: &Path) -> Result<Founded, PrepareErr
     let tasks = Tasks::read(config)?;
     tasks.keep(&dir)?;
     let start = Start::at(policy)?;
-    let charter = Signed::sign(&start.charter(config, &tasks, &key)?, &key)?;
+    let charter = Signed::sign(&start.charter(config, &tasks, &key, clock::now())?, &key)?;
     let (run, opened) = Charter::open(&charter)?;
     let workload = Workload::open(run, opened, policy, &tasks.files)?;
     Ok(Founded { dir, config: config.clone(), key, charter, workload })

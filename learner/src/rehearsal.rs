@@ -81,7 +81,7 @@ pub async fn rehearse(founded: Founded, plan: &Plan) -> anyhow::Result<()> {
     let store = Arc::new(MemoryStore::default());
     let shared = daemon::shared(founded, store, PolicyVersion::default(), Tally::default(), None, &host)?;
     let shared = Arc::new(shared);
-    shared.desk().close(PolicyVersion::default())?;
+    shared.desk().close()?;
     let mut serving =
         tokio::spawn(serve(shared.clone(), host.clone(), snapshots.clone(), events, snapshot_events));
     let finding =

@@ -87,7 +87,8 @@ impl Summary {
                 .map(|(reason, groups)| (reason.clone(), trajectories(groups)))
                 .collect(),
             acknowledged: totals.acknowledged.trajectories,
-            trained: totals.trained.trajectories,
+            // Of a run that is over all batches are, whether or not they are kept to fall back on.
+            trained: totals.trained.trajectories + totals.batched.trajectories,
             dropped: dropped.collect(),
             t_bcast_ms: Percentiles { p50, p95 },
             bubble_ratio: rate(waited),

@@ -52,6 +52,12 @@ struct World {
     tally: Tally,
 }
 
+/// A learner at a version that it has published.
+fn at(version: u64) -> Progress {
+    let version = PolicyVersion(version);
+    Progress { current: version, newest_published: Some(version), between_periods: None }
+}
+
 fn mix_of(task: TaskSpec) -> Arc<TaskMix> {
     Arc::new(TaskMix::new(&[task], &TaskFiles::none()).unwrap())
 }
@@ -98,7 +104,7 @@ impl World {
                 mix_of(TaskSpec::new("chain_sum")),
                 Arc::new(Digits),
             ),
-            progress: Progress { current: PolicyVersion(4), newest_published: Some(PolicyVersion(4)) },
+            progress: at(4),
             buffer: ReplayBuffer::open(store.clone(), BufferLimits::default()).unwrap(),
             tally: Tally::default(),
             learner,
@@ -389,9 +395,23 @@ fn versions_that_do_not_exist_are_refused() {
 }
 
 #[test]
+fn what_a_run_that_had_ended_goes_on_from_is_published_too() {
+    let mut world = World::new();
+    let odd = |group: &mut TrajectoryGroup| {
+        for t in &mut group.trajectories {
+            t.versions = spans((0..t.response.len()).map(|_| PolicyVersion(3)));
+        }
+    };
+    world.progress = at(5);
+    assert_eq!(reason(world.lie(odd)), RefuseReason::UnknownVersion);
+    world.progress.between_periods = Some(PolicyVersion(3));
+    assert_eq!(world.lie(odd), Outcome::Accepted);
+}
+
+#[test]
 fn one_token_that_is_too_old_makes_the_group_stale() {
     let mut world = World::new();
-    world.progress = Progress { current: PolicyVersion(5), newest_published: Some(PolicyVersion(4)) };
+    world.progress = Progress { current: PolicyVersion(5), ..at(4) };
     assert_eq!(world.lie(|_| {}), Outcome::Accepted, "v2 at v5 is just fresh enough");
     world.progress.current = PolicyVersion(6);
     let group = world.group(1);

@@ -78,7 +78,13 @@ impl Shelf {
             return Ok(());
         }
         let state = State::parse(&text).map_err(|what| from.damaged(version, what))?;
-        self.remove(version, STATE).await?;
+        let at = self.at(version, STATE);
+        match self.store.head(&at).await {
+            // Where nothing is to be deleted, a store that lets nobody delete is as good.
+            Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(self.failed(&at)(error)),
+            Ok(_) => self.remove(version, STATE).await?,
+        }
         for (name, part) in &state.parts {
             if self.copy_part(from, version, name, part.bytes).await? != *part {
                 return Err(from.damaged(version, format!("{name} does not match its recorded hash")));
@@ -170,8 +176,19 @@ impl Shelf {
         Ok(tensors.map_err(|source| CheckpointError::Tensor { at: at(), source })?.into_iter().collect())
     }
 
+    /// Deletes what is not kept, once the checkpoint of `newest` is durable. That it cannot be deleted ends no run.
+    pub(super) async fn tidy(&self, newest: PolicyVersion) {
+        if let Err(error) = self.prune(newest).await {
+            tracing::warn!(
+                %error,
+                "older checkpoints stay, and take room in {}: the learner needs the right to delete there",
+                self.name
+            );
+        }
+    }
+
     /// Deletes all but the newest checkpoints up to `newest`, and what was begun before it and never committed.
-    pub(super) async fn prune(&self, newest: PolicyVersion) -> Result<(), CheckpointError> {
+    async fn prune(&self, newest: PolicyVersion) -> Result<(), CheckpointError> {
         let mut objects = self.objects().await?;
         // Later ones were passed over as damaged: the run comes to them again, and writes them anew.
         objects.retain(|version, _| *version <= newest);

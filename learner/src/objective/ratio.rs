@@ -112,7 +112,8 @@ impl Ratio {
     }
 
     /// Whether the policy at the start of the step is needed.
-    pub(super) fn is_proximal(&self) -> bool {
+    #[must_use]
+    pub fn is_proximal(&self) -> bool {
         match self {
             Self::Token { against } | Self::Sequence { against } | Self::Geometric { against, .. } => {
                 *against == Against::Proximal

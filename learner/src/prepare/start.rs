@@ -7,8 +7,8 @@ use echo_policy::config::ModelConfig;
 use echo_policy::tokenizer::{CharTokenizer, DEFAULT_ALPHABET, Tokenizer};
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, TokenizerSpec};
-use echo_protocol::clock;
 use echo_protocol::identity::NodeKey;
+use echo_protocol::time::UnixMillis;
 use echo_sandbox::mix::TaskMix;
 use std::path::{Path, PathBuf};
 
@@ -54,12 +54,13 @@ impl Start {
         config: &RunConfig,
         tasks: &Tasks,
         key: &NodeKey,
+        created: UnixMillis,
     ) -> Result<Charter, PrepareError> {
         let longest = u32::try_from(tasks.mix.longest_answer()).unwrap_or(u32::MAX);
         Ok(Charter {
             name: config.run.name.clone(),
             learner: key.public(),
-            created: clock::now(),
+            created,
             model: self.model.to_json(DType::F32),
             tokenizer: self.tokenizer.clone(),
             tasks: tasks.specs.clone(),
