@@ -15,7 +15,7 @@ pub fn of_policy(staleness: &Staleness) -> Option<&'static str> {
             "on-policy: the learner waits for every batch, and nodes wait while it is trained on; [staleness] mode = \"one_step\" overlaps the two",
         ),
         Mode::Unbounded => Some(
-            "unbounded staleness: nothing is too old; when nodes are faster than updates, [buffer] drops the oldest",
+            "unbounded staleness: no lag is too long; when nodes are faster than updates, [buffer] drops the oldest",
         ),
         Mode::OneStep | Mode::Bounded => None,
     }
