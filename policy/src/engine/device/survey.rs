@@ -236,8 +236,11 @@ impl Survey {
             return Ok(rungs);
         }
         let why = |found: &Found| found.suits(choice, precision).err().map(|why| format!("{found}: {why}"));
-        let reasons: Vec<String> =
-            self.found.iter().filter_map(why).chain(self.absent.iter().cloned()).collect();
+        // That a machine has no NVIDIA GPU is nothing to somebody who wants another one.
+        let wanted = choice.to_string();
+        let kind = wanted.split(':').next().unwrap_or_default();
+        let absent = self.absent.iter().filter(|why| *choice == DeviceChoice::Auto || why.starts_with(kind));
+        let reasons: Vec<String> = self.found.iter().filter_map(why).chain(absent.cloned()).collect();
         Err(DeviceError::None { choice: choice.clone(), reasons: reasons.join("; ") })
     }
 }
@@ -274,7 +277,7 @@ mod tests {
             wgpu(2, "llvmpipe", "software"),
             cpu,
         ];
-        Survey { found, absent: vec!["metal: not here".into()] }
+        Survey { found, absent: vec!["cuda: not here".into()] }
     }
 
     fn ladder(survey: &Survey, choice: &str, precision: Precision) -> Result<Vec<String>, String> {
@@ -307,7 +310,7 @@ mod tests {
         let machine = machine();
         for (choice, precision, reason) in [
             ("cuda:0", Precision::F32, "too old"),
-            ("cuda:7", Precision::F32, "metal: not here"),
+            ("cuda:7", Precision::F32, "cuda: not here"),
             ("cuda", Precision::Int4, "f32 and bf16, and int4 is wanted"),
             ("wgpu:radeon", Precision::Bf16, "it computes in f32, and bf16 is wanted"),
             ("wgpu:geforce", Precision::F32, "Radeon Small (wgpu:0): wgpu:geforce is asked for"),
@@ -326,6 +329,19 @@ mod tests {
             let error = ladder(&inexact, choice, Precision::Int8).unwrap_err();
             assert!(error.contains("it does not compute int8 to the bit as others do"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_missing_of_another_kind_is_no_reason() {
+        let absent = vec!["cuda: no NVIDIA driver".to_owned(), "wgpu: no adapter".to_owned()];
+        let survey = Survey { found: Vec::new(), absent };
+        let reasons = |choice: &str| {
+            let choice = choice.parse().unwrap();
+            survey.ladder(&choice, Precision::F32).unwrap_err().to_string()
+        };
+        assert!(reasons("wgpu:9").contains("no adapter") && !reasons("wgpu:9").contains("NVIDIA"));
+        assert!(reasons("cuda").contains("NVIDIA") && !reasons("cuda").contains("adapter"));
+        assert!(reasons("auto").contains("NVIDIA") && reasons("auto").contains("adapter"));
     }
 
     #[test]
