@@ -101,7 +101,8 @@ pub enum Command {
     },
     /// Keep those rows of a task's file that the starting policy answers right now and then (RLAX's pre-filtering by pass rate).
     ///
-    /// Each row is answered as often as is asked for, at the run file's own settings. What was found is written beside the output as it is
+    /// Each row is answered as often as is asked for, at the run file's own settings. A policy that needs a warm-up is made first, once, with
+    /// `echo-learner warmup`, and named as [model] path. What was found is written beside the output as it is
     /// found: the same command goes on after an interrupt. Name the output in the run file, under [data], and found the run on it.
     Prefilter {
         /// The run file.

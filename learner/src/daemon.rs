@@ -25,7 +25,7 @@ use crate::service::{Shared, serve};
 use crate::store::{SledStore, Store};
 use crate::trainer::Trainer;
 use crate::watch::{self, Watch};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use candle_core::Device;
 use echo_policy::weights::Weights;
 use echo_protocol::clock;
@@ -69,6 +69,13 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
         evaluate_every: founded.config.evaluation.every,
     };
     let version = state.as_ref().map(|state| state.version).unwrap_or_default();
+    if version.0 > plan.updates {
+        let (updates, file) = (plan.updates, founded.dir.config());
+        tracing::warn!(
+            "{} says updates = {updates}, and the run has come to {version}: it ends here",
+            file.display()
+        );
+    }
     let evaluated = last_evaluation(&founded, state.as_ref())?;
     let controller = match &state {
         Some(_) => {
@@ -89,7 +96,7 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     say_demand(&founded, &rows);
     evaluation::warnings(&founded.workload.mix).iter().for_each(|text| tracing::warn!("{text}"));
     let watch = Watch::open(&founded.dir, version, &founded.config.watch)?;
-    let watching = serve_metrics(&founded.config, &watch).await?;
+    let watching = serve_metrics(&founded.config, &founded.dir.config(), &watch).await?;
 
     let (host, events) = host(&founded).await?;
     let chunks = Arc::new(ChunkStore::open(&founded.dir.chunks())?);
@@ -103,6 +110,10 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let listed = dir.peers();
     let store = Arc::new(SledStore::open(&dir.database())?);
     let shared = Arc::new(shared(founded, store, version, tally, state.as_ref(), &host)?);
+    if state.is_none() && shared.desk().has_begun() {
+        let store = config.checkpoints.store.as_deref();
+        return Err(no_checkpoint(&dir, store, &dir.database(), "handed out orders"));
+    }
     // Also where the database does not know of them, because it was lost: nodes hold them, and are told to wait for them.
     again.newest().into_iter().for_each(|published| shared.desk().published(published));
     if let (Some(audit), Some(state)) = (&shared.audit, &state) {
@@ -177,10 +188,15 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
 }
 
 /// Serves the metrics to Prometheus, if the run file says where.
-async fn serve_metrics(config: &RunConfig, watch: &Watch) -> anyhow::Result<Option<JoinHandle<()>>> {
+async fn serve_metrics(
+    config: &RunConfig,
+    at: &Path,
+    watch: &Watch,
+) -> anyhow::Result<Option<JoinHandle<()>>> {
     let Some(address) = config.watch.listen else { return Ok(None) };
-    let listener =
-        TcpListener::bind(address).await.with_context(|| format!("[watch] listen = \"{address}\""))?;
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("[watch] listen = \"{address}\" in {}", at.display()))?;
     let address = listener.local_addr()?;
     tracing::info!("metrics at http://{address}/metrics");
     if !address.ip().is_loopback() {
@@ -215,15 +231,24 @@ fn learn(
 
 /// Refuses to begin a run again that has come further: with the same name and key its orders and versions would be given out twice.
 fn refuse_to_begin_again(dir: &RunDir, store: Option<&str>) -> anyhow::Result<()> {
-    let Some(reached) = metrics::reached(&dir.metrics())? else { return Ok(()) };
+    match metrics::reached(&dir.metrics())? {
+        Some(reached) => Err(no_checkpoint(dir, store, &dir.metrics(), &format!("come to {reached}"))),
+        None => Ok(()),
+    }
+}
+
+/// What an operator has to know of a run that has done something, as `witness` says, and has no checkpoint.
+fn no_checkpoint(dir: &RunDir, store: Option<&str>, witness: &Path, done: &str) -> anyhow::Error {
     let place = match store {
         Some(store) => format!("{store} ([checkpoints] store in {})", dir.config().display()),
         None => dir.checkpoints().display().to_string(),
     };
-    bail!(
-        "by {} this run has come to {reached}, and there is no checkpoint in {place}: see whether that is the right place, or restore one \
-         from a backup; to train anew, found another run",
-        dir.metrics().display()
+    // So that what was moved away can be moved back to where it was.
+    let _ = std::fs::remove_dir(dir.checkpoints());
+    anyhow!(
+        "by {} this run has {done}, and there is no checkpoint in {place}: see whether that is the right place, or restore one from a \
+         backup; to train anew, found another run",
+        witness.display()
     )
 }
 
@@ -284,10 +309,6 @@ fn say_demand(founded: &Founded, rows: &[UpdateRow]) {
     let fleet = demand::of_fleet(&charter.staleness, batch, rows);
     let policy = demand::of_policy(&charter.staleness).map(str::to_owned);
     policy.into_iter().chain(fleet).for_each(|text| tracing::info!("{text}"));
-    let audited = founded.config.admission.audit;
-    let audit = audited.then(|| demand::of_audit(&charter.staleness)).flatten();
-    let objective = demand::of_objective(&founded.config.train);
-    audit.into_iter().chain(objective).for_each(|text| tracing::warn!("{text}"));
 }
 
 /// The newest evaluation up to the checkpoint: by the metrics, which may be lost, or by the checkpoint itself.

@@ -1,6 +1,6 @@
 //! What a run asks of its fleet, from what earlier updates took.
 
-use crate::config::TrainSection;
+use crate::config::{RunConfig, TrainSection};
 use crate::metrics::UpdateRow;
 use crate::sampling_audit::MAX_POLICIES;
 use echo_protocol::staleness::{Mode, Pipeline, Staleness};
@@ -19,6 +19,12 @@ pub fn of_policy(staleness: &Staleness) -> Option<&'static str> {
         ),
         Mode::OneStep | Mode::Bounded => None,
     }
+}
+
+/// What an operator had better know of a run file before a run is founded on it, or goes on.
+pub fn warnings(config: &RunConfig, staleness: &Staleness) -> Vec<String> {
+    let audit = config.admission.audit.then(|| of_audit(staleness)).flatten();
+    audit.into_iter().chain(of_objective(&config.train)).collect()
 }
 
 /// That the sampling audit, which keeps the policies of [`MAX_POLICIES`] publications, refuses what the staleness budget would let in.
@@ -74,7 +80,7 @@ pub fn of_fleet(staleness: &Staleness, batch: usize, rows: &[UpdateRow]) -> Opti
         ),
         None => format!(
             "a broadcast takes {broadcast_s:.2} s, as long as {period} updates of {train_s:.2} s: the learner will wait whatever the fleet \
-             brings; raise [staleness] period"
+             brings; a run with a longer [staleness] period would not"
         ),
     })
 }
@@ -95,7 +101,7 @@ mod tests {
         assert!(text.contains("from 800 trajectories/s") && text.contains("at most 3 updates"), "{text}");
         assert_eq!(of_fleet(&Staleness::on_policy(), 1200, &rows), None);
         let text = of_fleet(&staleness, 1200, &[row(2.0, Some(4000))]).unwrap();
-        assert!(text.contains("raise [staleness] period"), "{text}");
+        assert!(text.contains("longer [staleness] period"), "{text}");
     }
 
     #[test]

@@ -454,6 +454,11 @@ impl Desk {
         self.groups_per_update
     }
 
+    /// Whether anything was ever leased or accepted.
+    pub fn has_begun(&self) -> bool {
+        self.book.cursor() > OrderCounter(0) || self.totals().acknowledged.groups > 0
+    }
+
     /// What the batch of `version` has to wait for.
     pub fn work(&self, version: PolicyVersion) -> Work {
         Work {

@@ -7,7 +7,7 @@ use echo_learner::config::RunConfig;
 use echo_learner::objective::{Choice, Preset};
 use echo_learner::output::say;
 use echo_learner::run_dir::RunDir;
-use echo_learner::{bench, daemon, peers, prefilter, prepare, rehearsal};
+use echo_learner::{bench, daemon, demand, peers, prefilter, prepare, rehearsal};
 use echo_protocol::net::peer_id_of;
 use echo_protocol::told::told;
 use std::io::IsTerminal as _;
@@ -51,16 +51,23 @@ fn act(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Run { config } => {
             let config = RunConfig::load(&config)?;
+            warn(&demand::warnings(&config, &config.staleness()?));
             // A list that is not there is told before the warm-up.
             daemon::listed_peers(&config)?;
             work(found(&config)?)
         }
-        Command::Resume { dir } => work(prepare::find(&dir)?),
+        Command::Resume { dir } => {
+            let founded = prepare::find(&dir)?;
+            let charter = &founded.workload.charter;
+            warn(&demand::warnings(&founded.config, &charter.staleness));
+            warn(&prepare::overruled(&founded.config, charter));
+            work(founded)
+        }
         Command::Warmup { config, output } => {
             daemon::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
         }
         Command::Prefilter { config, plan } => {
-            prefilter::prefilter(&RunConfig::load(&config)?, &plan, report_warmup).map(drop)
+            prefilter::prefilter(&RunConfig::load(&config)?, &plan).map(drop)
         }
         Command::Bench { config, plan } => bench::run(&RunConfig::load(&config)?, &plan),
         Command::Objectives { name } => objectives(name.as_deref()),
@@ -94,6 +101,10 @@ fn publish(config: &RunConfig, plan: &rehearsal::Plan) -> anyhow::Result<()> {
     let founded = prepare::rehearse(config, plan.first())?;
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(rehearsal::rehearse(founded, plan))
+}
+
+fn warn(texts: &[String]) {
+    texts.iter().for_each(|text| tracing::warn!("{text}"));
 }
 
 fn report_warmup(update: u64, loss: f64) {

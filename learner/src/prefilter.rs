@@ -36,14 +36,14 @@ pub struct Plan {
     /// The task whose file is filtered; may be left out where the run file has one task.
     #[arg(long)]
     pub task: Option<String>,
-    /// Responses to each row.
+    /// Responses to each row, 2 to 1024.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub responses: u32,
     /// The least share of right responses with which a row remains.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.001)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.001, allow_negative_numbers = true)]
     pub min_pass_rate: f64,
     /// The highest.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.999)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.999, allow_negative_numbers = true)]
     pub max_pass_rate: f64,
     /// Where the rows that remain are written. Must not exist.
     #[arg(long, value_name = "FILE")]
@@ -71,11 +71,11 @@ pub struct Outcome {
     pub unjudged: usize,
 }
 
-/// Filters the file of a task of `config`; `progress` hears of the warm-up.
+/// Filters the file of a task of `config`.
 ///
 /// # Errors
-/// When the task is made of no rows, the policy cannot be made, or a file cannot be read or written.
-pub fn prefilter(config: &RunConfig, plan: &Plan, progress: impl FnMut(u64, f64)) -> anyhow::Result<Outcome> {
+/// When the task is made of no rows, the policy is not there yet, or a file cannot be read or written.
+pub fn prefilter(config: &RunConfig, plan: &Plan) -> anyhow::Result<Outcome> {
     let range = plan.min_pass_rate..=plan.max_pass_rate;
     let shares = 0.0..=1.0;
     ensure!(
@@ -89,9 +89,14 @@ pub fn prefilter(config: &RunConfig, plan: &Plan, progress: impl FnMut(u64, f64)
         "{} exists: move it away, or name another --output",
         plan.output.display()
     );
+    ensure!(
+        config.warmup.is_none(),
+        "a policy that is warmed up is another one for each run: make it once with `echo-learner warmup --output start`, name it in the run \
+         file as [model] path = \"start\", leave [warmup] out there, and filter then"
+    );
     // Of no run: so that the same file, policy and settings have the same orders, and what is found can be gone on with.
     let key = NodeKey::from_secret([0; 32]);
-    let beginning = begin(config, &key, UnixMillis(0), progress)?;
+    let beginning = begin(config, &key, UnixMillis(0), |_, _| ())?;
     let spec = chosen(&beginning.workload, plan.task.as_deref())?;
     let file = spec.data.and_then(|id| beginning.task_files().get(&id)).cloned();
     let file = file.with_context(|| format!("task {} has no file", spec.name))?;
@@ -150,7 +155,8 @@ impl Outcome {
 /// The task that is meant.
 fn chosen(workload: &Workload, name: Option<&str>) -> anyhow::Result<TaskSpec> {
     let specs = || workload.charter.tasks.iter().zip(workload.mix.tasks());
-    let names = || specs().map(|(spec, _)| spec.name.as_str()).collect::<Vec<_>>().join(", ");
+    let of_rows = specs().filter(|(_, task)| task.held_out_rows().is_some());
+    let of_rows = of_rows.map(|(spec, _)| spec.name.as_str()).collect::<Vec<_>>().join(", ");
     let wanted = |spec: &TaskSpec| name.is_none_or(|name| name == spec.name);
     let mut found = specs().filter(|(spec, _)| wanted(spec));
     match (found.next(), found.next()) {
@@ -159,9 +165,11 @@ fn chosen(workload: &Workload, name: Option<&str>) -> anyhow::Result<TaskSpec> {
             bail!("task {} is not made of the rows of a file: it has nothing to filter", spec.name)
         }
         (Some(_), Some(_)) => {
-            bail!("the run file has several such tasks ({}): name one with --task", names())
+            bail!("the run file has several tasks: name one that is made of rows with --task: {of_rows}")
         }
-        (None, _) => bail!("the run file has no such task: it has {}", names()),
+        (None, _) => {
+            bail!("the run file has no task {}; made of rows are: {of_rows}", name.unwrap_or_default())
+        }
     }
 }
 
@@ -224,15 +232,16 @@ impl Journal {
         // An interrupted process may have left half of a line.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut lines = text[..whole].lines();
+        let damaged = || format!("{} is damaged: delete it to measure anew", path.display());
         let begun: Option<ContentId> =
-            lines.next().map(serde_json::from_str).transpose().with_context(named)?;
+            lines.next().map(serde_json::from_str).transpose().with_context(damaged)?;
         ensure!(
             begun.is_none_or(|begun| begun == *settings),
             "{} was measured with another policy, task or settings: delete it, or name another --output",
             path.display()
         );
         let found: Vec<Measured> =
-            lines.map(serde_json::from_str).collect::<Result<_, _>>().with_context(named)?;
+            lines.map(serde_json::from_str).collect::<Result<_, _>>().with_context(damaged)?;
         let file = OpenOptions::new().create(true).append(true).open(&path).with_context(named)?;
         file.set_len(whole as u64).with_context(named)?;
         let mut journal = Self { found: found.iter().map(|m| (m.row, m.right)).collect(), file, path };

@@ -163,6 +163,28 @@ pub fn find(path: &Path) -> Result<Founded, PrepareError> {
     Ok(Founded { dir, config, key, charter, workload })
 }
 
+/// What a run file says that its charter says otherwise: it was changed after the run had been founded, and the charter holds.
+#[must_use]
+pub fn overruled(config: &RunConfig, charter: &Charter) -> Vec<String> {
+    let sampling = &config.sampling;
+    let staleness = config.staleness().ok();
+    [
+        ("[run] name", config.run.name != charter.name),
+        ("[staleness]", staleness != Some(charter.staleness)),
+        ("[sampling] group_size", sampling.group_size != charter.group_size),
+        ("[sampling] temperature", sampling.temperature != charter.sampling.temperature),
+        ("[sampling] takeover", sampling.takeover != charter.takeover),
+        ("[snapshot] dtype", config.snapshot.dtype != charter.snapshot_type),
+        ("[snapshot] chunk_bytes", config.snapshot.chunk_bytes != charter.chunk_bytes),
+    ]
+    .into_iter()
+    .filter(|(_, differs)| *differs)
+    .map(|(setting, _)| {
+        format!("{setting} in the run file is not what the run was founded with, which holds")
+    })
+    .collect()
+}
+
 /// Writes a Hugging Face directory with weights, configuration and tokenizer.
 pub fn export_policy(
     target: &Path,

@@ -130,6 +130,15 @@ fn on_policy_each_waits_for_the_other() {
 }
 
 #[test]
+fn a_run_has_begun_when_an_order_has_left_it() {
+    let mut world = World::new(Staleness::one_step());
+    assert!(!world.desk.has_begun());
+    world.lease(0);
+    world.reopen(Tally::default());
+    assert!(world.desk.has_begun(), "also by what is on the disk");
+}
+
+#[test]
 fn with_one_step_a_batch_is_generated_while_another_is_trained_on() {
     let mut world = World::new(Staleness::one_step());
     let mut leases = world.lease(0);

@@ -16,7 +16,7 @@ use super::{Objective, Preset};
 /// aggregation = { kind = "per_token" }                    # another kind: it replaces the part
 /// ```
 ///
-/// What is left out is the preset's. `echo_clip = true` adds EchoClip with its defaults to any of them. Written back, it
+/// What is left out is the preset's, and `objective = "gepo"` is all of it. `echo_clip = true` adds EchoClip with its defaults to any of them. Written back, it
 /// lists every part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
@@ -46,7 +46,12 @@ impl Serialize for Choice {
 
 impl<'de> Deserialize<'de> for Choice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut changes = Table::deserialize(deserializer)?;
+        let mut changes = match Value::deserialize(deserializer)? {
+            Value::Table(changes) => changes,
+            // A name alone is a preset as it is.
+            name @ Value::String(_) => Table::from_iter([("name".to_owned(), name)]),
+            _ => return Err(D::Error::custom("an objective is a name, or a table with one")),
+        };
         let preset = match changes.remove("name") {
             Some(Value::String(name)) => Preset::named(&name).ok_or_else(|| {
                 let names: Vec<&str> = Preset::ALL.iter().map(|preset| preset.name()).collect();
@@ -115,6 +120,12 @@ mod tests {
         let preset = Preset::Gepo.objective();
         assert_eq!(choice("name = 'gepo'"), preset);
         assert_eq!(choice(""), preset);
+        #[derive(Deserialize)]
+        struct Section {
+            objective: Choice,
+        }
+        let section: Section = toml::from_str("objective = 'dr_grpo'").unwrap();
+        assert_eq!(section.objective, Preset::DrGrpo.into(), "a name alone");
         let changed = choice(
             "name = 'gepo'\nsurrogate = { high = 0.28 }\naggregation = { kind = 'per_token' }\n\
              echo_clip = { lambda = 0.001 }",
@@ -195,5 +206,7 @@ mod tests {
         assert!(refused("surogate = { high = 1.0 }").contains("surogate"));
         assert!(refused("surrogate = { hihg = 1.0 }").contains("hihg"));
         assert!(refused("kl = true").contains("false"));
+        let alone = toml::from_str::<std::collections::BTreeMap<String, Choice>>("objective = 'gpeo'");
+        assert!(alone.unwrap_err().to_string().contains("unknown objective `gpeo`"));
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::WarmupSection;
 use tempfile::TempDir;
 
 const ROWS: [&str; 3] = [
@@ -52,7 +53,7 @@ impl Room {
     }
 
     fn run(&self, plan: &Plan) -> Result<Outcome, String> {
-        prefilter(&self.config, plan, |_, _| ()).map_err(|error| format!("{error:#}"))
+        prefilter(&self.config, plan).map_err(|error| format!("{error:#}"))
     }
 
     fn change_journal(&self, change: impl FnOnce(String) -> String) {
@@ -106,7 +107,14 @@ fn only_tasks_made_of_rows_can_be_filtered() {
         |task: Option<&str>| room.run(&Plan { task: task.map(str::to_owned), ..room.plan() }).unwrap_err();
     assert!(of(None).contains("--task") && of(None).contains("math"), "{}", of(None));
     assert!(of(Some("chain_sum")).contains("not made of the rows"), "{}", of(Some("chain_sum")));
-    assert!(of(Some("code")).contains("no such task"), "{}", of(Some("code")));
+    assert!(of(Some("code")).contains("no task code"), "{}", of(Some("code")));
+    let mut warm = Room::new();
+    warm.config.warmup =
+        Some(WarmupSection { updates: 1, batch: 1, learning_rate: 1e-3, until_accuracy: None });
+    assert!(
+        warm.run(&warm.plan()).unwrap_err().contains("echo-learner warmup"),
+        "another policy for each run"
+    );
     let upside_down = Plan { min_pass_rate: 0.9, max_pass_rate: 0.1, ..room.plan() };
     assert!(room.run(&upside_down).unwrap_err().contains("between 0 and 1"));
 }

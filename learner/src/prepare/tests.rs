@@ -43,6 +43,11 @@ fn a_founded_run_is_found_again_and_not_founded_twice() {
     let again = find(&config.run.dir).unwrap();
     assert_eq!(again.workload.run, founded.workload.run);
     assert_eq!(again.key.public(), founded.key.public());
+    assert_eq!(overruled(&again.config, &again.workload.charter), [""; 0]);
+    let mut changed = again.config.clone();
+    changed.staleness.period = Some(1);
+    let told = overruled(&changed, &again.workload.charter);
+    assert!(told.len() == 1 && told[0].starts_with("[staleness]"), "{told:?}");
     assert!(matches!(found(&config, |_, _| ()), Err(PrepareError::Exists(_))));
     assert!(matches!(find(scratch.path()), Err(PrepareError::NotARun(_))));
 }
