@@ -1,7 +1,7 @@
 //! Final norm, output projection and scores, a tile of logits at a time.
 //!
-//! The logits of the first tiles are kept for the way back where activations are, up to [`KEPT_TILES`]; those of all others are
-//! thrown away, and computed again: memory depends neither on the number of targets nor on the vocabulary.
+//! Where activations are kept for the way back, so are logits, as long as these are [`KEPT_TILES`] at most in all. Of more of them only one
+//! tile is there at a time, and all are computed again: memory grows neither with the number of targets nor with the vocabulary.
 
 use rayon::prelude::*;
 
@@ -18,8 +18,8 @@ use crate::packed::Target;
 const TILE_ROWS: usize = 512;
 /// Tokens of the vocabulary in a tile.
 const TILE_COLUMNS: usize = 2048;
-/// Most tiles whose logits are kept, 64 MiB. With 2,048 targets and a vocabulary of 8,192 that is all of them, and spares the step
-/// one product in sixteen.
+/// Most tiles whose logits are kept, 64 MiB: those of 2,048 targets and a vocabulary of 8,192. That spares such a step one product in
+/// sixteen; of many more tiles sixteen would spare next to nothing.
 const KEPT_TILES: usize = 16;
 
 /// Buffers of a tile.
@@ -56,8 +56,8 @@ pub(super) struct Head<'a> {
     sharpness: f32,
     tile_rows: usize,
     tile_columns: usize,
-    /// Tiles whose logits the way back finds.
-    kept_tiles: usize,
+    /// Most tiles whose logits the way back finds.
+    most_kept: usize,
 }
 
 impl<'a> Head<'a> {
@@ -67,8 +67,8 @@ impl<'a> Head<'a> {
         let eps = decoder.config.rms_norm_eps as f32;
         let (tile_rows, tile_columns) = (TILE_ROWS, TILE_COLUMNS);
         let sharpness = 1.0 / decoder.temperature;
-        let kept_tiles = if activations == Some(Activations::Keep) { KEPT_TILES } else { 0 };
-        Self { norm, weight, norm_place, weight_place, eps, sharpness, tile_rows, tile_columns, kept_tiles }
+        let most_kept = if activations == Some(Activations::Keep) { KEPT_TILES } else { 0 };
+        Self { norm, weight, norm_place, weight_place, eps, sharpness, tile_rows, tile_columns, most_kept }
     }
 
     fn hidden(&self) -> usize {
@@ -77,6 +77,12 @@ impl<'a> Head<'a> {
 
     fn vocab(&self) -> usize {
         self.weight.len() / self.hidden()
+    }
+
+    /// How many tiles' logits the way back finds for so many targets: all or none.
+    fn kept(&self, targets: usize) -> usize {
+        let tiles = targets.div_ceil(self.tile_rows) * self.vocab().div_ceil(self.tile_columns);
+        if tiles <= self.most_kept { tiles } else { 0 }
     }
 
     /// Tiles of a chunk of the targets: the index of each, the token at which it starts, and its rows of the weight.
@@ -104,11 +110,12 @@ impl<'a> Head<'a> {
     pub(super) fn score(&self, x: &[f32], targets: &[Target], scratch: &mut Scratch) -> (Scores, Vec<f32>) {
         let mut scores = Scores::default();
         let mut normalisers = Vec::with_capacity(targets.len());
+        let kept = self.kept(targets.len());
         for (chunk, targets) in targets.chunks(self.tile_rows).enumerate() {
             self.gather_sharpened(x, targets, scratch);
             let mut seen = vec![(Distribution::default(), 0.0f32); targets.len()];
             for (tile, start, weight) in self.tiles(chunk) {
-                let logits = self.tile_logits(tile, weight, targets.len(), scratch);
+                let logits = self.tile_logits(tile, kept, weight, targets.len(), scratch);
                 absorb(logits, weight.rows(), start, targets, &mut seen);
             }
             for (distribution, logit) in seen {
@@ -130,7 +137,7 @@ impl<'a> Head<'a> {
         gradients: &mut [&mut [f32]],
         scratch: &mut Scratch,
     ) {
-        let hidden = self.hidden();
+        let (hidden, kept) = (self.hidden(), self.kept(slopes.targets.len()));
         for (chunk, targets) in slopes.targets.chunks(self.tile_rows).enumerate() {
             let first = chunk * self.tile_rows;
             let slope = |index: usize| Slope {
@@ -143,11 +150,11 @@ impl<'a> Head<'a> {
             self.gather_sharpened(x, targets, scratch);
             fit(&mut scratch.d_normed, targets.len() * hidden);
             for (tile, start, weight) in self.tiles(chunk) {
-                if tile >= self.kept_tiles {
-                    self.tile_logits(tile, weight, targets.len(), scratch);
+                if tile >= kept {
+                    self.tile_logits(tile, kept, weight, targets.len(), scratch);
                 }
                 let columns = weight.rows();
-                let logits = scratch.tile(tile, self.kept_tiles);
+                let logits = scratch.tile(tile, kept);
                 descend(logits, columns, start, targets, &slopes);
                 let logits = std::mem::take(logits);
                 let d_logits = View::new(&logits, targets.len(), columns);
@@ -156,7 +163,7 @@ impl<'a> Head<'a> {
                 product(d_logits, weight, &mut scratch.d_normed, onto, Threads::All);
                 let d_weight = &mut gradients[self.weight_place][start * hidden..(start + columns) * hidden];
                 product(d_logits.t(), normed, d_weight, Onto::Add, Threads::All);
-                *scratch.tile(tile, self.kept_tiles) = logits;
+                *scratch.tile(tile, kept) = logits;
             }
             let Scratch { x, d_normed, .. } = &mut *scratch;
             self.sharpen(d_normed);
@@ -176,15 +183,16 @@ impl<'a> Head<'a> {
     fn tile_logits<'s>(
         &self,
         tile: usize,
+        kept: usize,
         weight: View<'_>,
         rows: usize,
         scratch: &'s mut Scratch,
     ) -> &'s [f32] {
-        let mut logits = std::mem::take(scratch.tile(tile, self.kept_tiles));
+        let mut logits = std::mem::take(scratch.tile(tile, kept));
         fit(&mut logits, rows * weight.rows());
         let normed = View::new(&scratch.normed, rows, self.hidden());
         product(normed, weight.t(), &mut logits, Onto::Replace, Threads::All);
-        let place = scratch.tile(tile, self.kept_tiles);
+        let place = scratch.tile(tile, kept);
         *place = logits;
         place
     }

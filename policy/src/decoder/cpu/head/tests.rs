@@ -5,10 +5,10 @@ use crate::decoder::cpu::parameters;
 use crate::decoder::tests::families;
 
 /// Scores, gradients of norm and weight, and gradient of the residual stream.
-fn run(decoder: &Decoder, tile_rows: usize, tile_columns: usize, kept_tiles: usize) -> [Vec<f32>; 5] {
+fn run(decoder: &Decoder, tile_rows: usize, tile_columns: usize, most_kept: usize) -> [Vec<f32>; 5] {
     let parameters = parameters::lock(decoder.vars());
     let weights = parameters::slices(&parameters).unwrap();
-    let head = Head { tile_rows, tile_columns, kept_tiles, ..Head::new(decoder, &weights, None) };
+    let head = Head { tile_rows, tile_columns, most_kept, ..Head::new(decoder, &weights, None) };
     let x: Vec<f32> = (0..9 * head.hidden()).map(|i| (i as f32 * 0.37).sin()).collect();
     let targets: Vec<Target> =
         [0usize, 2, 3, 4, 5, 8].iter().map(|row| Target { row: *row, token: *row as u32 * 3 % 13 }).collect();
@@ -51,7 +51,7 @@ fn kept_logits_are_those_that_would_be_computed_again() {
     for (config, weights) in families() {
         let decoder = Decoder::trainable(&config, &weights, &Device::Cpu).unwrap();
         let again = run(&decoder, 2, 5, 0);
-        // None beyond the first row of tiles, some, and more than there are.
+        // With fewer than there are none is kept, else all.
         for kept in [1, 4, 100] {
             assert_eq!(run(&decoder, 2, 5, kept), again, "{kept}");
         }
