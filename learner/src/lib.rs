@@ -1,11 +1,11 @@
 //! echo-learner: turns the rollouts of volunteers into the next policy.
 //!
 //! - **the run**: [`config`] (the run file), [`run_dir`], [`workload`] (what the charter means), [`controller`] (what is done when),
-//!   [`demand`] (what it asks of the fleet), [`metrics`] and [`watch`] (where they are seen), [`output`] (what commands print);
+//!   [`demand`] (what it asks of the fleet), [`conclusion`] (what it leaves behind), [`metrics`] and [`watch`] (where they are seen), [`output`] (what commands print);
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
 //!   [`record`] (what every peer has delivered, and who is heard), [`peers`] (the operator's say in it), [`panel`] (verifiers, and what they
 //!   say), [`sequences`] (trajectories as the policy read them), [`sampling_audit`] (were its tokens drawn from the policy?), [`recall`] (its policies after a restart), [`filter`] (what is worth a place in
-//!   a batch), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
+//!   a batch), [`prefilter`] (which rows are worth asking), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
 //! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`device`] (where), [`bench`] (how fast),
 //!   [`warmup`], [`answers`] (what the policy says to orders), [`evaluation`], [`checkpoint`];
 //! - **the fleet**: [`fleet`] (nodes and forwarding chains), [`publisher`] (snapshots), [`rehearsal`] (broadcasts without

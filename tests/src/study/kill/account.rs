@@ -49,7 +49,10 @@ pub(super) fn of(dir: &RunDir, player: &Player, config: &RunConfig) -> anyhow::R
     let (mut trained, mut dropped, mut lost, mut outside_s) = (0, BTreeMap::new(), Vec::new(), Vec::new());
     for counter in &acknowledged {
         match buffer.status(*counter)? {
-            Some(OrderStatus::Trained { update }) => {
+            // The batches since the oldest checkpoint are kept: the run is over, and all its updates were made.
+            Some(OrderStatus::Trained { update } | OrderStatus::Batched { update })
+                if update.0 < config.run.updates =>
+            {
                 trained += 1;
                 *by_update.entry(update.0).or_default() += 1;
                 if !versions.get(counter).is_some_and(|made| is_within(budget, *made, update)) {
@@ -57,9 +60,7 @@ pub(super) fn of(dir: &RunDir, player: &Player, config: &RunConfig) -> anyhow::R
                 }
             }
             Some(OrderStatus::Dropped { reason }) => *dropped.entry(reason.name()).or_default() += 1,
-            Some(OrderStatus::Staged | OrderStatus::Waiting | OrderStatus::Batched { .. }) | None => {
-                lost.push(*counter);
-            }
+            _ => lost.push(*counter),
         }
     }
     let batch = config.train.groups_per_update;
@@ -67,7 +68,7 @@ pub(super) fn of(dir: &RunDir, player: &Player, config: &RunConfig) -> anyhow::R
     let totals: &Totals = buffer.totals();
     let adds_up = totals.add_up()
         && totals.acknowledged.groups == acknowledged.len() as u64
-        && totals.trained.groups == trained;
+        && totals.trained.groups + totals.batched.groups == trained;
     let rows = metrics::updates(&dir.metrics())?;
     let each_once = rows.iter().zip(1..).take_while(|(row, update)| row.update == *update).count();
     let evaluations = metrics::evaluations(&dir.metrics())?;
