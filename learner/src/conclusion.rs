@@ -1,7 +1,7 @@
 //! What a finished run leaves behind: the exported policy, and what the run came to.
 
 use crate::checkpoint::Checkpoint;
-use crate::prepare::{PrepareError, export_policy};
+use crate::prepare::{PrepareError, export_policy, write_whole};
 use crate::run_dir::RunDir;
 use crate::service::Shared;
 use crate::summary::Summary;
@@ -29,9 +29,7 @@ pub fn conclude(shared: &Shared, dir: &RunDir, last: &Checkpoint) -> anyhow::Res
     let refused: BTreeMap<String, u64> =
         desk.tally().refused.iter().map(|(reason, n)| (reason.name().to_owned(), *n)).collect();
     let summary = Summary::of(&dir.metrics(), desk.totals(), &refused, shared.workload.charter.group_size)?;
-    let draft = dir.summary().with_extension("draft");
-    fs::write(&draft, serde_json::to_string_pretty(&summary)?)?;
-    fs::rename(&draft, dir.summary())?;
+    write_whole(&dir.summary(), &serde_json::to_vec_pretty(&summary)?)?;
     tracing::info!(
         "finished · held-out accuracy {:.3} → {:.3} · policy in {}",
         summary.accuracy_before,

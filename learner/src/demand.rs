@@ -28,7 +28,7 @@ pub fn warnings(config: &RunConfig, staleness: &Staleness) -> Vec<String> {
 }
 
 /// That the sampling audit, which keeps the policies of [`MAX_POLICIES`] publications, refuses what the staleness budget would let in.
-pub fn of_audit(staleness: &Staleness) -> Option<String> {
+fn of_audit(staleness: &Staleness) -> Option<String> {
     let (budget, period) = (staleness.budget(), staleness.period());
     let reach = MAX_POLICIES as u64 - 1;
     if budget / period <= reach {
@@ -47,7 +47,7 @@ pub fn of_audit(staleness: &Staleness) -> Option<String> {
 }
 
 /// That an objective which is clipped around the policy at the start of an update has nothing to clip in its first step.
-pub fn of_objective(train: &TrainSection) -> Option<String> {
+fn of_objective(train: &TrainSection) -> Option<String> {
     let clipped_around_start = train.objective.objective.ratio.is_proximal();
     (clipped_around_start && train.minibatches == 1).then(|| {
         format!(

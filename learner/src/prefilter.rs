@@ -6,7 +6,7 @@
 
 use crate::answers::answers;
 use crate::config::RunConfig;
-use crate::prepare::{Beginning, begin};
+use crate::prepare::{Beginning, begin, write_whole};
 use crate::workload::Workload;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -107,11 +107,12 @@ pub fn prefilter(config: &RunConfig, plan: &Plan) -> anyhow::Result<Outcome> {
     let rows: Vec<&[u8]> = lines(&file).collect();
     let (mut outcome, mut kept, mut told) = (Outcome::default(), Vec::new(), Instant::now());
     for (at, row) in rows.iter().enumerate() {
-        let right = match journal.found.get(&ContentId::of(row)) {
+        let id = ContentId::of(row);
+        let right = match journal.found.get(&id) {
             Some(right) => *right,
             None => {
                 let right = measure(&mut workload, &spec, &policy, at as u64, row, plan.responses)?;
-                journal.write(row, right)?;
+                journal.write(id, right)?;
                 right
             }
         };
@@ -136,9 +137,7 @@ pub fn prefilter(config: &RunConfig, plan: &Plan) -> anyhow::Result<Outcome> {
         "no row remains: lengthen [warmup], take another policy, ask for more --responses, or widen the range; what was found is in {}",
         journal.path.display()
     );
-    let draft = beside(&plan.output, "draft");
-    fs::write(&draft, kept).with_context(|| draft.display().to_string())?;
-    fs::rename(&draft, &plan.output).with_context(|| plan.output.display().to_string())?;
+    write_whole(&plan.output, &kept)?;
     Ok(outcome)
 }
 
@@ -226,7 +225,9 @@ struct Journal {
 impl Journal {
     /// Opens the journal beside `output`, which belongs to `settings`.
     fn open(output: &Path, settings: &ContentId) -> anyhow::Result<Self> {
-        let path = beside(output, "measured.jsonl");
+        let mut path = output.as_os_str().to_owned();
+        path.push(".measured.jsonl");
+        let path = PathBuf::from(path);
         let named = || path.display().to_string();
         let text = if path.exists() { fs::read_to_string(&path).with_context(named)? } else { String::new() };
         // An interrupted process may have left half of a line.
@@ -253,8 +254,7 @@ impl Journal {
         Ok(journal)
     }
 
-    fn write(&mut self, row: &[u8], right: Option<u32>) -> anyhow::Result<()> {
-        let row = ContentId::of(row);
+    fn write(&mut self, row: ContentId, right: Option<u32>) -> anyhow::Result<()> {
         self.found.insert(row, right);
         self.append(&Measured { row, right })
     }
@@ -263,14 +263,6 @@ impl Journal {
         let line = serde_json::to_string(line)? + "\n";
         self.file.write_all(line.as_bytes()).with_context(|| self.path.display().to_string())
     }
-}
-
-/// `output` with something behind its name.
-fn beside(output: &Path, behind: &str) -> PathBuf {
-    let mut name = output.as_os_str().to_owned();
-    name.push(".");
-    name.push(behind);
-    name.into()
 }
 
 #[cfg(test)]

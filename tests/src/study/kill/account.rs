@@ -60,7 +60,13 @@ pub(super) fn of(dir: &RunDir, player: &Player, config: &RunConfig) -> anyhow::R
                 }
             }
             Some(OrderStatus::Dropped { reason }) => *dropped.entry(reason.name()).or_default() += 1,
-            _ => lost.push(*counter),
+            Some(
+                OrderStatus::Staged
+                | OrderStatus::Waiting
+                | OrderStatus::Batched { .. }
+                | OrderStatus::Trained { .. },
+            )
+            | None => lost.push(*counter),
         }
     }
     let batch = config.train.groups_per_update;
