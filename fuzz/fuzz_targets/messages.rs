@@ -19,7 +19,7 @@ use echo_protocol::heartbeat::{
     Heartbeat, MAX_ADDRESS_BYTES, MAX_ADDRESSES, Reach, UplinkReport, WHOLE_PERMILLE,
 };
 use echo_protocol::identity::{NodeKey, PublicKey};
-use echo_protocol::lease::{Lease, LeaseId, MAX_LEASE_ORDERS};
+use echo_protocol::lease::{LastOrder, Lease, LeaseId, MAX_LEASE_ORDERS};
 use echo_protocol::manifest::{Manifest, TensorEntry, TensorType};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::precision::{Caches, MAX_PRECISION_BYTES, PrecisionName};
@@ -323,7 +323,7 @@ fn requests(me: PublicKey) -> [Request; 5] {
         Request::Charter,
         Request::Heartbeat(heartbeat),
         Request::Manifest(Some(PolicyVersion(3))),
-        Request::Lease { orders: 8 },
+        Request::Lease { orders: 8, last: Some(LastOrder { lease: LeaseId(3), counter: OrderCounter(9) }) },
         Request::Neighbours { lost: vec![me] },
     ]
 }

@@ -15,7 +15,7 @@ use crate::leases::{
 use crate::record::{Decision, Network, Record, RecordConfig, RecordJournal, Subject};
 use crate::store::{Store, StoreError};
 use echo_protocol::identity::PublicKey;
-use echo_protocol::lease::Lease;
+use echo_protocol::lease::{LastOrder, Lease};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::staleness::Staleness;
 use echo_protocol::submission::{Outcome, RefuseReason};
@@ -66,6 +66,19 @@ pub struct Work {
     pub holders: usize,
     /// The newest version that was published.
     pub published: Option<PolicyVersion>,
+}
+
+/// What a node asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// Who asks.
+    pub node: PublicKey,
+    /// What it generates under.
+    pub installed: Option<PolicyVersion>,
+    /// How many orders it wants.
+    pub orders: u32,
+    /// The last one that reached it.
+    pub last: Option<LastOrder>,
 }
 
 /// The numbers of a desk.
@@ -154,19 +167,18 @@ impl Desk {
         })
     }
 
-    /// Grants up to `orders` orders to a node that generates under `installed`, as far as AReaL's admission rule allows. The leases may leave
-    /// the learner when what [`Desk::write_leases`] writes is durable. A node whose policy will be too old when its work comes in gets none
-    /// ([`Staleness::serves`]).
-    pub fn grant(
-        &mut self,
-        now: UnixMillis,
-        node: PublicKey,
-        installed: Option<PolicyVersion>,
-        orders: u32,
-    ) -> Vec<Lease> {
+    /// Grants orders as wished, as far as AReaL's admission rule allows; or again what was granted and has not reached the node. The leases may
+    /// leave the learner when what [`Desk::write_leases`] writes is durable. A node whose policy will be too old when its work comes in gets
+    /// none ([`Staleness::serves`]).
+    pub fn grant(&mut self, now: UnixMillis, wish: &Wish) -> Vec<Lease> {
+        let Wish { node, installed, orders, last } = *wish;
         let fresh = installed.is_some_and(|version| self.staleness.serves(version, self.progress.current));
         if self.closed || !fresh {
             return Vec::new();
+        }
+        let lost = self.book.lost(now, &node, last, orders);
+        if !lost.is_empty() {
+            return lost;
         }
         let leases = self.book.grant(now, node, orders, self.room());
         for order in self.book.take_given_up() {
@@ -197,7 +209,11 @@ impl Desk {
         installed: Option<PolicyVersion>,
         orders: u32,
     ) -> Result<Vec<Lease>, DeskError> {
-        let leases = self.grant(now, node, installed, orders);
+        use echo_protocol::lease::LeaseId;
+
+        // To nodes that every answer has reached.
+        let last = Some(LastOrder { lease: LeaseId(u64::MAX), counter: OrderCounter(u64::MAX) });
+        let leases = self.grant(now, &Wish { node, installed, orders, last });
         self.journal.save(&mut self.book)?;
         Ok(leases)
     }

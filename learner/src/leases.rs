@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use echo_protocol::charter::RunId;
 use echo_protocol::control::MAX_LEASES;
 use echo_protocol::identity::PublicKey;
-use echo_protocol::lease::{Lease, LeaseId, MAX_LEASE_ORDERS};
+use echo_protocol::lease::{LastOrder, Lease, LeaseId, MAX_LEASE_ORDERS};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::time::UnixMillis;
 
@@ -137,6 +137,8 @@ pub struct LeaseBook {
     idle: BTreeSet<OrderCounter>,
     /// Leases that have not run out.
     deadlines: BTreeSet<(UnixMillis, LeaseId)>,
+    /// The numbers of `leases`, by their nodes.
+    by_node: BTreeSet<(PublicKey, LeaseId)>,
     out_by_node: BTreeMap<PublicKey, u64>,
     /// When each node last asked for orders. Whoever has gone or has not asked for two lifetimes of a lease is forgotten.
     asked: BTreeMap<PublicKey, UnixMillis>,
@@ -158,6 +160,7 @@ impl LeaseBook {
             orders: BTreeMap::new(),
             idle: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            by_node: BTreeSet::new(),
             out_by_node: BTreeMap::new(),
             asked: BTreeMap::new(),
             forgot: UnixMillis(0),
@@ -186,6 +189,35 @@ impl LeaseBook {
             leases.push(self.open(now, node, first, count));
         }
         leases
+    }
+
+    /// The leases of `node` behind `last`, the last of its orders that reached it, as far as their orders are out and at most `orders` of
+    /// them: the answer that brought them got lost, or the node has begun anew. They are leased as they were.
+    pub fn lost(
+        &self,
+        now: UnixMillis,
+        node: &PublicKey,
+        last: Option<LastOrder>,
+        orders: u32,
+    ) -> Vec<Lease> {
+        let first = last.map_or(LeaseId(0), |last| last.lease);
+        let mut room = orders as usize;
+        let mut lost = Vec::new();
+        for (_, id) in self.by_node.range((*node, first)..=(*node, LeaseId(u64::MAX))) {
+            let open = self.leases.get(id).filter(|open| open.lease.deadline > now);
+            let Some(Open { lease, .. }) = open else { continue };
+            let is_lost = |counter: &OrderCounter| {
+                self.is_out(*id, *counter) && last < Some(LastOrder { lease: *id, counter: *counter })
+            };
+            let counters: Vec<OrderCounter> = lease.orders().filter(is_lost).take(room).collect();
+            room -= counters.len();
+            lost.extend(ranges(&counters).map(|(first, count)| Lease { first, count, ..lease.clone() }));
+            if room == 0 {
+                break;
+            }
+        }
+        lost.truncate(MAX_LEASES);
+        lost
     }
 
     /// Whether `node` may deliver `counter` under lease `id`.
@@ -263,8 +295,8 @@ impl LeaseBook {
     /// were not leased again.
     pub fn node_gone(&mut self, node: &PublicKey) -> Vec<OrderCounter> {
         self.asked.remove(node);
-        let of_node = self.leases.values().filter(|open| open.lease.node == *node);
-        let ids: Vec<LeaseId> = of_node.map(|open| open.lease.id).collect();
+        let of_node = self.by_node.range((*node, LeaseId(0))..=(*node, LeaseId(u64::MAX)));
+        let ids: Vec<LeaseId> = of_node.map(|(_, id)| *id).collect();
         ids.into_iter().flat_map(|id| self.lapse(id, End::Gone)).collect()
     }
 
@@ -311,6 +343,11 @@ impl LeaseBook {
     /// Notes what is durable.
     pub fn flushed(&mut self, FlushedLeases(upto): FlushedLeases) {
         self.changes.flushed(upto);
+    }
+
+    /// Whether `counter` is out under lease `id`.
+    fn is_out(&self, id: LeaseId, counter: OrderCounter) -> bool {
+        self.orders.get(&counter).is_some_and(|slot| slot.lease == id && slot.state == State::Out)
     }
 
     fn holder(&self, id: LeaseId) -> Option<&PublicKey> {
@@ -368,6 +405,7 @@ impl LeaseBook {
         let end = OrderCounter(first.0 + u64::from(count));
         self.cursor = self.cursor.max(end);
         self.deadlines.insert((deadline, id));
+        self.by_node.insert((node, id));
         *self.out_by_node.entry(node).or_default() += u64::from(count);
         self.leases.insert(id, Open { lease: lease.clone(), left: count });
         self.changes.push(Change::Granted(lease.clone()));
@@ -385,6 +423,7 @@ impl LeaseBook {
             open.left -= 1;
             if open.left == 0 {
                 self.deadlines.remove(&(open.lease.deadline, slot.lease));
+                self.by_node.remove(&(open.lease.node, slot.lease));
                 self.leases.remove(&slot.lease);
                 self.changes.push(Change::Closed(slot.lease));
             }
@@ -424,10 +463,8 @@ impl LeaseBook {
     /// Makes the orders of a lease that are out idle, or gives them up.
     fn lapse(&mut self, id: LeaseId, end: End) -> Vec<OrderCounter> {
         let Some(open) = self.leases.get(&id) else { return Vec::new() };
-        let out = |counter: &OrderCounter| {
-            self.orders.get(counter).is_some_and(|slot| slot.lease == id && slot.state == State::Out)
-        };
-        let lapsed: Vec<OrderCounter> = open.lease.orders().filter(out).collect();
+        let lapsed: Vec<OrderCounter> =
+            open.lease.orders().filter(|counter| self.is_out(id, *counter)).collect();
         self.deadlines.remove(&(open.lease.deadline, id));
         lapsed.iter().for_each(|counter| self.rest(*counter, end));
         lapsed
@@ -443,6 +480,12 @@ impl LeaseBook {
             }
         }
     }
+}
+
+/// The contiguous ranges of ascending orders: their first, and how many they are.
+fn ranges(counters: &[OrderCounter]) -> impl Iterator<Item = (OrderCounter, u32)> {
+    let runs = counters.chunk_by(|a, b| a.0.checked_add(1) == Some(b.0));
+    runs.map(|run| (run[0], u32::try_from(run.len()).unwrap_or(u32::MAX)))
 }
 
 #[cfg(test)]

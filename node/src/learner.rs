@@ -7,7 +7,7 @@ use echo_protocol::codec::CodecError;
 use echo_protocol::control::{MAX_LEASES, MAX_NEIGHBOURS, Neighbourhood, Request, Response};
 use echo_protocol::heartbeat::Heartbeat;
 use echo_protocol::identity::PublicKey;
-use echo_protocol::lease::Lease;
+use echo_protocol::lease::{LastOrder, Lease};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::{Host, NetError, PeerId};
 use echo_protocol::signed::Signed;
@@ -116,12 +116,17 @@ impl Learner {
         }
     }
 
-    /// At most [`MAX_LEASES`] leases, unopened, for at most `orders` orders, and after how many milliseconds to ask for more.
+    /// At most [`MAX_LEASES`] leases, unopened, for at most `orders` orders behind `last`, the last that came, and after how many milliseconds to
+    /// ask for more.
     ///
     /// # Errors
     /// [`AskError`]
-    pub async fn leases(&self, orders: u32) -> Result<(Vec<Signed<Lease>>, u32), AskError> {
-        match self.ask(&Request::Lease { orders }, "lease").await? {
+    pub async fn leases(
+        &self,
+        orders: u32,
+        last: Option<LastOrder>,
+    ) -> Result<(Vec<Signed<Lease>>, u32), AskError> {
+        match self.ask(&Request::Lease { orders, last }, "lease").await? {
             Response::Leases { mut leases, retry_after_ms } => {
                 leases.truncate(MAX_LEASES);
                 Ok((leases, retry_after_ms))

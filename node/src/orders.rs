@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use echo_protocol::charter::RunId;
 use echo_protocol::identity::PublicKey;
-use echo_protocol::lease::{Lease, LeaseId};
+use echo_protocol::lease::{LastOrder, Lease, LeaseId};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::signed::{Signed, SignedError};
 use echo_protocol::time::UnixMillis;
@@ -62,6 +62,7 @@ pub fn open_lease(
 pub struct OrderStock {
     queue: mpsc::Sender<LeasedOrder>,
     taken: Arc<Notify>,
+    last: Option<LastOrder>,
 }
 
 /// The working side of the queue.
@@ -75,7 +76,7 @@ pub struct OrderSource {
 pub fn order_queue(capacity: usize) -> (OrderStock, OrderSource) {
     let (sender, receiver) = mpsc::channel(capacity.max(1));
     let taken = Arc::new(Notify::new());
-    (OrderStock { queue: sender, taken: taken.clone() }, OrderSource { queue: receiver, taken })
+    (OrderStock { queue: sender, taken: taken.clone(), last: None }, OrderSource { queue: receiver, taken })
 }
 
 impl OrderStock {
@@ -87,9 +88,18 @@ impl OrderStock {
         if left * 2 < most || left == 0 { free as u32 } else { 0 }
     }
 
-    /// Adds an order; false when there is no place, upon which the order is left to expire.
-    pub fn add(&self, order: LeasedOrder) -> bool {
-        self.queue.try_send(order).is_ok()
+    /// Adds an order; false when there is no place, upon which the learner leases it again.
+    pub fn add(&mut self, order: LeasedOrder) -> bool {
+        let added = self.queue.try_send(order).is_ok();
+        if added {
+            self.last = Some(LastOrder { lease: order.lease, counter: order.counter });
+        }
+        added
+    }
+
+    /// The order that was added last.
+    pub fn last(&self) -> Option<LastOrder> {
+        self.last
     }
 
     /// Waits until the worker has taken something.
@@ -133,9 +143,11 @@ mod tests {
 
     #[tokio::test]
     async fn the_stock_is_refilled_once_less_than_half_is_left() {
-        let (stock, mut source) = order_queue(8);
-        assert_eq!(stock.wanted(), 8);
+        let (mut stock, mut source) = order_queue(8);
+        assert_eq!((stock.wanted(), stock.last()), (8, None));
         assert!((0..8).all(|n| stock.add(order(n))) && !stock.add(order(8)));
+        let last = LastOrder { lease: LeaseId(1), counter: OrderCounter(7) };
+        assert_eq!(stock.last(), Some(last), "there was no place for the other one");
         assert_eq!(stock.wanted(), 0);
         assert_eq!(source.batch(4).await.unwrap().len(), 4);
         stock.taken().await;
@@ -149,7 +161,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stock_of_one_is_refilled_too() {
-        let (stock, mut source) = order_queue(1);
+        let (mut stock, mut source) = order_queue(1);
         assert_eq!(stock.wanted(), 1);
         stock.add(order(0));
         assert_eq!(stock.wanted(), 0);

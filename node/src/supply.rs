@@ -65,7 +65,7 @@ impl Leasing {
 
     /// Asks once; the pause before the next question, if one is needed.
     async fn fill(&mut self, wanted: u32) -> Option<Duration> {
-        let (leases, retry_after_ms) = match self.learner.leases(wanted).await {
+        let (leases, retry_after_ms) = match self.learner.leases(wanted, self.stock.last()).await {
             Ok(answer) => answer,
             Err(error @ AskError::Refused { .. }) => {
                 // It is told again and again: the owner hears of it once.

@@ -1,10 +1,10 @@
-//! Control: small questions that a node asks the learner, over `/echo/control/3`.
+//! Control: small questions that a node asks the learner, over `/echo/control/4`.
 
 use crate::charter::Charter;
 use crate::codec::{self, CodecError};
 use crate::heartbeat::Heartbeat;
 use crate::identity::PublicKey;
-use crate::lease::Lease;
+use crate::lease::{LastOrder, Lease};
 use crate::manifest::Manifest;
 use crate::relay::{Mode, Role};
 use crate::signed::Signed;
@@ -35,6 +35,8 @@ pub enum Request {
     Lease {
         /// Orders wanted.
         orders: u32,
+        /// The last that reached the node since it started. Those behind it were leased in an answer that got lost: they come again.
+        last: Option<LastOrder>,
     },
     /// Whom to receive snapshots from, now.
     Neighbours {

@@ -15,6 +15,16 @@ pub const MAX_LEASE_ORDERS: u32 = 1024;
 #[serde(transparent)]
 pub struct LeaseId(pub u64);
 
+/// The last order that has reached a node. Orders come in the order of their leases' numbers, and within a lease in their own; so what was leased
+/// to the node behind this one has not reached it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LastOrder {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The order.
+    pub counter: OrderCounter,
+}
+
 /// Permission for one node to work on `count` orders from `first` until `deadline`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {

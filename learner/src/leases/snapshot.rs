@@ -7,7 +7,7 @@ use echo_protocol::lease::{Lease, LeaseId};
 use echo_protocol::order::OrderCounter;
 use serde::{Deserialize, Serialize};
 
-use super::{Changes, LeaseBook, LeaseConfig, Open, Slot, State};
+use super::{Changes, LeaseBook, LeaseConfig, Open, Slot, State, ranges};
 
 /// A lease with orders left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,15 +45,10 @@ impl LeaseSnapshot {
         let mut next_lease = next_stretch(self.next_lease.0);
         let mut leases = Vec::new();
         for open in &self.leases {
-            for orders in open.left.chunk_by(|a, b| a.0.checked_add(1) == Some(b.0)) {
-                let lease = Lease {
-                    id: LeaseId(next_lease),
-                    first: orders[0],
-                    count: u32::try_from(orders.len()).unwrap_or(u32::MAX),
-                    ..open.lease.clone()
-                };
+            for (first, count) in ranges(&open.left) {
+                let lease = Lease { id: LeaseId(next_lease), first, count, ..open.lease.clone() };
                 next_lease = next_lease.saturating_add(1);
-                leases.push(OpenLease { lease, left: orders.to_vec() });
+                leases.push(OpenLease { left: lease.orders().collect(), lease });
             }
         }
         let cursor = OrderCounter(next_stretch(self.cursor.0));
@@ -137,6 +132,7 @@ impl LeaseBook {
             }
             *book.out_by_node.entry(lease.node).or_default() += orders.len() as u64;
             book.deadlines.insert((lease.deadline, id));
+            book.by_node.insert((lease.node, id));
             book.orders.extend(orders);
             book.leases.insert(id, Open { left: left.len() as u32, lease });
         }

@@ -74,6 +74,46 @@ fn expired_orders_are_leased_again_before_fresh_ones() {
     assert_eq!((book.outstanding(), book.idle(), book.out_with(&node(1))), (4, 0, 0));
 }
 
+fn last(lease: LeaseId, counter: u64) -> Option<LastOrder> {
+    Some(LastOrder { lease, counter: OrderCounter(counter) })
+}
+
+#[test]
+fn what_has_not_reached_a_node_is_leased_to_it_again_as_it_was() {
+    let mut book = LeaseBook::new(config());
+    let first = book.grant(at(0), node(1), 3, 100);
+    book.grant(at(0), node(2), 3, 100);
+    let second = book.grant(at(5), node(1), 4, 100);
+    let lost = |reached, orders| book.lost(at(9), &node(1), reached, orders);
+    assert_eq!(lost(None, 100), [first.clone(), second.clone()].concat(), "it has begun anew");
+    assert_eq!(lost(last(first[0].id, 2), 100), second);
+    assert_eq!(ranges(&lost(last(first[0].id, 0), 4)), [(1, 2), (6, 2)], "no more than it asks for");
+    assert_eq!(lost(last(second[0].id, 9), 100), []);
+    // Only what is still out: neither what was delivered, nor what others may be given.
+    book.delivered(OrderCounter(7));
+    assert_eq!(ranges(&book.lost(at(9), &node(1), last(first[0].id, 2), 100)), [(6, 1), (8, 2)]);
+    assert_eq!(ranges(&book.lost(at(1_000), &node(1), None, 100)), [(6, 1), (8, 2)]);
+    book.node_gone(&node(1));
+    assert_eq!(book.lost(at(1_000), &node(1), None, 100), []);
+    assert_eq!(book.lost(at(2_000), &node(2), None, 100), []);
+}
+
+#[test]
+fn what_is_leased_again_fits_into_one_answer() {
+    let mut book = LeaseBook::new(LeaseConfig { max_open_per_node: u64::MAX, ..config() });
+    let id = book.grant(at(0), node(1), 1_000, u64::MAX)[0].id;
+    (0..1_000).step_by(2).for_each(|n| book.delivered(OrderCounter(n)));
+    let (mut reached, mut counters) = (None, Vec::new());
+    loop {
+        let lost = book.lost(at(0), &node(1), reached, 1_000);
+        assert!(lost.len() <= MAX_LEASES && lost.iter().all(|lease| lease.id == id));
+        let Some(counter) = lost.iter().flat_map(Lease::orders).last() else { break };
+        counters.extend(lost.iter().flat_map(Lease::orders).map(|counter| counter.0));
+        reached = last(id, counter.0);
+    }
+    assert_eq!(counters, (1..1_000).step_by(2).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_lapsed_order_may_be_delivered_until_it_is_leased_again() {
     let mut book = LeaseBook::new(config());

@@ -3,10 +3,12 @@
 use super::granting::Granting;
 use super::turns::Turns;
 use super::{Shared, lock};
+use crate::desk::Wish;
 use crate::record::Network;
 use echo_protocol::clock;
 use echo_protocol::control::{MAX_NEIGHBOURS, Request, Response};
 use echo_protocol::identity::PublicKey;
+use echo_protocol::lease::LastOrder;
 use echo_protocol::net::peer::key_of_peer;
 use echo_protocol::net::{HostEvent, HostEvents, Reply, outer_ip};
 use echo_protocol::signed::Signed;
@@ -140,7 +142,7 @@ fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Requ
             };
             Response::Manifest(found.map(|(_, signed)| signed.clone()))
         }
-        Request::Lease { orders } => lease(shared, granting, node, orders),
+        Request::Lease { orders, last } => lease(shared, granting, node, orders, last),
         Request::Neighbours { mut lost } => {
             lost.truncate(MAX_NEIGHBOURS);
             let (now, mut fleet) = (clock::now(), shared.fleet());
@@ -150,7 +152,13 @@ fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Requ
     }
 }
 
-fn lease(shared: &Shared, granting: &Granting, node: PublicKey, orders: u32) -> Response {
+fn lease(
+    shared: &Shared,
+    granting: &Granting,
+    node: PublicKey,
+    orders: u32,
+    last: Option<LastOrder>,
+) -> Response {
     if let Err(wait) = granting.pace(node) {
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
         return Response::Leases { leases: Vec::new(), retry_after_ms: wait_ms.max(LEASE_RETRY_MS) };
@@ -159,7 +167,7 @@ fn lease(shared: &Shared, granting: &Granting, node: PublicKey, orders: u32) -> 
         return Response::Refused(unheard.detail);
     }
     let installed = shared.fleet().members().get(&node).and_then(|member| member.heartbeat.installed);
-    let Some(granted) = granting.ask(node, installed, orders) else {
+    let Some(granted) = granting.ask(Wish { node, installed, orders, last }) else {
         return Response::Refused(NO_LEASES.into());
     };
     let signed = granted.iter().map(|lease| Signed::sign(lease, &shared.key));

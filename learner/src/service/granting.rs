@@ -5,11 +5,11 @@
 
 use super::pace::Pace;
 use super::{Shared, lock};
+use crate::desk::Wish;
 use crate::leases::LeaseJournalError;
 use echo_protocol::clock;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::Lease;
-use echo_protocol::version::PolicyVersion;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -26,9 +26,7 @@ pub(super) struct Granting {
 
 /// A node's question for orders.
 struct Question {
-    node: PublicKey,
-    installed: Option<PolicyVersion>,
-    orders: u32,
+    wish: Wish,
     /// Dropped when nothing can be leased.
     reply: oneshot::Sender<Vec<Lease>>,
 }
@@ -49,16 +47,10 @@ impl Granting {
         lock(&self.pace).take(Instant::now(), node)
     }
 
-    /// Up to `orders` orders for a node that generates under `installed`, in durable leases. Blocks. `None` when the disk has failed, or the
-    /// service has ended.
-    pub(super) fn ask(
-        &self,
-        node: PublicKey,
-        installed: Option<PolicyVersion>,
-        orders: u32,
-    ) -> Option<Vec<Lease>> {
+    /// Orders as wished, in durable leases. Blocks. `None` when the disk has failed, or the service has ended.
+    pub(super) fn ask(&self, wish: Wish) -> Option<Vec<Lease>> {
         let (reply, granted) = oneshot::channel();
-        self.writer.blocking_send(Question { node, installed, orders, reply }).ok()?;
+        self.writer.blocking_send(Question { wish, reply }).ok()?;
         granted.blocking_recv().ok()
     }
 
@@ -82,14 +74,13 @@ fn grant(shared: &Shared, waiting: Vec<Question>) -> Result<(), LeaseJournalErro
     let (granted, written) = {
         let mut desk = shared.desk();
         let now = clock::now();
-        let granted: Vec<_> =
-            waiting.iter().map(|asked| desk.grant(now, asked.node, asked.installed, asked.orders)).collect();
+        let granted: Vec<_> = waiting.iter().map(|asked| desk.grant(now, &asked.wish)).collect();
         (granted, desk.write_leases())
     };
     let flushed = written?.flush()?;
     shared.desk().leased(flushed);
     for (question, leases) in waiting.into_iter().zip(granted) {
-        // A node that has gone asks again, or its orders are free when the lease runs out.
+        // A node that waits no longer asks again, and gets the same leases.
         let _ = question.reply.send(leases);
     }
     Ok(())

@@ -137,7 +137,7 @@ fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: Request) -> Re
             books.asked.insert(version);
             Response::Manifest(books.kept.get(&version).cloned())
         }
-        Request::Lease { orders } => {
+        Request::Lease { orders, .. } => {
             let (id, first) = (LeaseId(books.leased), OrderCounter(books.leased));
             books.leased += u64::from(orders);
             let node = key_of_peer(&peer).unwrap();

@@ -97,7 +97,7 @@ impl Bench {
         self.policy.send_replace(Some(Arc::new(installed)));
     }
 
-    fn order(&self, counter: u64, deadline: UnixMillis) {
+    fn order(&mut self, counter: u64, deadline: UnixMillis) {
         assert!(self.stock.add(LeasedOrder { lease: LeaseId(5), counter: OrderCounter(counter), deadline }));
     }
 
@@ -116,7 +116,7 @@ impl Bench {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn orders_become_signed_groups_that_the_learner_can_check() {
-    let bench = bench();
+    let mut bench = bench();
     // Work that came before the policy waits for it.
     (10..16).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
     bench.install(3);
@@ -150,7 +150,7 @@ async fn orders_become_signed_groups_that_the_learner_can_check() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn orders_whose_lease_is_over_or_whose_group_waits_are_not_begun() {
-    let bench = bench();
+    let mut bench = bench();
     bench.outbox.push(&[(OrderCounter(2), vec![0])]).unwrap();
     bench.order(1, UnixMillis(1));
     bench.order(2, UnixMillis(u64::MAX));
@@ -179,7 +179,7 @@ async fn a_prompt_without_tokens_costs_its_own_order_alone() {
     let (good, poison): (Vec<u64>, Vec<u64>) =
         (0..16).partition(|counter| workload.request(OrderCounter(*counter), &tokenizer).is_ok());
     assert!(good.len() > 2 && poison.len() > 2, "{good:?}");
-    let bench = bench_of(Arc::new(workload));
+    let mut bench = bench_of(Arc::new(workload));
     // Some of these batches hold nothing else.
     poison.iter().copied().chain(0..16).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
     bench.install(1);
@@ -193,7 +193,7 @@ async fn a_prompt_without_tokens_costs_its_own_order_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_generated_while_the_outbox_is_full() {
-    let bench = bench();
+    let mut bench = bench();
     let filling: Vec<_> =
         (1000..1000 + crate::outbox::MAX_OUTBOX_GROUPS).map(|n| (OrderCounter(n), vec![0])).collect();
     bench.outbox.push(&filling).unwrap();
@@ -335,7 +335,7 @@ fn groups(bench: &Bench, counters: std::ops::Range<u64>) -> Vec<Vec<u8>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_device_is_lost_the_next_one_goes_on_and_no_token_is_lost() {
-    let undisturbed = bench();
+    let mut undisturbed = bench();
     (10..16).for_each(|counter| undisturbed.order(counter, UnixMillis(u64::MAX)));
     undisturbed.install(3);
     undisturbed.wait_for(6).await;
@@ -344,7 +344,7 @@ async fn where_the_device_is_lost_the_next_one_goes_on_and_no_token_is_lost() {
     // In the first prompt, in the midst of several responses, and again on the device behind it.
     for devices in [vec![lost_at(1)], vec![lost_at(40)], vec![lost_at(30), lost_at(20)]] {
         let lost = devices.len();
-        let bench = bench_on(devices.into_iter().chain([Device::cpu()]).collect(), testing::workload());
+        let mut bench = bench_on(devices.into_iter().chain([Device::cpu()]).collect(), testing::workload());
         (10..16).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
         bench.install(3);
         bench.wait_for(6).await;
@@ -363,7 +363,7 @@ async fn where_the_device_is_lost_the_next_one_goes_on_and_no_token_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_came_to_a_device_just_before_it_was_lost_is_loaded_anew() {
-    let bench = bench_on(vec![lost_at(usize::MAX), Device::cpu()], testing::workload());
+    let mut bench = bench_on(vec![lost_at(usize::MAX), Device::cpu()], testing::workload());
     bench.install(3);
     // As when the driver has told it already, and nobody has called it since.
     let installed = bench.policy.borrow().clone().unwrap();
@@ -451,7 +451,7 @@ async fn an_order_that_the_device_has_no_room_for_is_given_up_alone() {
         Call::Feed(tokens) if tokens.starts_with(&poison) => Some(EngineError::Memory { wanted: 9, free: 1 }),
         _ => None,
     });
-    let bench = bench_on(vec![small, Device::cpu()], workload);
+    let mut bench = bench_on(vec![small, Device::cpu()], workload);
     (10..16).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
     bench.install(3);
     bench.wait_for(5).await;

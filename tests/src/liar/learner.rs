@@ -5,7 +5,7 @@ use anyhow::{Context as _, bail};
 use echo_protocol::charter::Charter;
 use echo_protocol::control::{Peer, Request, Response};
 use echo_protocol::heartbeat::{HEARTBEAT_EVERY_MS, Heartbeat};
-use echo_protocol::lease::Lease;
+use echo_protocol::lease::{LastOrder, Lease};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::{Host, Multiaddr, PeerId};
 use echo_protocol::signed::Signed;
@@ -35,12 +35,14 @@ pub struct Learner {
     peer: PeerId,
     relays: bool,
     news: watch::Sender<News>,
+    /// The last order that came.
+    last: watch::Sender<Option<LastOrder>>,
 }
 
 impl Learner {
     /// The line to the learner `peer`; `relays` is what heartbeats say.
     pub(crate) fn new(host: Host, peer: PeerId, relays: bool) -> Self {
-        Self { host, peer, relays, news: watch::Sender::new(News::default()) }
+        Self { host, peer, relays, news: watch::Sender::new(News::default()), last: watch::Sender::new(None) }
     }
 
     /// Its peer id.
@@ -126,8 +128,16 @@ impl Learner {
     /// # Errors
     /// When it is not answered.
     pub async fn leases(&self, orders: u32) -> anyhow::Result<Vec<Signed<Lease>>> {
-        match self.ask(&Request::Lease { orders }).await? {
-            Response::Leases { leases, .. } => Ok(leases),
+        let last = *self.last.borrow();
+        match self.ask(&Request::Lease { orders, last }).await? {
+            Response::Leases { leases, .. } => {
+                if let Some(newest) = leases.last() {
+                    let lease: Lease = newest.open()?;
+                    let counter = lease.orders().last().context("a lease of no orders")?;
+                    self.last.send_replace(Some(LastOrder { lease: lease.id, counter }));
+                }
+                Ok(leases)
+            }
             other => bail!("the learner answered {other:?}"),
         }
     }

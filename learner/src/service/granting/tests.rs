@@ -1,6 +1,8 @@
 use super::*;
 use crate::store::{MemoryStore, Store, StoreError, Tree, WriteBatch};
 use crate::testing;
+use echo_protocol::lease::LastOrder;
+use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeSet;
 
 /// A store in memory with a disk that works only while nobody holds it.
@@ -37,10 +39,14 @@ fn learner(store: Arc<Slow>) -> Arc<Shared> {
     Arc::new(testing::shared_over(store, Arc::new(testing::workload().0), 1000))
 }
 
+fn wish(number: u8, installed: Option<PolicyVersion>, orders: u32) -> Wish {
+    Wish { node: node(number), installed, orders, last: None }
+}
+
 /// The question of a node for `orders` orders, and where its answer comes.
 fn question(number: u8, orders: u32) -> (Question, oneshot::Receiver<Vec<Lease>>) {
     let (reply, answer) = oneshot::channel();
-    (Question { node: node(number), installed: Some(PolicyVersion(0)), orders, reply }, answer)
+    (Question { wish: wish(number, Some(PolicyVersion(0)), orders), reply }, answer)
 }
 
 #[test]
@@ -96,11 +102,30 @@ fn while_the_disk_works_the_desk_is_free_and_nobody_is_answered() {
 fn a_node_gets_its_leases_or_is_told_that_there_are_none() {
     let store = Arc::new(Slow::default());
     let granting = Granting::start(learner(store.clone()));
-    let ask = |orders| granting.ask(node(1), Some(PolicyVersion(0)), orders);
+    let ask = |orders| granting.ask(wish(1, Some(PolicyVersion(0)), orders));
     assert_eq!(ask(7).unwrap().iter().map(|lease| lease.count).sum::<u32>(), 7);
-    assert_eq!(granting.ask(node(2), None, 7), Some(Vec::new()), "without a policy there is no work");
+    assert_eq!(granting.ask(wish(2, None, 7)), Some(Vec::new()), "without a policy there is no work");
     store.memory.fail_after(Some(0));
-    assert_eq!(ask(7), None);
+    assert_eq!(granting.ask(wish(3, Some(PolicyVersion(0)), 7)), None);
     store.memory.fail_after(None);
     assert!(ask(7).is_some());
+}
+
+#[test]
+fn what_was_answered_to_nobody_is_answered_again() {
+    let shared = learner(Arc::default());
+    let (asked, answer) = question(1, 3);
+    drop(answer);
+    grant(&shared, vec![asked]).unwrap();
+    let (asked, mut answer) = question(1, 8);
+    grant(&shared, vec![asked]).unwrap();
+    let lost = answer.try_recv().unwrap().remove(0);
+    assert_eq!((lost.first.0, lost.count), (0, 3));
+    // It has reached the node now.
+    let last = lost.orders().last().map(|counter| LastOrder { lease: lost.id, counter });
+    let (reply, mut answer) = oneshot::channel();
+    let wish = Wish { last, ..wish(1, Some(PolicyVersion(0)), 8) };
+    grant(&shared, vec![Question { wish, reply }]).unwrap();
+    let fresh = answer.try_recv().unwrap().remove(0);
+    assert_eq!((fresh.first.0, fresh.count), (3, 8));
 }

@@ -93,7 +93,7 @@ async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<Memory>, u64)> {
     let (mut version, mut done, mut given) = (1, 0, 0);
     let (policy, installed) = watch::channel(install(version)?);
     let outbox = Outbox::open(&dir.join("outbox"), &home.run())?;
-    let (stock, source) = order_queue(WAITING);
+    let (mut stock, source) = order_queue(WAITING);
     let stop = CancellationToken::new();
     let worker = Worker {
         workload: home.workload.clone(),
