@@ -95,7 +95,7 @@ impl ChunkStore {
             return Ok(Written::Partial);
         }
         let range = group_range(piece.length, group);
-        write_all_at(&file, &bytes, range.start).map_err(io_error(&self.path(&piece.id)))?;
+        write_all_at(&file, &bytes, range.start).map_err(|error| io_error(&self.path(&piece.id))(error))?;
         self.remember(piece, group, bytes);
         let whole = self.shelf().note(piece, group, &file, &tree)?;
         Ok(if whole { Written::Whole } else { Written::Partial })

@@ -72,10 +72,10 @@ impl Shelf {
     pub(super) fn find(&mut self, piece: &Piece) -> Result<Found, StoreError> {
         if let Some(Partial { tree, have }) = self.partial.get(&piece.id) {
             let (tree, have) = (tree.clone(), *have);
-            let file = self.open(&piece.id, &partial_path(&self.dir, &piece.id), true)?;
+            let file = self.open(&piece.id, partial_path, true)?;
             return Ok(file.map_or(Found::Nothing, |file| Found::Partial { file, tree, have }));
         }
-        if let Some(file) = self.open(&piece.id, &whole_path(&self.dir, &piece.id), false)? {
+        if let Some(file) = self.open(&piece.id, whole_path, false)? {
             if file.metadata().is_ok_and(|about| about.len() == piece.length) {
                 return Ok(Found::Whole { file, tree: self.tree(piece) });
             }
@@ -86,7 +86,7 @@ impl Shelf {
 
     /// Takes up a partial piece of an earlier process: what its file holds is verified against the tree behind it.
     fn resume(&mut self, piece: &Piece) -> Result<Found, StoreError> {
-        let Some(file) = self.open(&piece.id, &partial_path(&self.dir, &piece.id), true)? else {
+        let Some(file) = self.open(&piece.id, partial_path, true)? else {
             return Ok(Found::Nothing);
         };
         let Some(tree) = kept_tree(&file, piece) else {
@@ -210,18 +210,25 @@ impl Shelf {
         known.or_else(|| GroupTree::checked(piece.id, piece.length, Vec::new()).ok().map(Arc::new))
     }
 
-    fn open(&mut self, id: &ContentId, path: &Path, write: bool) -> Result<Option<Arc<File>>, StoreError> {
+    /// The file that is open already, or the one at `path`.
+    fn open(
+        &mut self,
+        id: &ContentId,
+        path: fn(&Path, &ContentId) -> PathBuf,
+        write: bool,
+    ) -> Result<Option<Arc<File>>, StoreError> {
         if let Some(file) = self.files.get(id) {
             return Ok(Some(file));
         }
-        match OpenOptions::new().read(true).write(write).open(path) {
+        let path = path(&self.dir, id);
+        match OpenOptions::new().read(true).write(write).open(&path) {
             Ok(file) => {
                 let file = Arc::new(file);
                 self.files.insert(*id, file.clone(), 1);
                 Ok(Some(file))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_error(path)(error)),
+            Err(error) => Err(io_error(&path)(error)),
         }
     }
 }
