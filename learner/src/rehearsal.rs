@@ -44,6 +44,9 @@ pub struct Plan {
     /// Publish nothing before this many nodes are here
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub nodes: usize,
+    /// Let those who are here settle for this long before the first publication
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub settle: Option<Duration>,
     /// Give up after this time
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub deadline: Option<Duration>,
@@ -127,6 +130,10 @@ impl Rehearsal {
     /// Publishes one policy after the other; returns why it ended.
     async fn run(&self, plan: &Plan, observer: &mut Observer) -> anyhow::Result<&'static str> {
         self.watch_until(observer, |observer| observer.nodes() >= plan.nodes).await;
+        if let Some(settle) = plan.settle {
+            let here = Instant::now();
+            self.watch_until(observer, |_| here.elapsed() >= settle).await;
+        }
         for (index, policy) in plan.policies.iter().enumerate() {
             let (version, last) = (PolicyVersion(index as u64), index + 1 == plan.policies.len());
             let since = Instant::now();

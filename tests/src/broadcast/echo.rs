@@ -32,6 +32,8 @@ const CHUNK_BYTES: u64 = 4 << 20;
 const LEAST_CHUNKS: u64 = 16;
 /// The smallest chunks here.
 const SMALLEST_CHUNK: u64 = 64 << 10;
+/// Between the last node's arrival and the publication: nodes that have just started look for peers, and on one machine for processors too.
+const SETTLE: &str = "3s";
 /// What the programs log.
 const LOG: &str = "info";
 
@@ -75,6 +77,7 @@ impl EchoSwarm {
         let mut command = site.command(SOURCE, &binaries.learner);
         command.arg("publish").arg(layout.run_config()).args(["--json", "--hold"]);
         command.args(["--nodes", &(broadcast.nodes + broadcast.rotten).to_string()]);
+        command.args(["--settle", SETTLE]);
         for policy in &policies.dirs {
             command.arg("--policy").arg(policy);
         }
