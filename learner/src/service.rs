@@ -215,17 +215,21 @@ pub async fn serve(
 
 /// Looks for nodes that have gone, frees their orders, tells the source whom it has to serve, and has the record written.
 async fn sweep(shared: Arc<Shared>, snapshots: Snapshots) {
-    let mut told = Vec::new();
+    let mut told = (Vec::new(), Vec::new());
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
-        let (gone, consumers) = {
+        let (gone, (consumers, leaves)) = {
             let mut fleet = shared.fleet();
-            (fleet.expire(clock::now()), fleet.source_consumers())
+            (fleet.expire(clock::now()), (fleet.source_consumers(), fleet.source_leaves()))
         };
-        if consumers != told {
-            told.clone_from(&consumers);
-            // The driver only stops with the process.
+        // The driver only stops with the process.
+        if consumers != told.0 {
+            told.0.clone_from(&consumers);
             let _ = snapshots.friends(consumers).await;
+        }
+        if leaves != told.1 {
+            told.1.clone_from(&leaves);
+            let _ = snapshots.leaves(leaves).await;
         }
         if !gone.is_empty() {
             gone.iter()

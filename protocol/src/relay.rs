@@ -17,6 +17,7 @@
 //! `fetching` and `serving` are the two halves. One version is received at a time; its driver says which.
 
 mod consumers;
+mod disclosing;
 mod fetching;
 mod neighbours;
 mod pace;
@@ -38,6 +39,7 @@ use crate::piece_set::{Holdings, PieceSet};
 use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
 use consumers::Consumers;
+use disclosing::Disclosure;
 use neighbours::Neighbours;
 use questions::Questions;
 use serde::{Deserialize, Serialize};
@@ -158,6 +160,9 @@ pub enum Input {
     /// The learner said who is to pull from here: they get places before anybody else. Replaces the list; those beyond
     /// [`MAX_FRIENDS`] are ignored.
     Friends(Vec<PublicKey>),
+    /// The learner said which of these pass nothing on: what is new is shared among the others. Replaces the list; those beyond
+    /// [`MAX_FRIENDS`] are ignored.
+    Leaves(Vec<PublicKey>),
     /// The stream to this neighbour is open.
     Opened(PublicKey),
     /// A neighbour holds more than it said before.
@@ -322,6 +327,8 @@ pub struct Relay {
     questions: Questions,
     consumers: Consumers,
     rotten: BTreeSet<PublicKey>,
+    /// The version that is told of step by step.
+    disclosure: Option<Disclosure>,
     /// When to look again for slow neighbours to take over from.
     steal_at: Option<UnixMillis>,
     /// Some consumer may not have been told everything.
@@ -350,6 +357,7 @@ impl Relay {
             questions: Questions::default(),
             consumers: Consumers::new(places),
             rotten: BTreeSet::new(),
+            disclosure: None,
             steal_at: None,
             untold: false,
             told_at: UnixMillis(0),
@@ -366,11 +374,12 @@ impl Relay {
             }
             Input::Wanted { version, pieces } => self.wanted(now, version, pieces),
             Input::WantedToo { version, piece } => self.wanted_too(now, version, piece),
-            Input::Published(manifest) => self.published(manifest),
+            Input::Published(manifest) => self.published(now, manifest),
             Input::Gained { version, piece } => self.gained(now, version, piece),
             Input::Damaged { version, piece } => self.damaged(now, version, piece),
             Input::Neighbours(named) => self.named(now, named),
             Input::Friends(friends) => self.consumers.befriend(friends),
+            Input::Leaves(leaves) => self.consumers.set_leaves(leaves),
             Input::Opened(peer) => self.opened(now, peer),
             Input::Has { peer, version, news } => self.has(now, peer, version, &news),
             Input::Stored { peer, version, piece, group } => self.stored(now, peer, version, piece, group),
@@ -384,6 +393,7 @@ impl Relay {
             Input::Sent { peer, piece, group } => self.sent(now, &peer, piece, group),
             Input::Left(peer) => self.consumers.remove(&peer),
         }
+        self.look_at_shares(now);
         self.time_news(now);
     }
 
@@ -397,12 +407,14 @@ impl Relay {
 
     /// When [`Relay::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Option<UnixMillis> {
-        self.fetch_timeout().into_iter().chain(self.tell_timeout()).min()
+        let times = [self.fetch_timeout(), self.tell_timeout(), self.disclosure_timeout()];
+        times.into_iter().flatten().min()
     }
 
     /// Reacts to time having passed.
     pub fn handle_timeout(&mut self, now: UnixMillis) {
         self.fetch_timed_out(now);
+        self.look_at_shares(now);
         self.time_news(now);
     }
 

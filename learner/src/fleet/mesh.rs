@@ -129,4 +129,10 @@ impl Fleet {
         let places = self.source_places.len().max(2 * self.chains.count());
         self.chains.by_depth().take(places.min(MAX_SOURCE_CONSUMERS)).collect()
     }
+
+    /// Those of them who serve nobody.
+    pub fn source_leaves(&self) -> Vec<PublicKey> {
+        let is_leaf = |key: &PublicKey| self.members.get(key).is_some_and(|member| !member.serves());
+        self.source_consumers().into_iter().filter(is_leaf).collect()
+    }
 }

@@ -172,6 +172,14 @@ impl Snapshots {
         self.send(driver::Command::Friends(friends)).await
     }
 
+    /// Tells the source who passes nothing on ([`Input::Leaves`](crate::relay::Input::Leaves)).
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn leaves(&self, leaves: Vec<PublicKey>) -> Result<(), Stopped> {
+        self.send(driver::Command::Leaves(leaves)).await
+    }
+
     /// Changes how groups are gathered, as the learner wishes.
     ///
     /// # Errors

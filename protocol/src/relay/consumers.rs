@@ -1,5 +1,6 @@
 //! Who pulls from this peer, and what each has asked for.
 
+use super::disclosing::Share;
 use crate::content::ContentId;
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;
@@ -35,10 +36,12 @@ pub(super) struct Consumer {
     pub(super) version: PolicyVersion,
     /// The name of the manifest that it goes by.
     pub(super) manifest: ContentId,
-    /// Whether it was told all that is held here of its version.
+    /// Whether it was told all that is held here of its version, or has a share.
     pub(super) greeted: bool,
     /// When it was last handed a group, or joined.
     pub(super) active: UnixMillis,
+    /// What it was told of, while others are told of other things.
+    pub(super) share: Option<Share>,
     /// In the order in which it asked; no group is in two of them.
     asks: VecDeque<(PieceIndex, GroupMask)>,
     served: Vec<(PieceIndex, u32)>,
@@ -51,17 +54,24 @@ pub(super) struct Consumers {
     by_key: BTreeMap<PublicKey, Consumer>,
     /// Those that the learner sends here.
     friends: BTreeSet<PublicKey>,
+    /// Those who pass nothing on.
+    leaves: BTreeSet<PublicKey>,
     /// Who joined for what within the last [`REJOIN_MS`].
     joins: BTreeMap<(PublicKey, PolicyVersion), UnixMillis>,
 }
 
 impl Consumers {
     pub(super) fn new(places: usize) -> Self {
-        Self { places, by_key: BTreeMap::new(), friends: BTreeSet::new(), joins: BTreeMap::new() }
+        let (friends, leaves) = Default::default();
+        Self { places, by_key: BTreeMap::new(), friends, leaves, joins: BTreeMap::new() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PublicKey, &Consumer)> {
+        self.by_key.iter()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&PublicKey, &mut Consumer)> {
@@ -84,6 +94,15 @@ impl Consumers {
     /// Replaces the friends; those beyond [`MAX_FRIENDS`] are ignored.
     pub(super) fn befriend(&mut self, friends: impl IntoIterator<Item = PublicKey>) {
         self.friends = friends.into_iter().take(MAX_FRIENDS).collect();
+    }
+
+    /// Replaces those who pass nothing on; those beyond [`MAX_FRIENDS`] are ignored.
+    pub(super) fn set_leaves(&mut self, leaves: impl IntoIterator<Item = PublicKey>) {
+        self.leaves = leaves.into_iter().take(MAX_FRIENDS).collect();
+    }
+
+    pub(super) fn is_leaf(&self, key: &PublicKey) -> bool {
+        self.leaves.contains(key)
     }
 
     pub(super) fn is_friend(&self, key: &PublicKey) -> bool {
@@ -129,7 +148,8 @@ impl Consumers {
         manifest: ContentId,
     ) {
         let (asks, served) = (VecDeque::new(), Vec::new());
-        self.by_key.insert(key, Consumer { version, manifest, greeted: false, active: now, asks, served });
+        let consumer = Consumer { version, manifest, greeted: false, active: now, share: None, asks, served };
+        self.by_key.insert(key, consumer);
     }
 
     pub(super) fn cancel(&mut self, key: &PublicKey, piece: PieceIndex, groups: GroupMask) {
@@ -168,6 +188,11 @@ impl Consumer {
             self.asks.push_back((piece, new));
         }
         true
+    }
+
+    /// Whether nothing that it asked for waits or is on its way.
+    pub(super) fn asks_for_nothing(&self) -> bool {
+        self.asks.is_empty() && self.served.is_empty()
     }
 
     /// Notes that a group has left.

@@ -38,6 +38,7 @@ impl Relay {
         self.consumers.add(now, peer, version, manifest);
         // It waits for what is here before it can ask for anything.
         (self.untold, self.told_at) = (true, UnixMillis(0));
+        self.share_with(now, &peer);
     }
 
     pub(super) fn asked(
@@ -151,12 +152,14 @@ impl Relay {
             if transfer.have().get(piece).contains(group) {
                 transfer.serve(piece, group);
                 consumer.active = now;
+                consumer.share.iter_mut().for_each(|share| share.got(piece, group));
                 self.outputs.push_back(Output::Serve { peer: *peer, version, piece, group });
             } else {
                 self.refuse(*peer, version);
                 return;
             }
         }
+        self.disclose(now, peer);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::manifest::tests as manifests;
 mod asking;
 mod completing;
 mod damage;
+mod disclosing;
 mod driving;
 mod learner;
 mod losing;

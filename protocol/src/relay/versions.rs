@@ -44,10 +44,11 @@ impl Relay {
         self.fetch(now);
     }
 
-    pub(super) fn published(&mut self, manifest: Arc<Manifest>) {
+    pub(super) fn published(&mut self, now: UnixMillis, manifest: Arc<Manifest>) {
         let version = manifest.version;
         self.versions.insert(version, Transfer::whole(manifest));
         self.refuse_passed_over(version);
+        self.begin_disclosure(now, version);
         self.discard_old();
         self.untold = true;
     }

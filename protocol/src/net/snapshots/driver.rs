@@ -37,6 +37,7 @@ pub(super) enum Command {
     Downloads(Event),
     Neighbours(Vec<(Peer, Role)>),
     Friends(Vec<PublicKey>),
+    Leaves(Vec<PublicKey>),
     Mode(Mode),
     Damaged {
         version: PolicyVersion,
@@ -169,6 +170,7 @@ impl Driver {
             }
             Command::Neighbours(named) => self.named(now, named).await,
             Command::Friends(friends) => self.relay.handle(now, Input::Friends(friends)),
+            Command::Leaves(leaves) => self.relay.handle(now, Input::Leaves(leaves)),
             Command::Mode(mode) => self.relay.set_mode(mode),
             Command::Damaged { version, index } => {
                 self.delete_damaged(version, PieceIndex(index.0));

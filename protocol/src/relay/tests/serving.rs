@@ -65,7 +65,7 @@ fn who_asks_for_a_group_that_is_not_here_is_refused() {
 
 #[test]
 fn who_asks_for_too_much_at_once_is_refused() {
-    let mut bench = Bench::source(&snapshot(V1, 9, 64));
+    let mut bench = Bench::holding(&snapshot(V1, 9, 64));
     bench.on(joined(X, V1));
     assert_eq!(bench.on(asked(X, V1, 0, u64::MAX)).len(), MAX_SERVED);
     for piece in 1..8 {
