@@ -185,6 +185,7 @@ impl Relay {
         if edge.asked.is_empty() {
             edge.heard = now;
         }
+        edge.pace.starved(now, edge.asked.len());
         let before = edge.pace.delivered();
         edge.asked.extend(groups.iter().map(|group| Asked { piece, group, at: now, before }));
         transfer.ask(piece, groups);
@@ -313,7 +314,7 @@ impl Relay {
             if edge.room() == 0 || !edge.ready.is_empty() {
                 return;
             }
-            edge.pace.starved(now);
+            edge.pace.starved(now, edge.asked.len());
             if self.config.mode != Mode::Echo {
                 return;
             }

@@ -14,6 +14,9 @@ pub const START_WINDOW: u32 = 4;
 pub const MAX_WINDOW: u32 = 256;
 /// Longest latency that widens a window: beyond it, waiting is queueing.
 const MAX_LATENCY_MS: u64 = 1_000;
+/// A sample counts as if a whole group had taken this long at least, in milliseconds: what a sender may send ahead of its cap comes at once,
+/// and says nothing of what it can send.
+const LEAST_SAMPLE_MS: u64 = 50;
 /// Least weight of a sample, as a fraction of 1024: when rates rise, and when they fall.
 const LEAST_WEIGHT: [u64; 2] = [128, 16];
 /// Most weight of a sample.
@@ -33,7 +36,8 @@ pub(super) struct Pace {
     delivered: u64,
     /// When the last group came.
     last: UnixMillis,
-    /// When there was room but nothing to ask: samples across this instant show what was asked, not what could be delivered.
+    /// When there was room but nothing to ask, and little under way: samples across this instant show what was asked, not what could be
+    /// delivered.
     starved: Option<UnixMillis>,
 }
 
@@ -65,9 +69,13 @@ impl Pace {
         (bytes.div_ceil(GROUP_BYTES as u64) as u32).clamp(MIN_WINDOW, MAX_WINDOW)
     }
 
-    /// There was room, but nothing to ask.
-    pub(super) fn starved(&mut self, now: UnixMillis) {
-        self.starved = Some(now);
+    /// So many groups are under way, and there is nothing more to ask, or there was not until now. Where these are fewer than the latency
+    /// needs, it is not the neighbour that limits.
+    pub(super) fn starved(&mut self, now: UnixMillis, under_way: usize) {
+        let in_flight = self.rate.unwrap_or(0).saturating_mul(self.latency_ms()) / 1000;
+        if (under_way as u64) < in_flight.div_ceil(GROUP_BYTES as u64) {
+            self.starved = Some(now);
+        }
     }
 
     /// `bytes` arrived that were asked for at `asked_at`, when `before` bytes had been delivered.
@@ -76,7 +84,8 @@ impl Pace {
         let gap = now.since(self.last);
         (self.delivered, self.last) = (self.delivered + bytes, now);
         self.latency = Some(self.latency.map_or(waited, |least| least.min(waited)));
-        let seen = (self.delivered - before) * 1000 / waited;
+        let seen =
+            (self.delivered - before) * 1000 / waited.max(LEAST_SAMPLE_MS * bytes / GROUP_BYTES as u64);
         let weight = |least: u64, most: u64| (gap * 1024 / waited).clamp(least, most);
         self.rate = Some(match self.rate {
             None => seen,
@@ -86,5 +95,72 @@ impl Pace {
             Some(rate) if self.starved.is_some_and(|at| at >= asked_at) => rate,
             Some(rate) => rate - (rate - seen) * weight(LEAST_WEIGHT[1], MOST_WEIGHT[1]) / 1024,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    const GROUP: u64 = GROUP_BYTES as u64;
+
+    /// A neighbour that is asked for so many groups and for one more with each that comes, one every `group_ms`, although there is room for
+    /// more. Goes on for ten seconds, and says when that was.
+    fn deliver(pace: &mut Pace, from: u64, under_way: u64, group_ms: u64) -> u64 {
+        let mut asked: VecDeque<(u64, u64)> = (0..under_way).map(|_| (from, pace.delivered())).collect();
+        pace.starved(UnixMillis(from), asked.len());
+        let times = (1..=10_000 / group_ms).map(|n| from + n * group_ms);
+        for now in times {
+            let (at, before) = asked.pop_front().unwrap();
+            pace.arrived(UnixMillis(now), GROUP, UnixMillis(at), before);
+            asked.push_back((now, pace.delivered()));
+            pace.starved(UnixMillis(now), asked.len());
+        }
+        from + 10_000 / group_ms * group_ms
+    }
+
+    #[test]
+    fn a_group_that_comes_at_once_does_not_make_a_neighbour_fast() {
+        let mut pace = Pace::default();
+        pace.arrived(UnixMillis(1), GROUP, UnixMillis(0), 0);
+        assert!(pace.window() <= 2 * START_WINDOW, "{}", pace.window());
+    }
+
+    #[test]
+    fn a_rate_that_was_too_high_falls_although_there_is_room() {
+        let mut pace = Pace::default();
+        // A thousand groups a second, with a latency of a millisecond.
+        let now = deliver(&mut pace, 1, 50, 1);
+        assert_eq!(pace.window(), MAX_WINDOW);
+        deliver(&mut pace, now, 10, 50);
+        let rate = pace.rate().unwrap();
+        assert!((19 * GROUP..22 * GROUP).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_rate_holds_while_less_is_asked_for_than_the_latency_needs() {
+        let mut pace = Pace::default();
+        let now = deliver(&mut pace, 1, 100, 10);
+        pace.latency = Some(100);
+        let rate = pace.rate().unwrap();
+        assert!((95 * GROUP..105 * GROUP).contains(&rate), "{rate}");
+        deliver(&mut pace, now, 1, 100);
+        assert_eq!(pace.rate(), Some(rate));
+    }
+
+    #[test]
+    fn a_rate_holds_while_groups_are_asked_for_in_batches_with_pauses() {
+        let mut pace = Pace::default();
+        let mut now = deliver(&mut pace, 1, 100, 10);
+        let rate = pace.rate().unwrap();
+        for _ in 0..100 {
+            now += 500;
+            pace.starved(UnixMillis(now), 0);
+            let before = pace.delivered();
+            (1..=5).for_each(|n| pace.arrived(UnixMillis(now + 10 * n), GROUP, UnixMillis(now), before));
+        }
+        let after = pace.rate().unwrap();
+        assert!((rate..rate * 11 / 10).contains(&after), "{after} after {rate}");
     }
 }
