@@ -203,11 +203,11 @@ impl LeaseBook {
         let first = last.map_or(LeaseId(0), |last| last.lease);
         let mut room = orders as usize;
         let mut lost = Vec::new();
-        for (_, id) in self.by_node.range((*node, first)..=(*node, LeaseId(u64::MAX))) {
-            let open = self.leases.get(id).filter(|open| open.lease.deadline > now);
+        for id in self.of_node(node, first) {
+            let open = self.leases.get(&id).filter(|open| open.lease.deadline > now);
             let Some(Open { lease, .. }) = open else { continue };
             let is_lost = |counter: &OrderCounter| {
-                self.is_out(*id, *counter) && last < Some(LastOrder { lease: *id, counter: *counter })
+                self.is_out(id, *counter) && last < Some(LastOrder { lease: id, counter: *counter })
             };
             let counters: Vec<OrderCounter> = lease.orders().filter(is_lost).take(room).collect();
             room -= counters.len();
@@ -295,8 +295,7 @@ impl LeaseBook {
     /// were not leased again.
     pub fn node_gone(&mut self, node: &PublicKey) -> Vec<OrderCounter> {
         self.asked.remove(node);
-        let of_node = self.by_node.range((*node, LeaseId(0))..=(*node, LeaseId(u64::MAX)));
-        let ids: Vec<LeaseId> = of_node.map(|(_, id)| *id).collect();
+        let ids: Vec<LeaseId> = self.of_node(node, LeaseId(0)).collect();
         ids.into_iter().flat_map(|id| self.lapse(id, End::Gone)).collect()
     }
 
@@ -343,6 +342,11 @@ impl LeaseBook {
     /// Notes what is durable.
     pub fn flushed(&mut self, FlushedLeases(upto): FlushedLeases) {
         self.changes.flushed(upto);
+    }
+
+    /// The leases of a node with orders left, from number `first` on.
+    fn of_node(&self, node: &PublicKey, first: LeaseId) -> impl Iterator<Item = LeaseId> {
+        self.by_node.range((*node, first)..=(*node, LeaseId(u64::MAX))).map(|(_, id)| *id)
     }
 
     /// Whether `counter` is out under lease `id`.

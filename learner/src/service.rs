@@ -215,20 +215,23 @@ pub async fn serve(
 
 /// Looks for nodes that have gone, frees their orders, tells the source whom it has to serve, and has the record written.
 async fn sweep(shared: Arc<Shared>, snapshots: Snapshots) {
-    let mut told = (Vec::new(), Vec::new());
+    let (mut told_consumers, mut told_leaves) = (Vec::new(), Vec::new());
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
-        let (gone, (consumers, leaves)) = {
+        let (gone, consumers, leaves) = {
             let mut fleet = shared.fleet();
-            (fleet.expire(clock::now()), (fleet.source_consumers(), fleet.source_leaves()))
+            let gone = fleet.expire(clock::now());
+            let consumers = fleet.source_consumers();
+            let leaves = fleet.leaves_among(&consumers);
+            (gone, consumers, leaves)
         };
         // The driver only stops with the process.
-        if consumers != told.0 {
-            told.0.clone_from(&consumers);
+        if consumers != told_consumers {
+            told_consumers.clone_from(&consumers);
             let _ = snapshots.friends(consumers).await;
         }
-        if leaves != told.1 {
-            told.1.clone_from(&leaves);
+        if leaves != told_leaves {
+            told_leaves.clone_from(&leaves);
             let _ = snapshots.leaves(leaves).await;
         }
         if !gone.is_empty() {

@@ -130,9 +130,9 @@ impl Fleet {
         self.chains.by_depth().take(places.min(MAX_SOURCE_CONSUMERS)).collect()
     }
 
-    /// Those of them who serve nobody.
-    pub fn source_leaves(&self) -> Vec<PublicKey> {
-        let is_leaf = |key: &PublicKey| self.members.get(key).is_some_and(|member| !member.serves());
-        self.source_consumers().into_iter().filter(is_leaf).collect()
+    /// Those of `consumers` who serve nobody.
+    pub fn leaves_among(&self, consumers: &[PublicKey]) -> Vec<PublicKey> {
+        let is_leaf = |key: &&PublicKey| self.members.get(key).is_some_and(|member| !member.serves());
+        consumers.iter().filter(is_leaf).copied().collect()
     }
 }

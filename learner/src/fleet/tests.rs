@@ -484,5 +484,5 @@ fn a_node_that_does_not_relay_is_nobodys_neighbour() {
     fleet.heartbeat(UnixMillis(0), key(9), Heartbeat { relays: false, ..beat() }).unwrap();
     assert!((1..=3).all(|n| roles(&fleet, 0, &key(n)).iter().all(|(other, _)| *other != key(9))));
     assert_eq!(roles(&fleet, 0, &key(9)).len(), 4);
-    assert_eq!(fleet.source_leaves(), [key(9)]);
+    assert_eq!(fleet.leaves_among(&fleet.source_consumers()), [key(9)]);
 }
