@@ -46,6 +46,8 @@ pub struct Link {
     pub up: Option<BytesPerSec>,
     /// What it may receive; unlimited if `None`.
     pub down: Option<BytesPerSec>,
+    /// Nothing holds the host to these rates but its programs. Its packets then pass one by one, so that each is counted with its headers.
+    pub unlimited: bool,
     /// Whether it sits behind a masquerading router.
     pub nat: bool,
 }
@@ -180,10 +182,13 @@ impl Fabric {
             masquerade(&outside, &name)?;
         }
         ip(&format!("-n {name} link set lo up"))?;
-        if let Some(rate) = link.up {
+        if link.unlimited {
+            ip(&format!("-n {name} link set dev e0 gso_max_segs 1"))?;
+        }
+        if let Some(rate) = link.up.filter(|_| !link.unlimited) {
             tc(&format!("-n {name} qdisc add dev e0 root {}", bucket(rate)))?;
         }
-        if let Some(rate) = link.down {
+        if let Some(rate) = link.down.filter(|_| !link.unlimited) {
             tc(&format!("-n {bridge} qdisc add dev v{index} root {}", bucket(rate)))?;
         }
         let counters = enter::enter(&name, CounterFile::open)??;

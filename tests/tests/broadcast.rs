@@ -22,6 +22,7 @@ fn small(modes: &[Mode]) -> Broadcast {
         faults: Faults::default(),
         rotten: 0,
         nat: 0,
+        own_caps: false,
         seed: 1,
         dir: None,
         build: false,
@@ -66,4 +67,29 @@ async fn the_living_end_complete_when_some_are_killed() {
     let faults = Faults { churn: 0.5, ..Faults::default() };
     let report = run(Broadcast { faults, ..small(&[Mode::Echo]) }).await;
     assert_eq!(report["living_nodes"], 3, "one of the two comes back: {report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_programs_make_of_their_caps_is_told() {
+    if let Some(obstacle) = netns::obstacle(false) {
+        eprintln!("skipped: {obstacle}");
+        return;
+    }
+    let snapshots = Snapshots::Random { bytes: 12 << 20, delta_from: None };
+    let rate = BytesPerSec(4_000_000);
+    let caps = Broadcast {
+        own_caps: true,
+        uplink: rate,
+        node_up: rate,
+        node_down: rate,
+        snapshots,
+        ..small(&[Mode::Echo])
+    };
+    let report = run(caps).await;
+    assert_eq!((&report["caps"], &report["tcp_copy"]), (&"process".into(), &serde_json::Value::Null));
+    for way in ["up", "down"] {
+        let share = report["busiest_second"][way].as_f64().unwrap();
+        // Wide: what a cap is used for depends on the machine, and unlimited links carry a hundred times as much.
+        assert!((0.2..1.5).contains(&share), "{way}: {report:#}");
+    }
 }

@@ -7,8 +7,10 @@
 //!
 //! A cap on what is received works through back-pressure: what is not read stays in the windows of the connections,
 //! and the sender stops. So a sender that was idle may first fill a window at the speed of the link (256 KiB with
-//! yamux, and what the swarm grants with QUIC). Bulk data are asked for piece by piece, which keeps them below that.
+//! yamux, and what the swarm grants with QUIC), and a node has many senders. But bulk comes when it is asked for: a third
+//! bucket says when that may be ([`asking`]).
 
+mod asking;
 mod bucket;
 mod framing;
 mod muxer;
@@ -20,8 +22,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use asking::Asking;
+pub(super) use asking::Turn;
 use bucket::Bucket;
-use framing::ACK_SHARE;
+use framing::{ACK_SHARE, Framing};
 pub(super) use muxer::PacedMuxer;
 
 /// The caps of a host, and what has passed. Clones are handles to the same caps.
@@ -34,6 +38,8 @@ pub struct Pacing {
 struct Shared {
     upload: Lane,
     download: Lane,
+    /// At the cap on what is received.
+    asking: Asking,
     start: Instant,
 }
 
@@ -53,6 +59,7 @@ impl Pacing {
         let shared = Shared {
             upload: Lane::new(max_upload),
             download: Lane::new(max_download),
+            asking: Asking::new(max_download),
             start: Instant::now(),
         };
         Self { shared: Arc::new(shared) }
@@ -65,7 +72,21 @@ impl Pacing {
 
     /// Caps what is received from now on, in bytes per second on the wire (0 counts as 1); `None` lifts the cap.
     pub fn set_max_download(&self, cap: Option<u64>) {
+        self.shared.asking.restart(cap);
         self.shared.download.set_cap(cap);
+    }
+
+    /// Waits until bulk may be asked for: not at all where what is received has no cap. Turns come in the order in which they are waited
+    /// for, and while somebody has one, or does not poll the wait for one that has come, nobody else gets any.
+    pub(super) async fn turn_to_ask(&self) -> Turn<'_> {
+        self.shared.asking.turn(&self.shared).await
+    }
+
+    /// Counts bytes of bulk streams that came without having been asked for, which leave less room for what is.
+    pub(super) fn came_unasked(&self, bytes: usize) {
+        if self.max_download().is_some() {
+            self.shared.asking.count(self.shared.now(), Framing::TCP.received(bytes));
+        }
     }
 
     /// The cap on what is sent, in bytes per second.
@@ -98,14 +119,28 @@ impl Shared {
         self.start.elapsed()
     }
 
-    /// Counts what passed in `lane`, and the acknowledgements that it causes in the `other`, which nobody holds back.
-    fn count(&self, lane: &Lane, other: &Lane, wire_bytes: u64) {
+    /// Counts what was sent, and the acknowledgements that it brings, which nobody holds back.
+    fn count_sent(&self, wire_bytes: u64) {
+        let acks = self.count(&self.upload, &self.download, wire_bytes);
+        if self.download.cap().is_some() {
+            self.asking.count(self.now(), acks);
+        }
+    }
+
+    /// Counts what was received, and the acknowledgements that it costs.
+    fn count_received(&self, wire_bytes: u64) {
+        self.count(&self.download, &self.upload, wire_bytes);
+    }
+
+    /// Counts what passed in `lane`, and its acknowledgements, which it gives back, in the `other`.
+    fn count(&self, lane: &Lane, other: &Lane, wire_bytes: u64) -> u64 {
         lane.passed.fetch_add(wire_bytes, Ordering::Relaxed);
         let acks = wire_bytes / ACK_SHARE;
         other.passed.fetch_add(acks, Ordering::Relaxed);
         if other.cap().is_some() {
             other.bucket().draw(self.now(), acks);
         }
+        acks
     }
 }
 
@@ -126,9 +161,13 @@ impl Lane {
     }
 
     fn bucket(&self) -> MutexGuard<'_, Bucket> {
-        // A bucket is two numbers: it is whole whatever its last user did.
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.bucket)
     }
+}
+
+fn lock(bucket: &Mutex<Bucket>) -> MutexGuard<'_, Bucket> {
+    // A bucket is two numbers: it is whole whatever its last user did.
+    bucket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

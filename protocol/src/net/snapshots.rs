@@ -15,6 +15,7 @@ mod driver;
 pub(super) mod keeper;
 mod mailbox;
 mod plan;
+mod requests;
 mod stats;
 mod upstream;
 pub mod wire;

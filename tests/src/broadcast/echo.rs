@@ -165,7 +165,9 @@ impl System for EchoSwarm {
         let mut command = site.command(host, &self.program);
         node_arguments(&mut command, &self.node_dir(host), &self.layout.list(), &site.listen(host));
         let link = site.link(host);
-        for (flag, rate) in [("--max-upload", link.up), ("--max-download", link.down)] {
+        // What a link limits is left to it, but for the uplink, which the learner has to be told of.
+        let down = link.down.filter(|_| site.caps() == "process");
+        for (flag, rate) in [("--max-upload", link.up), ("--max-download", down)] {
             if let Some(rate) = rate {
                 command.args([flag, &rate.to_string()]);
             }

@@ -22,13 +22,14 @@ impl Links {
     pub(super) fn of(broadcast: &Broadcast) -> Self {
         let mut draws = Draws::new(seed_of(broadcast.seed, "links"));
         let (nodes, liars) = (broadcast.nodes, broadcast.rotten);
-        let mut hosts = vec![Link { up: Some(broadcast.uplink), ..Link::default() }];
+        let unlimited = broadcast.own_caps;
+        let mut hosts = vec![Link { up: Some(broadcast.uplink), unlimited, ..Link::default() }];
         for index in 0..nodes + liars {
             let up = broadcast.uneven.map_or(broadcast.node_up, |span| draw(span, &mut draws));
             let nat = index < nodes && index + broadcast.nat >= nodes;
-            hosts.push(Link { up: Some(up), down: Some(broadcast.node_down), nat });
+            hosts.push(Link { up: Some(up), down: Some(broadcast.node_down), unlimited, nat });
         }
-        hosts.push(Link::default());
+        hosts.push(Link { unlimited, ..Link::default() });
         Self { hosts, nodes, liars }
     }
 

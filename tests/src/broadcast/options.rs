@@ -34,6 +34,8 @@ pub struct Broadcast {
     pub rotten: usize,
     /// Nodes behind a masquerading router; the last ones.
     pub nat: usize,
+    /// Nothing but the programs keeps to the rates, and what they make of that is reported.
+    pub own_caps: bool,
     /// Of everything that is drawn.
     pub seed: u64,
     /// Keep everything here; if `None`, a temporary directory is used and removed.
@@ -157,6 +159,10 @@ impl Broadcast {
         ensure!(
             self.rotten == 0 || self.modes.iter().all(Mode::is_echo),
             "--rotten: liars speak Echo's protocol only"
+        );
+        ensure!(
+            !self.own_caps || faults.slow.is_none() && self.modes.iter().all(Mode::is_echo),
+            "--own-caps: no link can become slower (--slow), and outside systems (peer:) keep no caps"
         );
         Ok(())
     }

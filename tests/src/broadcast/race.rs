@@ -104,6 +104,9 @@ impl<'a> Race<'a> {
     /// When a copy fails: the links do not work.
     pub(super) fn check_links(&self, site: &Site) -> anyhow::Result<Option<LinkCheck>> {
         let Site::Namespaces(fabric) = site else { return Ok(None) };
+        if self.broadcast.own_caps {
+            return Ok(None);
+        }
         let open: Vec<usize> = self.links.nodes().filter(|host| !site.link(*host).nat).collect();
         let needed = self.broadcast.uplink.0.div_ceil(self.broadcast.node_down.0);
         let needed = usize::try_from(needed).unwrap_or(usize::MAX).min(open.len());
@@ -129,7 +132,7 @@ impl<'a> Race<'a> {
         mut site: Site,
         mut system: S,
     ) -> anyhow::Result<Row> {
-        let mut samples = Samples::default();
+        let mut samples = if self.broadcast.own_caps { Samples::dense() } else { Samples::default() };
         let published = self.until_published(&mut system, &site, &mut samples).await?;
         let mut fates = Fates::new(self.links.nodes());
         let best = self.bound(&fates, None).seconds();

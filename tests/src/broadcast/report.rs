@@ -50,6 +50,8 @@ pub(super) struct Row {
     pub(super) source_cpu_s: Option<f64>,
     /// `netns` or `process`.
     pub(super) caps: &'static str,
+    /// Where programs keep their caps alone: what passed in the busiest second of a cap, over the cap; the largest of all hosts.
+    pub(super) busiest_second: Option<Busiest>,
     /// What plain TCP carried over the same links just before.
     pub(super) tcp_copy: Option<LinkCheck>,
     /// Peers that were cut off for rotten bytes.
@@ -60,6 +62,15 @@ pub(super) struct Row {
     /// Every node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) per_node: Vec<NodeRow>,
+}
+
+/// What passed in the busiest second, over the cap.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Busiest {
+    /// Of what was sent, by the source or a node.
+    pub(super) up: Option<f64>,
+    /// Of what a node received.
+    pub(super) down: Option<f64>,
 }
 
 /// One node in a race.
@@ -112,6 +123,11 @@ impl Row {
         if let Some(recovery) = &self.recovery {
             let (affected, time) = (recovery.affected, seconds(recovery.recovery_s));
             let _infallible = write!(line, ", {affected} nodes felt the fault, recovered after {time}");
+        }
+        if let Some(Busiest { up, down }) = self.busiest_second {
+            let share = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{share:.3}"));
+            let _infallible =
+                write!(line, ", busiest second {} of the cap up, {} down", share(up), share(down));
         }
         if self.rotten_installed > 0 {
             let _infallible = write!(line, ", {} ROTTEN chunks installed", self.rotten_installed);

@@ -1,4 +1,4 @@
-//! What the hosts of a race have sent, received and used, ten times a second.
+//! What the hosts of a race have sent, received and used, ten times a second or more.
 
 use super::site::Site;
 use super::usage::{self, Usage};
@@ -7,7 +7,9 @@ use echo_protocol::time::UnixMillis;
 
 /// The time between two samples, in milliseconds.
 pub(super) const EVERY_MS: u64 = 100;
-/// Most samples kept: an hour of them.
+/// The same where single seconds are looked at.
+const DENSE_MS: u64 = 20;
+/// Most samples kept: an hour of them, or 12 minutes of dense ones.
 const MAX_SAMPLES: usize = 36_000;
 
 /// All hosts at one moment.
@@ -22,17 +24,31 @@ pub(super) struct Sample {
 }
 
 /// The samples of a race, in order of time.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Samples(Vec<Sample>);
+#[derive(Clone, Debug)]
+pub(super) struct Samples {
+    all: Vec<Sample>,
+    every_ms: u64,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self { all: Vec::new(), every_ms: EVERY_MS }
+    }
+}
 
 impl Samples {
+    /// With which single seconds can be looked at.
+    pub(super) fn dense() -> Self {
+        Self { every_ms: DENSE_MS, ..Self::default() }
+    }
+
     /// Takes a sample of hosts 0 to `pids.len()`, if one is due.
     ///
     /// # Errors
     /// When a host's counters cannot be read.
     pub(super) fn look(&mut self, now: UnixMillis, site: &Site, pids: &[Option<u32>]) -> anyhow::Result<()> {
-        let due = self.0.last().is_none_or(|last| now.since(last.at) >= EVERY_MS);
-        if due && self.0.len() < MAX_SAMPLES {
+        let due = self.all.last().is_none_or(|last| now.since(last.at) >= self.every_ms);
+        if due && self.all.len() < MAX_SAMPLES {
             self.take(now, site, pids)?;
         }
         Ok(())
@@ -45,24 +61,42 @@ impl Samples {
     pub(super) fn take(&mut self, now: UnixMillis, site: &Site, pids: &[Option<u32>]) -> anyhow::Result<()> {
         let counters = (0..pids.len()).map(|host| site.counters(host)).collect::<Result<Vec<_>, _>>()?;
         let usage = pids.iter().map(|pid| pid.and_then(usage::of)).collect();
-        self.0.push(Sample { at: now, counters, usage });
+        self.all.push(Sample { at: now, counters, usage });
         Ok(())
     }
 
     /// All of them.
     pub(super) fn all(&self) -> &[Sample] {
-        &self.0
+        &self.all
     }
 
     /// The newest.
     pub(super) fn last(&self) -> Option<&Sample> {
-        self.0.last()
+        self.all.last()
     }
 
     /// The last one not after `time`, or the first.
     pub(super) fn at(&self, time: UnixMillis) -> Option<&Sample> {
-        let after = self.0.partition_point(|sample| sample.at <= time);
-        self.0.get(after.saturating_sub(1))
+        let after = self.all.partition_point(|sample| sample.at <= time);
+        self.all.get(after.saturating_sub(1))
+    }
+
+    /// What passed in the busiest second since `origin`, in bytes a second, by what counts as passing.
+    pub(super) fn busiest_second(
+        &self,
+        host: usize,
+        origin: UnixMillis,
+        passed: fn(Counters) -> u64,
+    ) -> Option<f64> {
+        let point = |sample: &Sample| Some((sample.at.0, passed(sample.counters[host]?)));
+        let points: Vec<_> = self.all.iter().filter(|sample| sample.at >= origin).filter_map(point).collect();
+        let rate = |(until, last): &(u64, u64)| {
+            // The shortest stretch of a second or more that ends here.
+            let before = points.partition_point(|(at, _)| at + 1000 <= *until);
+            let (from, first) = points.get(before.checked_sub(1)?)?;
+            Some(last.saturating_sub(*first) as f64 * 1000.0 / (until - from) as f64)
+        };
+        points.iter().filter_map(rate).reduce(f64::max)
     }
 
     /// What a host has received, in bytes, with the time in seconds after `origin`.
@@ -71,6 +105,27 @@ impl Samples {
             let at = (sample.at.0 as f64 - origin.0 as f64) / 1000.0;
             sample.counters[host].map(|counters| (at, counters.received))
         };
-        self.0.iter().filter_map(point).collect()
+        self.all.iter().filter_map(point).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at: u64, received: u64) -> Sample {
+        Sample { at: UnixMillis(at), counters: vec![Some(Counters { sent: 0, received })], usage: Vec::new() }
+    }
+
+    #[test]
+    fn the_busiest_second_begins_anywhere() {
+        // 100 bytes every 100 ms, and 500 more at 2.55 s; before the origin more than ever after.
+        let received = |at: u64| 10_000 * u64::from(at >= 500) + at + 500 * u64::from(at >= 2550);
+        let all = (0..=50).map(|n| sample(n * 100, received(n * 100))).collect();
+        let samples = Samples { all, every_ms: EVERY_MS };
+        let busiest = |origin| samples.busiest_second(0, UnixMillis(origin), |counters| counters.received);
+        assert_eq!(busiest(600), Some(1500.0));
+        assert_eq!(busiest(0), Some(11_000.0));
+        assert_eq!(busiest(4500), None, "no second is left");
     }
 }

@@ -1,6 +1,6 @@
 //! Where the processes of a race run: in namespaces behind capped links, or, where there are none, all on loopback.
 
-use super::links::Links;
+use super::links::{Links, SOURCE};
 use super::options::Broadcast;
 use crate::netns::{Counters, Fabric, Link, NetnsError, obstacle};
 use anyhow::bail;
@@ -34,6 +34,8 @@ impl Site {
             "--nat"
         } else if broadcast.faults.slow.is_some() {
             "--slow"
+        } else if broadcast.own_caps {
+            "--own-caps"
         } else if broadcast.modes.iter().any(|mode| !mode.is_echo()) {
             "outside systems (peer:)"
         } else {
@@ -43,11 +45,11 @@ impl Site {
         bail!("{needs}: only in network namespaces. {obstacle}")
     }
 
-    /// How the caps are kept, as the report says it.
+    /// Who keeps the caps, as the report says it: the links, or the programs.
     pub(super) fn caps(&self) -> &'static str {
         match self {
-            Self::Namespaces(_) => "netns",
-            Self::Loopback(_) => "process",
+            Self::Namespaces(fabric) if !fabric.link(SOURCE).unlimited => "netns",
+            Self::Namespaces(_) | Self::Loopback(_) => "process",
         }
     }
 

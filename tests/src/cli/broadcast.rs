@@ -55,6 +55,10 @@ pub(super) struct BroadcastOptions {
     /// Put nodes behind masquerading routers.
     #[arg(long, value_name = "K", default_value_t = 0)]
     nat: usize,
+    /// Leave the links unlimited: only the programs keep to the rates (--max-upload, --max-download), and the report says what passed in the
+    /// busiest second.
+    #[arg(long)]
+    own_caps: bool,
     /// Of everything that is drawn: weights, uneven links, faults.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -84,6 +88,7 @@ impl BroadcastOptions {
             faults: broadcast::Faults { churn: self.churn, slow: self.slow, gone: self.gone },
             rotten: self.rotten,
             nat: self.nat,
+            own_caps: self.own_caps,
             seed: self.seed,
             dir: self.dir,
             build: !self.no_build,

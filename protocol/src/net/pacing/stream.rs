@@ -61,7 +61,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
         let (shared, lane) = (&*pacing.shared, &pacing.shared.upload);
         if lane.cap().is_none() {
             let written = ready!(Pin::new(inner).poll_write(cx, buf))?;
-            shared.count(lane, &shared.download, framing.sent(written));
+            shared.count_sent(framing.sent(written));
             return Poll::Ready(Ok(written));
         }
         // A grant that the connection could not take in time is gone, or many of them could pass at once later.
@@ -74,7 +74,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
         let granted = turn.granted.min(buf.len());
         let written = ready!(Pin::new(inner).poll_write(cx, &buf[..granted]))?;
         turn.granted -= written;
-        shared.count(lane, &shared.download, framing.sent(written));
+        shared.count_sent(framing.sent(written));
         Poll::Ready(Ok(written))
     }
 
@@ -93,7 +93,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {
         let (shared, lane) = (&*pacing.shared, &pacing.shared.download);
         if lane.cap().is_none() {
             let read = ready!(Pin::new(inner).poll_read(cx, buf))?;
-            shared.count(lane, &shared.upload, framing.received(read));
+            shared.count_received(framing.received(read));
             return Poll::Ready(Ok(read));
         }
         ready!(turn.poll_begin(shared, cx));
@@ -101,7 +101,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {
         let read = ready!(Pin::new(inner).poll_read(cx, &mut buf[..most]))?;
         let wire = framing.received(read);
         turn.from = lane.bucket().draw(shared.now(), wire);
-        shared.count(lane, &shared.upload, wire);
+        shared.count_received(wire);
         Poll::Ready(Ok(read))
     }
 }

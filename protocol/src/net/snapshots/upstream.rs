@@ -3,14 +3,15 @@
 use super::Reporter;
 use super::driver::Report;
 use super::keeper::{Arrival, Failure, Keeper, Kept};
+use super::requests::Requests;
 use super::wire::{self, Answer, Ask, WireError};
 use crate::content::ContentId;
 use crate::groups::GroupMask;
 use crate::manifest::{Manifest, PieceIndex};
 use crate::net::host::Host;
 use crate::net::names;
-use crate::piece_set::Holdings;
 use crate::store::ChunkStore;
+use futures::future::OptionFuture;
 use futures::io::BufReader;
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use libp2p::PeerId;
@@ -27,6 +28,10 @@ pub(super) const ASKS: usize = 1024;
 /// Groups that a neighbour may send without being asked before its stream is given up. A few are innocent: a group that was
 /// cancelled and asked for again may come twice.
 const MAX_UNASKED: u32 = 64;
+/// What a frame of news takes beside its entries, in bytes: mostly what the multiplexer and the encryption put around it.
+const AROUND_NEWS: usize = 80;
+/// What an entry of news takes at most, in bytes.
+const NEWS_ENTRY_BYTES: usize = 15;
 /// So much is read ahead of a group's bytes, which then bypass the buffer.
 const READ_BUFFER: usize = 1 << 10;
 
@@ -57,8 +62,7 @@ pub(super) struct Edge {
     /// The manifest's name.
     pub(super) id: ContentId,
     pub(super) reporter: Reporter,
-    /// Groups asked for and not yet here, cancelled ones included.
-    pub(super) asked: Mutex<Holdings>,
+    pub(super) requests: Mutex<Requests>,
 }
 
 impl Edge {
@@ -114,15 +118,35 @@ impl Edge {
         kept.err().map_or(end, End::Failed)
     }
 
-    /// Writes requests and cancellations, those that wait in one go.
+    /// Writes requests when their turn has come, and cancellations at once.
     async fn ask(&self, writing: &mut (impl AsyncWrite + Unpin), wishes: &mut mpsc::Receiver<Wish>) -> End {
-        let (mut waiting, mut frames) = (Vec::new(), Vec::new());
-        while wishes.recv_many(&mut waiting, ASKS).await > 0 {
-            frames.clear();
-            for wish in waiting.drain(..) {
-                if let Err(error) = wire::put_head(&mut frames, &self.ask_for(wish), 0) {
-                    return End::Lost(error.to_string());
+        let pacing = self.host.pacing();
+        let (mut news, mut frames) = (Vec::new(), Vec::new());
+        // A place among all who ask. It holds up those behind it, so it is given up when there is nothing to ask for, and while writing.
+        let mut place = None;
+        loop {
+            if self.requests().wait() {
+                place.get_or_insert_with(|| Box::pin(pacing.turn_to_ask()));
+            } else {
+                place = None;
+            }
+            let asks: Vec<Ask> = tokio::select! {
+                taken = wishes.recv_many(&mut news, ASKS) => match taken {
+                    0 => return End::Closed,
+                    _ => news.drain(..).filter_map(|wish| self.hear(wish)).collect(),
+                },
+                Some(mut turn) = OptionFuture::from(place.as_mut()) => {
+                    place = None;
+                    self.requests().ask(&mut turn, |piece| self.store.needs_tree(piece))
                 }
+            };
+            if asks.is_empty() {
+                continue;
+            }
+            place = None;
+            frames.clear();
+            if let Err(error) = asks.iter().try_for_each(|ask| wire::put_head(&mut frames, ask, 0)) {
+                return End::Lost(error.to_string());
             }
             let written = async {
                 writing.write_all(&frames).await?;
@@ -134,17 +158,18 @@ impl Edge {
                 Err(_) => return End::Lost("it takes no bytes".into()),
             }
         }
-        End::Closed
     }
 
-    fn ask_for(&self, wish: Wish) -> Ask {
+    /// Lets a request wait for its turn. Gives back a cancellation that the neighbour is to hear of.
+    fn hear(&self, wish: Wish) -> Option<Ask> {
         match wish {
-            Wish::Request { piece, groups } => {
-                self.asked().insert(piece, groups);
-                let tree = self.manifest.piece(piece).is_some_and(|piece| self.store.needs_tree(&piece));
-                Ask::Request { piece, groups, tree }
+            Wish::Request { piece: index, groups } => {
+                if let Some(piece) = self.manifest.piece(index) {
+                    self.requests().add(index, piece, groups);
+                }
+                None
             }
-            Wish::Cancel { piece, groups } => Ask::Cancel { piece, groups },
+            Wish::Cancel { piece, groups } => self.requests().cancel(piece, groups),
         }
     }
 
@@ -163,13 +188,15 @@ impl Edge {
             let (index, group, leaves) = match answer {
                 Answer::Refused => return End::Refused,
                 Answer::Have { news } => {
+                    self.host.pacing().came_unasked(AROUND_NEWS + news.len() * NEWS_ENTRY_BYTES);
                     self.reporter.report(Report::Has { version: self.manifest.version, news }).await;
                     continue;
                 }
                 Answer::Group { piece, group, leaves } => (piece, group, leaves as usize),
             };
             self.reporter.traffic.received(payload.len());
-            let was_asked = !self.asked().remove(index, GroupMask::of([group])).is_empty();
+            self.host.pacing().came_unasked(leaves * wire::LEAF_BYTES);
+            let was_asked = self.requests().arrived(index, group, leaves > 0);
             match self.manifest.piece(index) {
                 Some(piece) if was_asked => {
                     if arrivals.send(Arrival { index, piece, group, leaves, payload }).await.is_err() {
@@ -199,8 +226,8 @@ impl Edge {
         Ok(())
     }
 
-    fn asked(&self) -> MutexGuard<'_, Holdings> {
+    fn requests(&self) -> MutexGuard<'_, Requests> {
         // Nothing that holds the lock can panic half way.
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@ use super::fates::Fates;
 use super::{Account, LinkCheck, Mode, Race, Row, SOURCE, Samples, Site};
 use crate::broadcast::bound::{Bound, BoundNode};
 use crate::broadcast::recovery::{Course, Recovery, recovery};
-use crate::broadcast::report::NodeRow;
+use crate::broadcast::report::{Busiest, NodeRow};
 use crate::broadcast::usage::Usage;
 use crate::netns::{Counters, Link};
 use echo_protocol::rate::BytesPerSec;
@@ -85,6 +85,7 @@ impl Race<'_> {
             cpu_s_per_gb: (!cpu.is_empty()).then(|| cpu.iter().sum::<f64>() / cpu.len() as f64),
             source_cpu_s: used(samples, published, SOURCE).map(|(idle, last)| last.cpu_s - idle.cpu_s),
             caps: site.caps(),
+            busiest_second: self.broadcast.own_caps.then(|| self.busiest(samples, published)),
             tcp_copy: check,
             cut_off: account.cut_off.clone(),
             recovery: fates.fault_s.map(|at| self.recovery(at, &seen)),
@@ -111,6 +112,17 @@ impl Race<'_> {
             cpu_s_per_gb: used
                 .map(|(idle, last)| (last.cpu_s - idle.cpu_s) * GB / self.policies.bytes as f64),
         }
+    }
+
+    fn busiest(&self, samples: &Samples, published: UnixMillis) -> Busiest {
+        let hosts = || self.links.hosts.iter().enumerate().take(self.links.nodes().end() + 1);
+        let largest = |cap: fn(&Link) -> Option<BytesPerSec>, passed| {
+            let share = |(host, link): (usize, &Link)| {
+                Some(samples.busiest_second(host, published, passed)? / cap(link)?.0 as f64)
+            };
+            hosts().filter_map(share).reduce(f64::max)
+        };
+        Busiest { up: largest(|link| link.up, |c| c.sent), down: largest(|link| link.down, |c| c.received) }
     }
 
     fn recovery(&self, fault_s: f64, seen: &Measured<'_>) -> Recovery {

@@ -103,7 +103,8 @@ impl Edges {
         let (wishes, waiting) = mpsc::channel(ASKS);
         self.upstreams.insert(peer, Upstream { serial, wishes });
         let (host, store, keeper) = (self.host.clone(), self.store.clone(), self.keeper.clone());
-        let edge = Edge { host, store, keeper, neighbour, manifest, id, reporter, asked: Default::default() };
+        let edge =
+            Edge { host, store, keeper, neighbour, manifest, id, reporter, requests: Default::default() };
         tokio::spawn(edge.pull(waiting));
     }
 

@@ -1,0 +1,209 @@
+//! What one neighbour is asked for: groups that wait for their turn, and groups that are to come.
+
+use super::wire::Ask;
+use crate::groups::{GroupMask, group_range};
+use crate::manifest::{Piece, PieceIndex};
+use crate::net::pacing::Turn;
+use crate::piece_set::{Holdings, PieceSet};
+use std::collections::VecDeque;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// In the order in which they were wished for.
+    waiting: VecDeque<Waiting>,
+    /// Asked for and not yet here, cancelled ones included.
+    asked: Holdings,
+    /// Pieces whose tree has been asked for and is not yet here.
+    trees: PieceSet,
+}
+
+/// Groups of one piece.
+#[derive(Debug)]
+struct Waiting {
+    index: PieceIndex,
+    piece: Piece,
+    groups: GroupMask,
+}
+
+impl Requests {
+    /// Adds groups that are to be asked for.
+    pub(super) fn add(&mut self, index: PieceIndex, piece: Piece, groups: GroupMask) {
+        if !groups.is_empty() {
+            self.waiting.push_back(Waiting { index, piece, groups });
+        }
+    }
+
+    /// Whether any group waits.
+    pub(super) fn wait(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes groups back. What is to be told of it: those that did not wait any more.
+    pub(super) fn cancel(&mut self, index: PieceIndex, groups: GroupMask) -> Option<Ask> {
+        let groups = groups.minus(self.take_back(index, groups));
+        (!groups.is_empty()).then_some(Ask::Cancel { piece: index, groups })
+    }
+
+    /// What to ask for in this turn.
+    pub(super) fn ask(&mut self, turn: &mut Turn<'_>, needs_tree: impl Fn(&Piece) -> bool) -> Vec<Ask> {
+        let mut asks = Vec::new();
+        while let Some(Waiting { index, piece, groups: left }) = self.waiting.front_mut() {
+            let fits = |group: &u32| {
+                let range = group_range(piece.length, *group);
+                turn.draw(range.end - range.start)
+            };
+            let groups = GroupMask::of(left.iter().take_while(fits));
+            if groups.is_empty() {
+                break;
+            }
+            self.asked.insert(*index, groups);
+            let tree = needs_tree(piece) && self.trees.insert(*index);
+            asks.push(Ask::Request { piece: *index, groups, tree });
+            *left = left.minus(groups);
+            if left.is_empty() {
+                self.waiting.pop_front();
+            }
+        }
+        asks
+    }
+
+    /// Notes that a group has come, and says whether it was asked for. One that was cancelled and is wished for again may come before
+    /// that is asked for; then it needs not be.
+    pub(super) fn arrived(&mut self, index: PieceIndex, group: u32, with_tree: bool) -> bool {
+        if with_tree {
+            self.trees.remove(index);
+        }
+        let group = GroupMask::of([group]);
+        let was_asked = !self.asked.remove(index, group).is_empty();
+        if was_asked {
+            self.take_back(index, group);
+        }
+        was_asked
+    }
+
+    /// Those of the groups that waited.
+    fn take_back(&mut self, index: PieceIndex, groups: GroupMask) -> GroupMask {
+        let mut taken = GroupMask::default();
+        self.waiting.retain_mut(|waiting| {
+            if waiting.index == index {
+                taken = taken.union(waiting.groups.intersect(groups));
+                waiting.groups = waiting.groups.minus(groups);
+            }
+            !waiting.groups.is_empty()
+        });
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::ContentId;
+    use crate::net::pacing::Pacing;
+    use std::time::Duration;
+
+    /// Groups of 64 KiB, of which four fit into a turn.
+    const CAP: u64 = 12_500_000;
+
+    fn piece(n: u32) -> (PieceIndex, Piece) {
+        (PieceIndex(n), Piece { id: ContentId::of(&n.to_be_bytes()), length: 64 * (64 << 10) })
+    }
+
+    fn groups(groups: impl IntoIterator<Item = u32>) -> GroupMask {
+        GroupMask::of(groups)
+    }
+
+    fn request(n: u32, of: impl IntoIterator<Item = u32>, tree: bool) -> Ask {
+        Ask::Request { piece: PieceIndex(n), groups: groups(of), tree }
+    }
+
+    /// Asks for what there is room for.
+    async fn next(requests: &mut Requests, pacing: &Pacing) -> Vec<Ask> {
+        requests.ask(&mut pacing.turn_to_ask().await, |_| true)
+    }
+
+    fn wishes(wishes: &[(u32, GroupMask)]) -> Requests {
+        let mut requests = Requests::default();
+        for (n, groups) in wishes {
+            let (index, piece) = piece(*n);
+            requests.add(index, piece, *groups);
+        }
+        requests
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_cap_every_wish_is_asked_for_at_once_and_each_tree_once() {
+        let mut requests = wishes(&[(3, groups(0..64)), (4, groups([0])), (3, groups([1]))]);
+        let asks = next(&mut requests, &Pacing::new(None, None)).await;
+        assert_eq!(asks, [request(3, 0..64, true), request(4, [0], true), request(3, [1], false)]);
+        assert!(!requests.wait());
+        assert!(requests.arrived(PieceIndex(3), 7, true) && !requests.arrived(PieceIndex(3), 7, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wish_that_is_larger_than_a_turn_is_asked_for_in_parts() {
+        let (pacing, mut requests) =
+            (Pacing::new(None, Some(CAP)), wishes(&[(0, groups(0..6)), (1, groups(0..2))]));
+        assert_eq!(next(&mut requests, &pacing).await, [request(0, 0..4, true)]);
+        assert_eq!(next(&mut requests, &pacing).await, [request(0, 4..6, false), request(1, 0..2, true)]);
+        assert!(!requests.wait());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tree_that_has_come_is_asked_for_again_where_it_is_needed_again() {
+        let pacing = Pacing::new(None, None);
+        let mut requests = wishes(&[(0, groups([0]))]);
+        assert_eq!(next(&mut requests, &pacing).await, [request(0, [0], true)]);
+        requests.arrived(PieceIndex(0), 0, true);
+        requests.add(piece(0).0, piece(0).1, groups([1]));
+        assert_eq!(next(&mut requests, &pacing).await, [request(0, [1], true)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_is_taken_back_and_what_was_asked_for_is_cancelled() {
+        let (pacing, mut requests) = (Pacing::new(None, Some(CAP)), wishes(&[(0, groups(0..10))]));
+        next(&mut requests, &pacing).await;
+        let (index, other) = (PieceIndex(0), PieceIndex(1));
+        assert_eq!(
+            requests.cancel(index, groups(0..10)),
+            Some(Ask::Cancel { piece: index, groups: groups(0..4) })
+        );
+        assert!(!requests.wait());
+        assert_eq!(
+            requests.cancel(other, groups([2])),
+            Some(Ask::Cancel { piece: other, groups: groups([2]) })
+        );
+        requests.add(index, piece(0).1, groups([5]));
+        assert_eq!(requests.cancel(index, groups([5])), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancelled_group_that_comes_while_it_waits_anew_is_not_asked_for_again() {
+        let (pacing, mut requests) = (Pacing::new(None, Some(CAP)), wishes(&[(0, groups(0..4))]));
+        next(&mut requests, &pacing).await;
+        requests.cancel(PieceIndex(0), groups([2]));
+        requests.add(piece(0).0, piece(0).1, groups([2, 9]));
+        assert!(requests.arrived(PieceIndex(0), 2, false));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(next(&mut requests, &pacing).await, [request(0, [9], false)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_that_nobody_asked_for_takes_no_wish_away() {
+        let mut requests = wishes(&[(0, groups([1]))]);
+        assert!(!requests.arrived(PieceIndex(0), 1, false));
+        assert!(requests.wait());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn short_groups_cost_what_they_hold() {
+        let pacing = Pacing::new(None, Some(CAP));
+        let mut requests = Requests::default();
+        for n in 0..100 {
+            let (index, piece) = piece(n);
+            requests.add(index, Piece { length: 1000, ..piece }, groups([0]));
+        }
+        assert_eq!(next(&mut requests, &pacing).await.len(), 100);
+    }
+}
