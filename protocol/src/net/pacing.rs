@@ -1,6 +1,6 @@
 //! Caps on what a process sends and receives.
 //!
-//! Two token buckets, one a direction, stand under every stream of every connection, TCP and QUIC: control, gossip, the
+//! Token buckets, one a direction, stand under every stream of every connection, TCP and QUIC: control, gossip, the
 //! DHT, chunks and trajectories alike. They count bytes as they appear on the wire, by an estimate of what the layers
 //! below add ([`framing`]). Streams take turns of about six milliseconds' worth of bytes, so that a request is not
 //! stuck behind bulk data. Without a cap, a stream costs one atomic addition more.
@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub(super) use asking::Allowance;
 use asking::Asking;
-pub(super) use asking::Turn;
 use bucket::Bucket;
 use framing::{ACK_SHARE, Framing};
 pub(super) use muxer::PacedMuxer;
@@ -78,7 +78,7 @@ impl Pacing {
 
     /// Waits until bulk may be asked for: not at all where what is received has no cap. Turns come in the order in which they are waited
     /// for, and while somebody has one, or does not poll the wait for one that has come, nobody else gets any.
-    pub(super) async fn turn_to_ask(&self) -> Turn<'_> {
+    pub(super) async fn turn_to_ask(&self) -> Allowance<'_> {
         self.shared.asking.turn(&self.shared).await
     }
 
@@ -161,13 +161,9 @@ impl Lane {
     }
 
     fn bucket(&self) -> MutexGuard<'_, Bucket> {
-        lock(&self.bucket)
+        // A bucket is two numbers: it is whole whatever its last user did.
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn lock(bucket: &Mutex<Bucket>) -> MutexGuard<'_, Bucket> {
-    // A bucket is two numbers: it is whole whatever its last user did.
-    bucket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

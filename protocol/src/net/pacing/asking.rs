@@ -4,16 +4,16 @@
 //! connections, and all that those hold may come within one second. So all who ask stand in one queue, and whoever is first waits until there
 //! is room for what it asks for.
 
+use super::Shared;
 use super::bucket::Bucket;
 use super::framing::Framing;
-use super::{Shared, lock};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard as Held, PoisonError};
 use std::time::Duration;
 use tokio::sync::MutexGuard;
 use tokio::time::{Instant, sleep_until};
 
 /// What is asked for in one turn is what the cap lets through in this time: few turns cost few messages.
-const TURN: Duration = Duration::from_millis(25);
+const AT_ONCE: Duration = Duration::from_millis(25);
 
 /// Whoever waits for room hears within this time that the cap has changed.
 const CAP_KNOWN_WITHIN: Duration = Duration::from_millis(500);
@@ -23,27 +23,52 @@ const CAP_KNOWN_WITHIN: Duration = Duration::from_millis(500);
 pub(super) struct Asking {
     /// The queue. Waiters are served in their order.
     first: tokio::sync::Mutex<()>,
-    /// Room for what comes because it was asked for, and for what comes beside it.
-    room: Mutex<Bucket>,
+    room: Mutex<Room>,
+}
+
+/// Room under the cap on what is received.
+#[derive(Debug)]
+struct Room {
+    /// For what comes because it was asked for, and for what is counted beside it.
+    all: Bucket,
+    /// Half of the cap, for what is asked for alone: whoever sends us what nobody wants cannot take that.
+    asked: Bucket,
+}
+
+impl Room {
+    fn new(cap: Option<u64>) -> Self {
+        let cap = cap.unwrap_or(0);
+        Self { all: Bucket::new(cap), asked: Bucket::new(cap / 2) }
+    }
+
+    /// From when on something may be asked for.
+    fn due(&mut self, now: Duration) -> Duration {
+        self.all.draw(now, 0).min(self.asked.draw(now, 0))
+    }
+
+    fn ask(&mut self, now: Duration, wire_bytes: u64) {
+        self.all.draw(now, wire_bytes);
+        self.asked.draw(now, wire_bytes);
+    }
 }
 
 impl Asking {
     pub(super) fn new(cap: Option<u64>) -> Self {
-        Self { first: tokio::sync::Mutex::default(), room: Mutex::new(Bucket::new(cap.unwrap_or(0))) }
+        Self { first: tokio::sync::Mutex::default(), room: Mutex::new(Room::new(cap)) }
     }
 
     /// Goes over to another cap. What was taken at the old one is forgotten: a group may have taken hours.
     pub(super) fn restart(&self, cap: Option<u64>) {
-        *lock(&self.room) = Bucket::new(cap.unwrap_or(0));
+        *self.room() = Room::new(cap);
     }
 
     /// Takes room for bytes on the wire that come unasked.
     pub(super) fn count(&self, now: Duration, wire_bytes: u64) {
-        lock(&self.room).draw(now, wire_bytes);
+        self.room().all.draw(now, wire_bytes);
     }
 
-    pub(super) async fn turn<'a>(&'a self, shared: &'a Shared) -> Turn<'a> {
-        let free = Turn { shared, left: u64::MAX, place: None };
+    pub(super) async fn turn<'a>(&'a self, shared: &'a Shared) -> Allowance<'a> {
+        let free = Allowance { shared, left: u64::MAX, place: None };
         if shared.download.cap().is_none() {
             return free;
         }
@@ -51,19 +76,24 @@ impl Asking {
         loop {
             let Some(cap) = shared.download.cap() else { return free };
             let now = shared.now();
-            let due = lock(&self.room).draw(now, 0);
+            let due = self.room().due(now);
             if due <= now {
-                let left = u128::from(cap) * TURN.as_millis() / 1000;
+                let left = u128::from(cap) * AT_ONCE.as_millis() / 1000;
                 let left = u64::try_from(left).unwrap_or(u64::MAX);
-                return Turn { shared, left, place: Some(Place { first: true, _queue: place }) };
+                return Allowance { shared, left, place: Some(Place { first: true, _queue: place }) };
             }
             sleep_until((shared.start + due).min(Instant::now() + CAP_KNOWN_WITHIN)).await;
         }
     }
+
+    fn room(&self) -> Held<'_, Room> {
+        // Two buckets are a few numbers: they are whole whatever their last user did.
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// The right to ask for some bytes.
-pub(in crate::net) struct Turn<'a> {
+/// The right to ask for some bytes: a turn in the queue.
+pub(in crate::net) struct Allowance<'a> {
     shared: &'a Shared,
     /// Bytes on the wire.
     left: u64,
@@ -77,7 +107,7 @@ struct Place<'a> {
     _queue: MutexGuard<'a, ()>,
 }
 
-impl Turn<'_> {
+impl Allowance<'_> {
     /// Takes room for `bytes` that are then asked for; false when they are too many for what is left of the turn. A turn always has
     /// room for the first, or what is longer than a turn would never be asked for.
     pub(in crate::net) fn draw(&mut self, bytes: u64) -> bool {
@@ -88,7 +118,7 @@ impl Turn<'_> {
         }
         place.first = false;
         self.left = self.left.saturating_sub(bytes);
-        self.shared.asking.count(self.shared.now(), bytes);
+        self.shared.asking.room().ask(self.shared.now(), bytes);
         true
     }
 }
@@ -175,11 +205,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_comes_unasked_leaves_less_room() {
         let pacing = Pacing::new(None, Some(1000));
-        assert!(pacing.turn_to_ask().await.draw(1));
+        assert!(pacing.turn_to_ask().await.draw(1000));
         let start = Instant::now();
-        pacing.came_unasked(2000);
+        pacing.came_unasked(500);
         pacing.turn_to_ask().await;
-        assert!(start.elapsed() > Duration::from_secs(2), "{:?}", start.elapsed());
+        assert!(start.elapsed() > Duration::from_millis(1500), "{:?}", start.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_sends_without_an_end_leaves_half_of_the_cap_to_what_is_asked_for() {
+        let (pacing, asked) = (Pacing::new(None, Some(CAP)), RefCell::default());
+        pacing.came_unasked(1 << 40);
+        let _ = tokio::time::timeout(Duration::from_secs(4), ask(&pacing, 10_000, &asked)).await;
+        let asked = asked.into_inner().len() as u64;
+        let half = 4 * CAP / 2 / GROUP;
+        assert!(
+            (half * 94 / 100..=half * 105 / 100).contains(&asked),
+            "{asked} groups, half of the cap are {half}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use super::wire::Ask;
 use crate::groups::{GroupMask, group_range};
 use crate::manifest::{Piece, PieceIndex};
-use crate::net::pacing::Turn;
+use crate::net::pacing::Allowance;
 use crate::piece_set::{Holdings, PieceSet};
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ impl Requests {
     }
 
     /// Whether any group waits.
-    pub(super) fn wait(&self) -> bool {
+    pub(super) fn any_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
@@ -45,20 +45,27 @@ impl Requests {
         (!groups.is_empty()).then_some(Ask::Cancel { piece: index, groups })
     }
 
-    /// What to ask for in this turn.
-    pub(super) fn ask(&mut self, turn: &mut Turn<'_>, needs_tree: impl Fn(&Piece) -> bool) -> Vec<Ask> {
+    /// What to ask for now.
+    pub(super) fn ask(
+        &mut self,
+        allowance: &mut Allowance<'_>,
+        needs_tree: impl Fn(&Piece) -> bool,
+    ) -> Vec<Ask> {
         let mut asks = Vec::new();
         while let Some(Waiting { index, piece, groups: left }) = self.waiting.front_mut() {
             let fits = |group: &u32| {
                 let range = group_range(piece.length, *group);
-                turn.draw(range.end - range.start)
+                allowance.draw(range.end - range.start)
             };
             let groups = GroupMask::of(left.iter().take_while(fits));
             if groups.is_empty() {
                 break;
             }
             self.asked.insert(*index, groups);
-            let tree = needs_tree(piece) && self.trees.insert(*index);
+            let tree = !self.trees.contains(*index) && needs_tree(piece);
+            if tree {
+                self.trees.insert(*index);
+            }
             asks.push(Ask::Request { piece: *index, groups, tree });
             *left = left.minus(groups);
             if left.is_empty() {
@@ -137,7 +144,7 @@ mod tests {
         let mut requests = wishes(&[(3, groups(0..64)), (4, groups([0])), (3, groups([1]))]);
         let asks = next(&mut requests, &Pacing::new(None, None)).await;
         assert_eq!(asks, [request(3, 0..64, true), request(4, [0], true), request(3, [1], false)]);
-        assert!(!requests.wait());
+        assert!(!requests.any_waiting());
         assert!(requests.arrived(PieceIndex(3), 7, true) && !requests.arrived(PieceIndex(3), 7, true));
     }
 
@@ -147,7 +154,7 @@ mod tests {
             (Pacing::new(None, Some(CAP)), wishes(&[(0, groups(0..6)), (1, groups(0..2))]));
         assert_eq!(next(&mut requests, &pacing).await, [request(0, 0..4, true)]);
         assert_eq!(next(&mut requests, &pacing).await, [request(0, 4..6, false), request(1, 0..2, true)]);
-        assert!(!requests.wait());
+        assert!(!requests.any_waiting());
     }
 
     #[tokio::test(start_paused = true)]
@@ -169,7 +176,7 @@ mod tests {
             requests.cancel(index, groups(0..10)),
             Some(Ask::Cancel { piece: index, groups: groups(0..4) })
         );
-        assert!(!requests.wait());
+        assert!(!requests.any_waiting());
         assert_eq!(
             requests.cancel(other, groups([2])),
             Some(Ask::Cancel { piece: other, groups: groups([2]) })
@@ -193,7 +200,7 @@ mod tests {
     async fn a_group_that_nobody_asked_for_takes_no_wish_away() {
         let mut requests = wishes(&[(0, groups([1]))]);
         assert!(!requests.arrived(PieceIndex(0), 1, false));
-        assert!(requests.wait());
+        assert!(requests.any_waiting());
     }
 
     #[tokio::test(start_paused = true)]

@@ -121,23 +121,23 @@ impl Edge {
     /// Writes requests when their turn has come, and cancellations at once.
     async fn ask(&self, writing: &mut (impl AsyncWrite + Unpin), wishes: &mut mpsc::Receiver<Wish>) -> End {
         let pacing = self.host.pacing();
-        let (mut news, mut frames) = (Vec::new(), Vec::new());
+        let (mut wished, mut frames) = (Vec::new(), Vec::new());
         // A place among all who ask. It holds up those behind it, so it is given up when there is nothing to ask for, and while writing.
         let mut place = None;
         loop {
-            if self.requests().wait() {
+            if self.requests().any_waiting() {
                 place.get_or_insert_with(|| Box::pin(pacing.turn_to_ask()));
             } else {
                 place = None;
             }
             let asks: Vec<Ask> = tokio::select! {
-                taken = wishes.recv_many(&mut news, ASKS) => match taken {
+                taken = wishes.recv_many(&mut wished, ASKS) => match taken {
                     0 => return End::Closed,
-                    _ => news.drain(..).filter_map(|wish| self.hear(wish)).collect(),
+                    _ => wished.drain(..).filter_map(|wish| self.hear(wish)).collect(),
                 },
-                Some(mut turn) = OptionFuture::from(place.as_mut()) => {
+                Some(mut allowance) = OptionFuture::from(place.as_mut()) => {
                     place = None;
-                    self.requests().ask(&mut turn, |piece| self.store.needs_tree(piece))
+                    self.requests().ask(&mut allowance, |piece| self.store.needs_tree(piece))
                 }
             };
             if asks.is_empty() {
@@ -187,6 +187,9 @@ impl Edge {
             };
             let (index, group, leaves) = match answer {
                 Answer::Refused => return End::Refused,
+                Answer::Have { news } if news.len() > wire::MAX_NEWS => {
+                    return End::Lost(format!("it tells of {} pieces in one frame", news.len()));
+                }
                 Answer::Have { news } => {
                     self.host.pacing().came_unasked(AROUND_NEWS + news.len() * NEWS_ENTRY_BYTES);
                     self.reporter.report(Report::Has { version: self.manifest.version, news }).await;
@@ -195,8 +198,10 @@ impl Edge {
                 Answer::Group { piece, group, leaves } => (piece, group, leaves as usize),
             };
             self.reporter.traffic.received(payload.len());
-            self.host.pacing().came_unasked(leaves * wire::LEAF_BYTES);
             let was_asked = self.requests().arrived(index, group, leaves > 0);
+            // The number of leaves is only what the neighbour says.
+            let tree_bytes = leaves.saturating_mul(wire::LEAF_BYTES).min(payload.len());
+            self.host.pacing().came_unasked(if was_asked { tree_bytes } else { payload.len() });
             match self.manifest.piece(index) {
                 Some(piece) if was_asked => {
                     if arrivals.send(Arrival { index, piece, group, leaves, payload }).await.is_err() {

@@ -50,13 +50,29 @@ async fn a_restarted_node_goes_on_where_it_was() {
 async fn lies_of_every_kind_cut_off() {
     let (source, _dir) = peer(1, Role::Source).await;
     let manifest = snapshot(&source.store, 2);
-    for (stand, seed) in [Stand::Rotten, Stand::WrongTree, Stand::Oversized].into_iter().zip(20..) {
+    let stands = [Stand::Rotten, Stand::WrongTree, Stand::Oversized, Stand::Boasting];
+    for (stand, seed) in stands.into_iter().zip(20..) {
         let liar = stand_in(seed, &source, &manifest, stand).await;
         let (mut node, _dir) = peer(seed + 50, Role::Relay).await;
         node.pull_from(vec![liar.named()]).await;
         node.announce(&manifest).await;
         assert_eq!(node.cut_off().await, liar.key, "{stand:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_liar_says_that_it_sends_takes_no_room_under_the_cap() {
+    let ((source, _a), (mut node, _b)) = (peer(1, Role::Source).await, peer(3, Role::Relay).await);
+    let manifest = snapshot(&source.store, 2);
+    source.snapshots.publish(manifest.clone()).await.unwrap();
+    let liar = stand_in(2, &source, &manifest, Stand::Boasting).await;
+    node.host.pacing().set_max_download(Some(4 * TOTAL));
+    node.pull_from(vec![liar.named()]).await;
+    node.announce(&manifest).await;
+    assert_eq!(node.cut_off().await, liar.key);
+    node.pull_from(vec![source.named(Part::Parent)]).await;
+    node.installed().await;
+    node.assert_whole(&manifest, &noise(2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,6 +16,8 @@ pub(super) enum Stand {
     WrongTree,
     /// A frame of a gigabyte.
     Oversized,
+    /// Groups with more leaves than any memory holds, as they say.
+    Boasting,
     /// It goes away after so many groups, and comes no more.
     Mortal(usize),
 }
@@ -81,9 +83,9 @@ async fn serve(
                     stream.write_all(&0x4000_0000u32.to_be_bytes()).await.ok()?;
                     stream.flush().await.ok()?;
                 }
-                Stand::Mortal(_) => {}
+                Stand::Boasting | Stand::Mortal(_) => {}
             }
-            let leaves = tree.leaves().len() as u32;
+            let leaves = if let Stand::Boasting = stand { u32::MAX } else { tree.leaves().len() as u32 };
             say(&mut stream, &Answer::Group { piece, group, leaves }, &payload).await?;
         }
     }
