@@ -161,8 +161,9 @@ impl Broadcast {
             "--rotten: liars speak Echo's protocol only"
         );
         ensure!(
-            !self.own_caps || faults.slow.is_none() && self.modes.iter().all(Mode::is_echo),
-            "--own-caps: no link can become slower (--slow), and outside systems (peer:) keep no caps"
+            !self.own_caps
+                || faults.slow.is_none() && self.rotten == 0 && self.modes.iter().all(Mode::is_echo),
+            "--own-caps: no link can become slower (--slow), and neither liars (--rotten) nor outside systems (peer:) keep caps"
         );
         Ok(())
     }

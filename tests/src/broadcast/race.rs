@@ -154,7 +154,7 @@ impl<'a> Race<'a> {
                     fates.complete(host, seconds(published, at));
                 }
             }
-            samples.look(now, &site, &self.pids(&system))?;
+            samples.look(&site, &self.pids(&system))?;
             system.check()?;
             let (complete, living) = fates.count();
             if said.elapsed() >= SAY_EVERY {
@@ -165,7 +165,7 @@ impl<'a> Race<'a> {
                 break;
             }
         }
-        samples.take(clock::now(), &site, &self.pids(&system))?;
+        samples.take(&site, &self.pids(&system))?;
         let mut differing = 0;
         for (host, _) in fates.complete_nodes() {
             differing += tokio::task::block_in_place(|| system.differing(host))?;
@@ -185,7 +185,7 @@ impl<'a> Race<'a> {
         let limit = START_LIMIT + VERSION_LIMIT * u32::try_from(self.policies.dirs.len()).unwrap_or(u32::MAX);
         loop {
             system.check()?;
-            samples.look(clock::now(), site, &self.pids(system))?;
+            samples.look(site, &self.pids(system))?;
             if let Some(at) = system.published(site)? {
                 return Ok(at);
             }

@@ -3,6 +3,7 @@
 use super::site::Site;
 use super::usage::{self, Usage};
 use crate::netns::Counters;
+use echo_protocol::clock;
 use echo_protocol::time::UnixMillis;
 
 /// The time between two samples, in milliseconds.
@@ -46,10 +47,10 @@ impl Samples {
     ///
     /// # Errors
     /// When a host's counters cannot be read.
-    pub(super) fn look(&mut self, now: UnixMillis, site: &Site, pids: &[Option<u32>]) -> anyhow::Result<()> {
-        let due = self.all.last().is_none_or(|last| now.since(last.at) >= self.every_ms);
+    pub(super) fn look(&mut self, site: &Site, pids: &[Option<u32>]) -> anyhow::Result<()> {
+        let due = self.all.last().is_none_or(|last| clock::now().since(last.at) >= self.every_ms);
         if due && self.all.len() < MAX_SAMPLES {
-            self.take(now, site, pids)?;
+            self.take(site, pids)?;
         }
         Ok(())
     }
@@ -58,10 +59,11 @@ impl Samples {
     ///
     /// # Errors
     /// When a host's counters cannot be read.
-    pub(super) fn take(&mut self, now: UnixMillis, site: &Site, pids: &[Option<u32>]) -> anyhow::Result<()> {
+    pub(super) fn take(&mut self, site: &Site, pids: &[Option<u32>]) -> anyhow::Result<()> {
+        let at = clock::now();
         let counters = (0..pids.len()).map(|host| site.counters(host)).collect::<Result<Vec<_>, _>>()?;
         let usage = pids.iter().map(|pid| pid.and_then(usage::of)).collect();
-        self.all.push(Sample { at: now, counters, usage });
+        self.all.push(Sample { at, counters, usage });
         Ok(())
     }
 
