@@ -7,6 +7,7 @@
 //! The one who pulls opens the stream and sends [`Ask`]s, the first of which is [`Ask::Hello`]; the one who serves sends
 //! [`Answer`]s. Both directions end with the stream.
 
+use super::buffers::Buffer;
 use crate::codec::{self, CodecError};
 use crate::content::ContentId;
 use crate::groups::{GROUP_BYTES, GroupMask, MAX_GROUPS};
@@ -143,21 +144,21 @@ pub async fn read<H: DeserializeOwned>(
             return Err(WireError::TooLarge { len });
         }
         // At once and not step by step: the longest frame is hardly longer than a step of `net::frame`.
-        let mut frame = vec![0; len as usize];
-        stream.read_exact(&mut frame).await?;
-        Ok(frame)
+        let mut frame = Buffer::of(len as usize);
+        stream.read_exact(frame.as_mut()).await?;
+        Ok(frame.share())
     };
     let frame = tokio::time::timeout(FRAME_WITHIN, body).await.map_err(|_| WireError::Slow)??;
     split(frame).map(Some)
 }
 
 /// Takes a frame behind its first four bytes apart.
-fn split<H: DeserializeOwned>(frame: Vec<u8>) -> Result<(H, Bytes), WireError> {
+fn split<H: DeserializeOwned>(frame: Bytes) -> Result<(H, Bytes), WireError> {
     let short = || WireError::Malformed(format!("{} bytes", frame.len()));
     let (length, rest) = frame.split_first_chunk::<HEADER_LENGTH>().ok_or_else(short)?;
     let length = usize::from(u16::from_be_bytes(*length));
     let header = codec::decode(rest.get(..length).ok_or_else(short)?, MAX_HEADER_BYTES)?;
-    Ok((header, Bytes::from(frame).slice(HEADER_LENGTH + length..)))
+    Ok((header, frame.slice(HEADER_LENGTH + length..)))
 }
 
 #[cfg(test)]

@@ -1,0 +1,97 @@
+//! Buffers for frames with groups, used again and again: a new one would have to be filled with zeros before a group is read into it, which
+//! takes as long as copying the group once more.
+
+use bytes::Bytes;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Shorter frames are not worth it.
+const LEAST: usize = 16 << 10;
+/// Buffers that wait to be used again: with groups of 64 KiB, 4 MiB.
+const MOST_FREE: usize = 64;
+
+/// The one that was used last is the one that the processor's caches still hold.
+static FREE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+/// A buffer that is free again when it is dropped. What it holds is left from whoever had it before.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Buffer {
+    /// One of this length.
+    pub(super) fn of(len: usize) -> Self {
+        let mut bytes = if len >= LEAST { free().pop().unwrap_or_default() } else { Vec::new() };
+        if bytes.len() < len {
+            bytes.reserve_exact(len - bytes.len());
+            bytes.resize(len, 0);
+        }
+        Self { bytes, len }
+    }
+
+    /// All of it, to be filled.
+    pub(super) fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
+    }
+
+    /// What it has been filled with, to be shared.
+    pub(super) fn share(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.bytes.len() >= LEAST {
+            let mut free = free();
+            if free.len() < MOST_FREE {
+                free.push(std::mem::take(&mut self.bytes));
+            }
+        }
+    }
+}
+
+fn free() -> MutexGuard<'static, Vec<Vec<u8>>> {
+    // Nothing that holds the lock can panic half way.
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Other tests take and give back buffers at the same time, so what can be told is what each holder sees.
+    #[test]
+    fn a_shared_buffer_is_nobody_elses_until_its_last_holder_lets_go() {
+        let shared: Vec<Bytes> = (0..100u8)
+            .map(|n| {
+                let mut buffer = Buffer::of(LEAST + usize::from(n));
+                buffer.as_mut().fill(n);
+                buffer.share().slice(1..)
+            })
+            .collect();
+        for (n, bytes) in (0..100).zip(&shared) {
+            assert_eq!(
+                (bytes.len(), bytes.iter().all(|byte| *byte == n)),
+                (LEAST + usize::from(n) - 1, true)
+            );
+        }
+        drop(shared);
+        assert!(free().len() <= MOST_FREE);
+    }
+
+    #[test]
+    fn a_buffer_has_the_length_that_was_asked_for_whatever_it_was_before() {
+        for len in [0, 1, LEAST - 1, 5 * LEAST, LEAST, 3 * LEAST] {
+            let mut buffer = Buffer::of(len);
+            assert_eq!((buffer.as_mut().len(), buffer.as_ref().len()), (len, len));
+        }
+    }
+}
