@@ -31,24 +31,25 @@ pub(super) struct Asking {
 struct Room {
     /// For what comes because it was asked for, and for what is counted beside it.
     all: Bucket,
-    /// Half of the cap, for what is asked for alone: whoever sends us what nobody wants cannot take that.
-    asked: Bucket,
+    /// From when on something may be asked for whatever comes beside it: what was asked for last takes twice its time until then. So half of
+    /// the cap is left by whoever sends us what nobody wants.
+    latest: Duration,
 }
 
 impl Room {
     fn new(cap: Option<u64>) -> Self {
-        let cap = cap.unwrap_or(0);
-        Self { all: Bucket::new(cap), asked: Bucket::new(cap / 2) }
+        Self { all: Bucket::new(cap.unwrap_or(0)), latest: Duration::ZERO }
     }
 
     /// From when on something may be asked for.
     fn due(&mut self, now: Duration) -> Duration {
-        self.all.draw(now, 0).min(self.asked.draw(now, 0))
+        self.all.draw(now, 0).min(self.latest)
     }
 
-    fn ask(&mut self, now: Duration, wire_bytes: u64) {
-        self.all.draw(now, wire_bytes);
-        self.asked.draw(now, wire_bytes);
+    /// Takes room for what is asked for in a turn that began at `begun`.
+    fn ask(&mut self, begun: Duration, wire_bytes: u64) {
+        self.all.draw(begun, wire_bytes);
+        self.latest = self.latest.max(begun) + 2 * self.all.time(wire_bytes);
     }
 }
 
@@ -78,9 +79,15 @@ impl Asking {
             let now = shared.now();
             let due = self.room().due(now);
             if due <= now {
+                // What was asked for in earlier turns is behind us.
+                self.room().latest = now;
                 let left = u128::from(cap) * AT_ONCE.as_millis() / 1000;
                 let left = u64::try_from(left).unwrap_or(u64::MAX);
-                return Allowance { shared, left, place: Some(Place { first: true, _queue: place }) };
+                return Allowance {
+                    shared,
+                    left,
+                    place: Some(Place { begun: now, first: true, _queue: place }),
+                };
             }
             sleep_until((shared.start + due).min(Instant::now() + CAP_KNOWN_WITHIN)).await;
         }
@@ -102,6 +109,7 @@ pub(in crate::net) struct Allowance<'a> {
 }
 
 struct Place<'a> {
+    begun: Duration,
     /// Whether nothing has been drawn yet.
     first: bool,
     _queue: MutexGuard<'a, ()>,
@@ -118,7 +126,7 @@ impl Allowance<'_> {
         }
         place.first = false;
         self.left = self.left.saturating_sub(bytes);
-        self.shared.asking.room().ask(self.shared.now(), bytes);
+        self.shared.asking.room().ask(place.begun, bytes);
         true
     }
 }
@@ -215,6 +223,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_sends_without_an_end_leaves_half_of_the_cap_to_what_is_asked_for() {
         let (pacing, asked) = (Pacing::new(None, Some(CAP)), RefCell::default());
+        ask(&pacing, 1000, &RefCell::default()).await;
         pacing.came_unasked(1 << 40);
         let _ = tokio::time::timeout(Duration::from_secs(4), ask(&pacing, 10_000, &asked)).await;
         let asked = asked.into_inner().len() as u64;

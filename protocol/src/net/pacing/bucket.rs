@@ -50,9 +50,14 @@ impl Bucket {
     /// Reserves room for `bytes` and returns the instant from which they may pass; it may lie in the past.
     pub(super) fn draw(&mut self, now: Duration, bytes: u64) -> Duration {
         let start = self.taken_until.max(now.saturating_sub(BURST));
-        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate);
-        self.taken_until = start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        self.taken_until = start + self.time(bytes);
         start
+    }
+
+    /// How long so many bytes take at the rate.
+    pub(super) fn time(&self, bytes: u64) -> Duration {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
 
