@@ -84,9 +84,7 @@ impl Pacing {
 
     /// Counts bytes of bulk streams that came without having been asked for, which leave less room for what is.
     pub(super) fn came_unasked(&self, bytes: usize) {
-        if self.max_download().is_some() {
-            self.shared.asking.count(self.shared.now(), Framing::TCP.received(bytes));
-        }
+        self.shared.take_room(Framing::TCP.received(bytes));
     }
 
     /// The cap on what is sent, in bytes per second.
@@ -122,8 +120,13 @@ impl Shared {
     /// Counts what was sent, and the acknowledgements that it brings, which nobody holds back.
     fn count_sent(&self, wire_bytes: u64) {
         let acks = self.count(&self.upload, &self.download, wire_bytes);
+        self.take_room(acks);
+    }
+
+    /// Takes room for what comes beside what is asked for.
+    fn take_room(&self, wire_bytes: u64) {
         if self.download.cap().is_some() {
-            self.asking.count(self.now(), acks);
+            self.asking.count(self.now(), wire_bytes);
         }
     }
 

@@ -166,7 +166,7 @@ impl System for EchoSwarm {
         node_arguments(&mut command, &self.node_dir(host), &self.layout.list(), &site.listen(host));
         let link = site.link(host);
         // What a link limits is left to it, but for the uplink, which the learner has to be told of.
-        let down = link.down.filter(|_| site.caps() == "process");
+        let down = link.down.filter(|_| !site.limits());
         for (flag, rate) in [("--max-upload", link.up), ("--max-download", down)] {
             if let Some(rate) = rate {
                 command.args([flag, &rate.to_string()]);

@@ -98,13 +98,13 @@ impl<'a> Race<'a> {
         &self.dir
     }
 
-    /// Copies over the links with plain TCP, where they are real.
+    /// Copies over the links with plain TCP, where they keep caps.
     ///
     /// # Errors
     /// When a copy fails: the links do not work.
     pub(super) fn check_links(&self, site: &Site) -> anyhow::Result<Option<LinkCheck>> {
         let Site::Namespaces(fabric) = site else { return Ok(None) };
-        if self.broadcast.own_caps {
+        if !site.limits() {
             return Ok(None);
         }
         let open: Vec<usize> = self.links.nodes().filter(|host| !site.link(*host).nat).collect();

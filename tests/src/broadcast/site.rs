@@ -47,10 +47,12 @@ impl Site {
 
     /// Who keeps the caps, as the report says it: the links, or the programs.
     pub(super) fn caps(&self) -> &'static str {
-        match self {
-            Self::Namespaces(fabric) if !fabric.link(SOURCE).unlimited => "netns",
-            Self::Namespaces(_) | Self::Loopback(_) => "process",
-        }
+        if self.limits() { "netns" } else { "process" }
+    }
+
+    /// Whether the links keep the caps.
+    pub(super) fn limits(&self) -> bool {
+        matches!(self, Self::Namespaces(fabric) if !fabric.link(SOURCE).unlimited)
     }
 
     /// A call of `program` on a host.

@@ -41,9 +41,15 @@ impl Room {
         Self { all: Bucket::new(cap.unwrap_or(0)), latest: Duration::ZERO }
     }
 
-    /// From when on something may be asked for.
-    fn due(&mut self, now: Duration) -> Duration {
-        self.all.draw(now, 0).min(self.latest)
+    /// Begins a turn, or says from when on that may be.
+    fn begin(&mut self, now: Duration) -> Result<(), Duration> {
+        let due = self.all.draw(now, 0).min(self.latest);
+        if due > now {
+            return Err(due);
+        }
+        // What was asked for in earlier turns is behind us.
+        self.latest = now;
+        Ok(())
     }
 
     /// Takes room for what is asked for in a turn that began at `begun`.
@@ -77,24 +83,18 @@ impl Asking {
         loop {
             let Some(cap) = shared.download.cap() else { return free };
             let now = shared.now();
-            let due = self.room().due(now);
-            if due <= now {
-                // What was asked for in earlier turns is behind us.
-                self.room().latest = now;
+            let Err(due) = self.room().begin(now) else {
                 let left = u128::from(cap) * AT_ONCE.as_millis() / 1000;
                 let left = u64::try_from(left).unwrap_or(u64::MAX);
-                return Allowance {
-                    shared,
-                    left,
-                    place: Some(Place { begun: now, first: true, _queue: place }),
-                };
-            }
+                let place = Place { begun: now, first: true, _queue: place };
+                return Allowance { shared, left, place: Some(place) };
+            };
             sleep_until((shared.start + due).min(Instant::now() + CAP_KNOWN_WITHIN)).await;
         }
     }
 
     fn room(&self) -> Held<'_, Room> {
-        // Two buckets are a few numbers: they are whole whatever their last user did.
+        // Its numbers are whole whatever their last user did.
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

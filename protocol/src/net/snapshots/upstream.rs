@@ -30,8 +30,6 @@ pub(super) const ASKS: usize = 1024;
 const MAX_UNASKED: u32 = 64;
 /// What a frame of news takes beside its entries, in bytes: mostly what the multiplexer and the encryption put around it.
 const AROUND_NEWS: usize = 80;
-/// What an entry of news takes at most, in bytes.
-const NEWS_ENTRY_BYTES: usize = 15;
 /// So much is read ahead of a group's bytes, which then bypass the buffer.
 const READ_BUFFER: usize = 1 << 10;
 
@@ -191,7 +189,7 @@ impl Edge {
                     return End::Lost(format!("it tells of {} pieces in one frame", news.len()));
                 }
                 Answer::Have { news } => {
-                    self.host.pacing().came_unasked(AROUND_NEWS + news.len() * NEWS_ENTRY_BYTES);
+                    self.host.pacing().came_unasked(AROUND_NEWS + news.len() * wire::NEWS_ENTRY_BYTES);
                     self.reporter.report(Report::Has { version: self.manifest.version, news }).await;
                     continue;
                 }

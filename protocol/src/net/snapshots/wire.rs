@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
 
+/// Longest entry of [`Answer::Have`], in bytes.
+pub(super) const NEWS_ENTRY_BYTES: usize = 15;
 /// Longest header, in bytes: [`MAX_NEWS`] entries of at most 15 bytes and the words around them.
 pub const MAX_HEADER_BYTES: usize = 10 << 10;
 /// Most entries of one [`Answer::Have`]; what is held beyond is told in further frames.
