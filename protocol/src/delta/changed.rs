@@ -50,9 +50,8 @@ pub(super) fn blocks<E: Element>(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// A bit for each element that differs.
 fn differing<E: Element>(old: &[u8], new: &[u8]) -> u64 {
     let mut differs = [0; BLOCK];
-    let pairs = old.chunks_exact(E::BYTES).zip(new.chunks_exact(E::BYTES));
-    for (differs, (old, new)) in differs.iter_mut().zip(pairs) {
-        *differs = u8::from(E::read(old) != E::read(new));
+    for (differs, (old, new)) in differs.iter_mut().zip(E::all(old).zip(E::all(new))) {
+        *differs = u8::from(old != new);
     }
     // Eight bytes that are 0 or 1 become eight bits: each is moved into the top byte, and no two products meet.
     let bits = |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;

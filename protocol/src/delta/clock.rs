@@ -28,8 +28,8 @@ impl Clock {
         // Neighbours often have the same key, and a number that was just written is not ready to be counted up again.
         let mut seen = [[0u32; 256]; 4];
         for line in old.chunks(64).step_by(SAMPLED) {
-            for (nth, element) in line.chunks_exact(E::BYTES).enumerate() {
-                seen[nth % 4][usize::from(E::read(element).key())] += 1;
+            for (nth, element) in E::all(line).enumerate() {
+                seen[nth % 4][usize::from(element.key())] += 1;
             }
         }
         let seen: [u32; 256] = std::array::from_fn(|key| seen.iter().map(|seen| seen[key]).sum());
@@ -66,8 +66,8 @@ impl Clock {
     /// at some later time, which nobody needs.
     pub(super) fn times<E: Element>(&self, block: &[u8], times: &mut [u32; BLOCK]) -> u32 {
         let mut keys = [0; BLOCK];
-        for (key, element) in keys.iter_mut().zip(block.chunks_exact(E::BYTES)) {
-            *key = E::read(element).key();
+        for (key, element) in keys.iter_mut().zip(E::all(block)) {
+            *key = element.key();
         }
         // Two at a time, so that only every other one has to wait for the sum.
         let mut now = 0;

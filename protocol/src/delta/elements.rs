@@ -26,12 +26,16 @@ pub(super) trait Element: Copy + Eq {
     /// Its bytes.
     const BYTES: usize;
 
+    /// The elements of `bytes`, without an incomplete last one.
+    fn all(bytes: &[u8]) -> impl Iterator<Item = Self>;
     fn read(bytes: &[u8]) -> Self;
     fn write(self, bytes: &mut [u8]);
     /// How far `new` lies from `self` in the order of floats, as 0, -1, 1, -2, 2 ... → 0, 1, 2, 3, 4 ...
     fn difference(self, new: Self) -> u32;
     /// The inverse of [`Element::difference`], for any number.
     fn moved(self, difference: u32) -> Self;
+    /// Moves the elements of `bytes`, each by its difference.
+    fn move_all(bytes: &mut [u8], differences: &[u32]);
     /// What the element's probability to change depends on: the upper bits of its magnitude. The exponent of a bf16 or f32, the
     /// exponent and a part of the mantissa of an f16.
     fn key(self) -> u8;
@@ -48,6 +52,10 @@ macro_rules! element {
     ($unsigned:ty, $signed:ty) => {
         impl Element for $unsigned {
             const BYTES: usize = size_of::<$unsigned>();
+
+            fn all(bytes: &[u8]) -> impl Iterator<Item = Self> {
+                bytes.as_chunks().0.iter().map(|bytes| Self::from_le_bytes(*bytes))
+            }
 
             fn read(bytes: &[u8]) -> Self {
                 let mut own = [0; Self::BYTES];
@@ -70,6 +78,12 @@ macro_rules! element {
                 let difference = (zigzag >> 1) ^ (zigzag & 1).wrapping_neg();
                 let moved = ordered!(self, $unsigned, $signed).wrapping_add(difference);
                 ordered!(moved, $unsigned, $signed)
+            }
+
+            fn move_all(bytes: &mut [u8], differences: &[u32]) {
+                for (bytes, difference) in bytes.as_chunks_mut().0.iter_mut().zip(differences) {
+                    *bytes = Self::from_le_bytes(*bytes).moved(*difference).to_le_bytes();
+                }
             }
 
             fn key(self) -> u8 {

@@ -40,9 +40,8 @@ fn encode_as<E: Element>(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     for (old, new) in old.chunks(block).zip(new.chunks(block)) {
         let count = old.len() / E::BYTES;
         let (differences, plane) = (&mut differences[..count], &mut plane[..count]);
-        let pairs = old.chunks_exact(E::BYTES).zip(new.chunks_exact(E::BYTES));
-        for (difference, (old, new)) in differences.iter_mut().zip(pairs) {
-            *difference = E::read(old).difference(E::read(new));
+        for (difference, (old, new)) in differences.iter_mut().zip(E::all(old).zip(E::all(new))) {
+            *difference = old.difference(new);
         }
         for byte in 0..E::BYTES {
             for (byte_of, difference) in plane.iter_mut().zip(differences.iter()) {
@@ -77,9 +76,7 @@ fn apply_as<E: Element>(chunk: &mut [u8], reader: &mut Reader<'_>) -> Result<(),
                 }
             }
         }
-        for (element, difference) in block.chunks_exact_mut(E::BYTES).zip(differences) {
-            E::read(element).moved(*difference).write(element);
-        }
+        E::move_all(block, differences);
     }
     Ok(())
 }

@@ -168,8 +168,8 @@ fn next_change<E: Element>(
         // Four at a time; where among the last four it lies is hard to predict, so there is no branch.
         while let Some(four) = rest.get(at * E::BYTES..(at + 4) * E::BYTES) {
             let mut ends = [now; 5];
-            for (nth, element) in four.chunks_exact(E::BYTES).enumerate() {
-                ends[nth + 1] = ends[nth] + ticks(element);
+            for (nth, element) in E::all(four).enumerate() {
+                ends[nth + 1] = ends[nth] + clock.ticks(element);
             }
             if ends[4] > time {
                 let nth = ends[1..4].iter().filter(|end| **end <= time).count();
@@ -177,8 +177,8 @@ fn next_change<E: Element>(
             }
             (now, at) = (ends[4], at + 4);
         }
-        for element in rest[at * E::BYTES..].chunks_exact(E::BYTES) {
-            let later = now + ticks(element);
+        for element in E::all(&rest[at * E::BYTES..]) {
+            let later = now + clock.ticks(element);
             if later > time {
                 return Ok((at, now));
             }
