@@ -21,7 +21,7 @@ fn deltas(criterion: &mut Criterion) {
             bencher.iter(|| encode(black_box(&old), black_box(&new), Width::Two));
         });
         group.bench_function(BenchmarkId::new("apply", name), |bencher| {
-            bencher.iter(|| apply(black_box(&old), black_box(&delta), new.len()));
+            bencher.iter(|| apply(black_box(&old).clone(), black_box(&delta), new.len()));
         });
         group.bench_function(BenchmarkId::new("raw zstd -1", name), |bencher| {
             bencher.iter(|| zstd::bulk::compress(black_box(&new), 1));

@@ -7,7 +7,7 @@
 //! new[100] += 1;
 //! let delta = encode(&old, &new, Width::Two).expect("one byte changed");
 //! assert!(delta.len() < 64);
-//! assert_eq!(apply(&old, &delta, new.len())?, new);
+//! assert_eq!(apply(old, &delta, new.len())?, new);
 //! # Ok::<(), echo_protocol::delta::DeltaError>(())
 //! ```
 //!
@@ -101,15 +101,18 @@ pub fn encode(old: &[u8], new: &[u8], width: Width) -> Option<Vec<u8>> {
     (delta.len() * 100 <= new.len() * MAX_PERCENT).then_some(delta)
 }
 
-/// The chunk of `out_len` bytes that `delta` makes of `old`. Allocates `out_len` bytes and a constant, whatever `delta` says.
+/// The chunk of `out_len` bytes that `delta` makes of `old`, in place. Allocates what `old` is shorter and a constant, whatever `delta`
+/// says.
 ///
 /// # Errors
 /// [`DeltaError`] when `delta` is not well formed. A delta that belongs to another base may go unnoticed: check the content id.
-pub fn apply(old: &[u8], delta: &[u8], out_len: usize) -> Result<Vec<u8>, DeltaError> {
+pub fn apply(old: Vec<u8>, delta: &[u8], out_len: usize) -> Result<Vec<u8>, DeltaError> {
     let mut reader = Reader::new(delta);
     let kind = kind_of(reader.byte()?)?;
     let layout = Layout::from_byte(reader.byte()?)?;
-    let mut chunk = fitted(old, out_len).into_owned();
+    let mut chunk = old;
+    chunk.reserve_exact(out_len.saturating_sub(chunk.len()));
+    chunk.resize(out_len, 0);
     match kind {
         Kind::Sparse => sparse::apply(layout, &mut chunk, &mut reader)?,
         Kind::Planes => planes::apply(layout, &mut chunk, &mut reader)?,

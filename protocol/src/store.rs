@@ -136,7 +136,7 @@ impl ChunkStore {
             Err(source) if !is_lost(&source) => return Err(StoreError::Io { path, source }),
             Ok(_) | Err(_) => {}
         }
-        self.delete(id)?;
+        self.shelf().delete_damaged(id)?;
         Err(StoreError::Damaged { id: *id })
     }
 
@@ -180,7 +180,7 @@ impl ChunkStore {
             return Err(StoreError::Mismatch { id: *target });
         }
         let (base, blob) = (self.read(base)?, self.read(&delta.id)?);
-        let built = crate::delta::apply(&base, &blob, length as usize);
+        let built = crate::delta::apply(base, &blob, length as usize);
         self.write(target, &built.map_err(|source| StoreError::Delta { id: delta.id, source })?)
     }
 
@@ -191,8 +191,13 @@ impl ChunkStore {
         // What the disk has damaged is replaced, not trusted.
         if !fs::read(&path).is_ok_and(|held| held == bytes) {
             let draft = self.drafts_dir().join(self.drafts.fetch_add(1, Ordering::Relaxed).to_string());
-            fs::write(&draft, bytes).map_err(io_error(&draft))?;
-            self.shelf().adopt(&draft, &id)?;
+            let placed = fs::write(&draft, bytes).map_err(io_error(&draft));
+            let placed = placed.and_then(|()| self.shelf().adopt(&draft, &id));
+            if placed.is_err() {
+                // What has no name must not fill a disk that is full already.
+                let _ = fs::remove_file(&draft);
+            }
+            placed?;
         }
         self.shelf().remember_tree(Arc::new(tree));
         Ok(())

@@ -72,7 +72,7 @@ impl Clock {
         // Two at a time, so that only every other one has to wait for the sum.
         let mut now = 0;
         for (times, keys) in times.as_chunks_mut::<2>().0.iter_mut().zip(keys.as_chunks::<2>().0) {
-            let [first, second] = keys.map(|key| self.ticks[usize::from(key)]);
+            let [first, second] = [self.ticks[usize::from(keys[0])], self.ticks[usize::from(keys[1])]];
             *times = [now, now + first];
             now += first + second;
         }

@@ -172,7 +172,7 @@ fn next_change<E: Element>(
                 ends[nth + 1] = ends[nth] + clock.ticks(element);
             }
             if ends[4] > time {
-                let nth = ends[1..4].iter().filter(|end| **end <= time).count();
+                let nth = ends[1..4].iter().fold(0, |nth, end| nth + usize::from(*end <= time));
                 return Ok((at + nth, ends[nth]));
             }
             (now, at) = (ends[4], at + 4);

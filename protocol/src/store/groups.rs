@@ -91,12 +91,13 @@ impl ChunkStore {
         if !tree.verifies(group, &bytes) {
             return Err(StoreError::Mismatch { id: piece.id });
         }
-        if have.contains(group) {
-            return Ok(Written::Partial);
+        if !have.contains(group) {
+            let range = group_range(piece.length, group);
+            write_all_at(&file, &bytes, range.start)
+                .map_err(|error| io_error(&self.path(&piece.id))(error))?;
+            self.remember(piece, group, bytes);
         }
-        let range = group_range(piece.length, group);
-        write_all_at(&file, &bytes, range.start).map_err(|error| io_error(&self.path(&piece.id))(error))?;
-        self.remember(piece, group, bytes);
+        // Also for one that is here: a disk may have refused to give the whole piece its name.
         let whole = self.shelf().note(piece, group, &file, &tree)?;
         Ok(if whole { Written::Whole } else { Written::Partial })
     }
@@ -143,7 +144,7 @@ impl ChunkStore {
         if group >= piece.groups() {
             return Err(StoreError::Missing { id: piece.id });
         }
-        Err(self.damaged(piece, &file))
+        Err(self.damaged(piece))
     }
 
     /// The tree of a whole piece that this process has not written: its bytes are read and verified against its name. Whoever comes
@@ -168,7 +169,7 @@ impl ChunkStore {
         self.read_at(piece, file, &mut bytes, 0)?;
         let (id, tree) = GroupTree::of(&bytes);
         if id != piece.id {
-            return Err(self.damaged(piece, file));
+            return Err(self.damaged(piece));
         }
         let tree = Arc::new(tree);
         self.shelf().remember_tree(tree.clone());
@@ -184,13 +185,13 @@ impl ChunkStore {
     ) -> Result<(), StoreError> {
         match read_exact_at(file, bytes, offset) {
             Ok(()) => Ok(()),
-            Err(error) if is_lost(&error) => Err(self.damaged(piece, file)),
+            Err(error) if is_lost(&error) => Err(self.damaged(piece)),
             Err(error) => Err(io_error(&self.path(&piece.id))(error)),
         }
     }
 
-    fn damaged(&self, piece: &Piece, file: &Arc<File>) -> StoreError {
-        match self.shelf().delete_damaged(&piece.id, file) {
+    fn damaged(&self, piece: &Piece) -> StoreError {
+        match self.shelf().delete_damaged(&piece.id) {
             Ok(()) => StoreError::Damaged { id: piece.id },
             Err(error) => error,
         }

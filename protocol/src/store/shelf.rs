@@ -68,9 +68,13 @@ impl Shelf {
         }
     }
 
-    /// Looks a piece up, in memory and then on disk. A file of the wrong length, or a partial one without its tree, is deleted.
+    /// Looks a piece up, in memory and then on disk. A whole file of another length is not looked at: it may be damaged, and then it is
+    /// replaced, or the piece is told of with a wrong length. A partial one without its tree is deleted.
     pub(super) fn find(&mut self, piece: &Piece) -> Result<Found, StoreError> {
         if let Some(Partial { tree, have }) = self.partial.get(&piece.id) {
+            if tree.length() != piece.length {
+                return Ok(Found::Nothing);
+            }
             let (tree, have) = (tree.clone(), *have);
             let file = self.open(&piece.id, partial_path, true)?;
             return Ok(file.map_or(Found::Nothing, |file| Found::Partial { file, tree, have }));
@@ -79,7 +83,7 @@ impl Shelf {
             if file.metadata().is_ok_and(|about| about.len() == piece.length) {
                 return Ok(Found::Whole { file, tree: self.tree(piece) });
             }
-            self.delete(&piece.id)?;
+            self.files.remove(&piece.id);
         }
         self.resume(piece)
     }
@@ -89,6 +93,10 @@ impl Shelf {
         let Some(file) = self.open(&piece.id, partial_path, true)? else {
             return Ok(Found::Nothing);
         };
+        if is_whole(&file, piece) {
+            self.adopt(&partial_path(&self.dir, &piece.id), &piece.id)?;
+            return self.find(piece);
+        }
         let Some(tree) = kept_tree(&file, piece) else {
             self.delete(&piece.id)?;
             return Ok(Found::Nothing);
@@ -188,12 +196,10 @@ impl Shelf {
         Ok(remove(&whole)? | remove(&partial)?)
     }
 
-    /// Deletes a piece in whose `file` damage was found, unless the file has been replaced since.
-    pub(super) fn delete_damaged(&mut self, id: &ContentId, file: &Arc<File>) -> Result<(), StoreError> {
-        match self.files.get(id) {
-            Some(newer) if !Arc::ptr_eq(&newer, file) => Ok(()),
-            _ => self.delete(id).map(drop),
-        }
+    /// Deletes a piece in whose file damage was found, unless a sound one has its name by now.
+    pub(super) fn delete_damaged(&mut self, id: &ContentId) -> Result<(), StoreError> {
+        let replaced = fs::read(whole_path(&self.dir, id)).is_ok_and(|bytes| id.matches(&bytes));
+        if replaced { Ok(()) } else { self.delete(id).map(drop) }
     }
 
     pub(super) fn remember_tree(&mut self, tree: Arc<GroupTree>) {
@@ -231,6 +237,16 @@ impl Shelf {
             Err(error) => Err(io_error(&path)(error)),
         }
     }
+}
+
+/// Whether a partial file holds all of its piece and nothing else: a process was killed between taking the tree away and naming the file.
+fn is_whole(file: &File, piece: &Piece) -> bool {
+    let same_length = file.metadata().is_ok_and(|about| about.len() == piece.length);
+    if !same_length || piece.length > MAX_PIECE_BYTES {
+        return false;
+    }
+    let mut bytes = vec![0; piece.length as usize];
+    read_exact_at(file, &mut bytes, 0).is_ok() && piece.id.matches(&bytes)
 }
 
 /// The tree behind the bytes of a partial piece; `None` when it is torn or of something else.

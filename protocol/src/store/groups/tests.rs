@@ -133,6 +133,44 @@ fn a_kill_between_the_last_group_and_the_name_loses_nothing() {
     let store = sample.open();
     assert_eq!(store.held(&sample.piece), GroupMask::all(2));
     assert_eq!(store.read(&sample.piece.id).unwrap(), sample.bytes);
+    drop(store);
+
+    // The tree is no longer behind its bytes, which have no name yet.
+    fs::rename(sample.open().path(&sample.piece.id), sample.partial_file()).unwrap();
+    let store = sample.open();
+    assert_eq!(store.held(&sample.piece), GroupMask::all(2));
+    assert_eq!(store.read(&sample.piece.id).unwrap(), sample.bytes);
+}
+
+#[test]
+fn a_piece_that_could_not_get_its_name_gets_it_later() {
+    let sample = Sample::new(2 * G);
+    let store = sample.open();
+    sample.write(&store, [0]);
+    // No directory can be made where a file lies.
+    let path = store.path(&sample.piece.id);
+    let directory = path.parent().unwrap();
+    fs::write(directory, b"").unwrap();
+    let refused = store.write_group(&sample.piece, 1, sample.group(1));
+    assert!(matches!(refused, Err(StoreError::Io { .. })));
+    assert!(matches!(store.put(&sample.bytes), Err(StoreError::Io { .. })));
+    assert_eq!(fs::read_dir(sample.dir.path().join("drafts")).unwrap().count(), 0, "nothing is left");
+    fs::remove_file(directory).unwrap();
+    assert_eq!(store.write_group(&sample.piece, 1, sample.group(1)).unwrap(), Written::Whole);
+    assert_eq!(store.read(&sample.piece.id).unwrap(), sample.bytes);
+}
+
+#[test]
+fn damage_that_has_been_mended_in_the_meantime_deletes_nothing() {
+    let sample = Sample::new(2 * G);
+    let store = sample.open();
+    sample.write(&store, 0..2);
+    let file = fs::File::options().write(true).open(store.path(&sample.piece.id)).unwrap();
+    write_all_at(&file, b"rot", 0).unwrap();
+    store.write(&sample.piece.id, &sample.bytes).unwrap();
+    // Whoever has read the file before comes now.
+    store.shelf().delete_damaged(&sample.piece.id).unwrap();
+    assert_eq!(store.read(&sample.piece.id).unwrap(), sample.bytes);
 }
 
 #[test]
@@ -182,16 +220,32 @@ fn files_of_a_wrong_length_are_not_trusted() {
     sample.write(&sample.open(), 0..3);
     let path = sample.open().path(&sample.piece.id);
     fs::File::options().write(true).open(&path).unwrap().set_len(G as u64).unwrap();
-    assert!(sample.open().held(&sample.piece).is_empty() && !path.exists());
+    assert!(sample.open().held(&sample.piece).is_empty());
     // Shortened while it is open.
     let store = sample.open();
-    sample.write(&store, 0..3);
+    assert_eq!(sample.write(&store, 0..3), Written::Whole);
+    assert_eq!(store.read(&sample.piece.id).unwrap(), sample.bytes);
     drop(store);
     let store = sample.open();
     store.read_group(&sample.piece, 0).unwrap();
     fs::File::options().write(true).open(&path).unwrap().set_len(G as u64).unwrap();
     let read = store.read_group(&sample.piece, 2);
     assert!(matches!(read, Err(StoreError::Missing { .. } | StoreError::Damaged { .. })));
+}
+
+#[test]
+fn whoever_asks_with_a_wrong_length_gets_nothing_and_deletes_nothing() {
+    let (whole, partial) = (Sample::new(3 * G), Sample::new(3 * G));
+    whole.write(&whole.open(), 0..3);
+    let store = whole.open();
+    let longer = Piece { length: whole.piece.length + 1, ..whole.piece };
+    assert!(store.held(&longer).is_empty() && store.read_group(&longer, 0).is_err());
+    assert_eq!(store.read(&whole.piece.id).unwrap(), whole.bytes);
+
+    let store = partial.open();
+    partial.write(&store, [0]);
+    assert!(store.held(&longer).is_empty() && store.read_group(&longer, 1).is_err());
+    assert_eq!(store.held(&partial.piece), GroupMask(1));
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Measure {
             self.delta_bytes += length;
             return Ok(());
         };
-        let (chunk, seconds) = fastest(|| apply(old, &delta, new.len()));
+        let (chunk, seconds) = fastest(|| apply(old.to_vec(), &delta, new.len()));
         self.applied = (self.applied.0 + length, self.applied.1 + seconds);
         self.delta_bytes += delta.len() as u64;
         let chunk = chunk.with_context(|| format!("the delta of chunk {nth} is refused"))?;
