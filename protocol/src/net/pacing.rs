@@ -141,7 +141,7 @@ impl Shared {
         let acks = wire_bytes / ACK_SHARE;
         other.passed.fetch_add(acks, Ordering::Relaxed);
         if other.cap().is_some() {
-            other.bucket().draw(self.now(), acks);
+            other.bucket().count(self.now(), acks);
         }
         acks
     }
@@ -159,7 +159,7 @@ impl Lane {
 
     fn set_cap(&self, cap: Option<u64>) {
         let cap = cap.map_or(0, |cap| cap.max(1));
-        self.bucket().set_rate(cap);
+        *self.bucket() = Bucket::new(cap);
         self.cap.store(cap, Ordering::Relaxed);
     }
 

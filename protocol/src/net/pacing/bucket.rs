@@ -21,24 +21,28 @@ const LARGEST_DRAW: usize = GROUP_BYTES + 512;
 /// Says when bytes may pass so that they keep to a rate. Instants are durations since a common start.
 ///
 /// Draws are reservations: each gets the next free stretch of time and is told when that begins. So draws are served in
-/// their order, nobody starves, and one who reserved and went away holds nobody up. A stretch may be used [`BURST`]
-/// early, which pays for timers that fire late.
+/// their order, nobody starves, and one who reserved and went away holds nobody up. A stretch may be used a little
+/// early, [`BURST`] unless said otherwise, which pays for timers that fire late.
 #[derive(Debug)]
 pub(super) struct Bucket {
     /// Bytes a second, at least 1.
     rate: u64,
-    /// Until here, time is given away.
+    burst: Duration,
+    /// Until here, time is given away: to draws, and to what was counted beside them.
     taken_until: Duration,
+    /// When the next draw may begin whatever was counted: the last one takes twice its time until then. So half of the rate is left to
+    /// draws by whatever nobody holds back.
+    due: Duration,
 }
 
 impl Bucket {
     pub(super) fn new(rate: u64) -> Self {
-        Self { rate: rate.max(1), taken_until: Duration::ZERO }
+        Self { rate: rate.max(1), burst: BURST, taken_until: Duration::ZERO, due: Duration::ZERO }
     }
 
-    /// Changes the rate for draws from now on.
-    pub(super) fn set_rate(&mut self, rate: u64) {
-        self.rate = rate.max(1);
+    /// The same where stretches may be used so much early.
+    pub(super) fn with_burst(self, burst: Duration) -> Self {
+        Self { burst, ..self }
     }
 
     /// The most that one flow should draw at once, in bytes.
@@ -49,9 +53,16 @@ impl Bucket {
 
     /// Reserves room for `bytes` and returns the instant from which they may pass; it may lie in the past.
     pub(super) fn draw(&mut self, now: Duration, bytes: u64) -> Duration {
-        let start = self.taken_until.max(now.saturating_sub(BURST));
-        self.taken_until = start + self.time(bytes);
+        let (earliest, time) = (now.saturating_sub(self.burst), self.time(bytes));
+        let start = self.taken_until.min(self.due).max(earliest);
+        self.taken_until = self.taken_until.max(earliest) + time;
+        self.due = start + 2 * time;
         start
+    }
+
+    /// Takes room for `bytes` that pass without a draw.
+    pub(super) fn count(&mut self, now: Duration, bytes: u64) {
+        self.taken_until = self.taken_until.max(now.saturating_sub(self.burst)) + self.time(bytes);
     }
 
     /// How long so many bytes take at the rate.
@@ -128,12 +139,18 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rate_counts_from_the_next_draw() {
-        let mut bucket = Bucket::new(1000);
-        bucket.draw(SECOND, 1000);
-        bucket.set_rate(10_000);
-        let start = bucket.draw(SECOND, 10_000);
-        assert_eq!(bucket.draw(SECOND, 1), start + SECOND);
+    fn what_is_counted_leaves_less_room_and_never_less_than_half() {
+        for (counted, in_ten_seconds) in [(0, 10_000), (250, 7_500), (500, 5_000), (100_000, 5_000)] {
+            let (mut bucket, mut now, mut drawn) = (Bucket::new(1000), SECOND, 0u64);
+            for second in 1..=10 {
+                bucket.count(now.max(second * SECOND), counted);
+                while now < (second + 1) * SECOND {
+                    now = now.max(bucket.draw(now, 10));
+                    drawn += 10;
+                }
+            }
+            assert!(drawn.abs_diff(in_ten_seconds) <= 100, "{counted}: {drawn} of {in_ten_seconds}");
+        }
     }
 
     proptest! {

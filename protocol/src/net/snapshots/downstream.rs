@@ -84,7 +84,10 @@ async fn listen(
     trees: &Trees,
     reporter: &Reporter,
 ) -> Result<(), String> {
-    while let Some((ask, _)) = wire::read::<Ask>(reading).await.map_err(|error| error.to_string())? {
+    while let Some((ask, payload)) = wire::read::<Ask>(reading).await.map_err(|error| error.to_string())? {
+        if !payload.is_empty() {
+            return Err("it sent bytes with what it asks for".into());
+        }
         let report = match ask {
             Ask::Hello { .. } => return Err("it said hello twice".into()),
             Ask::Request { piece, groups, tree } => {

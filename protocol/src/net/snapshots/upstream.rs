@@ -10,6 +10,7 @@ use crate::groups::GroupMask;
 use crate::manifest::{Manifest, PieceIndex};
 use crate::net::host::Host;
 use crate::net::names;
+use crate::piece_set::Holdings;
 use crate::store::ChunkStore;
 use futures::future::OptionFuture;
 use futures::io::BufReader;
@@ -25,9 +26,9 @@ const ARRIVED: usize = 8;
 const BATCH: usize = 8;
 /// Requests and cancellations that may wait for one neighbour. The machine's window keeps them far below.
 pub(super) const ASKS: usize = 1024;
-/// Groups that a neighbour may send without being asked before its stream is given up. A few are innocent: a group that was
-/// cancelled and asked for again may come twice.
-const MAX_UNASKED: u32 = 64;
+/// Groups without being asked, and news that are none, that a neighbour may send before its stream is given up. A few are innocent: a
+/// group that was cancelled and asked for again may come twice.
+const MAX_USELESS: u32 = 64;
 /// What a frame of news takes beside its entries, in bytes: mostly what the multiplexer and the encryption put around it.
 const AROUND_NEWS: usize = 80;
 /// So much is read ahead of a group's bytes, which then bypass the buffer.
@@ -173,8 +174,11 @@ impl Edge {
 
     /// Reads frames; the groups among them go to `arrivals`, and reading stops while there is no room.
     async fn listen(&self, reading: &mut (impl AsyncRead + Unpin), arrivals: mpsc::Sender<Arrival>) -> End {
-        let mut unasked = 0;
+        let (mut useless, mut told) = (0, Holdings::default());
         loop {
+            if useless > MAX_USELESS {
+                return End::Lost("it sends what nobody asked it for".into());
+            }
             let (answer, payload) = match wire::read::<Answer>(reading).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return End::Lost("it closed the stream".into()),
@@ -190,6 +194,8 @@ impl Edge {
                 }
                 Answer::Have { news } => {
                     self.host.pacing().came_unasked(AROUND_NEWS + news.len() * wire::NEWS_ENTRY_BYTES);
+                    let new = news.iter().filter(|(piece, groups)| !told.insert(*piece, *groups).is_empty());
+                    useless += u32::from(new.count() == 0);
                     self.reporter.report(Report::Has { version: self.manifest.version, news }).await;
                     continue;
                 }
@@ -206,10 +212,7 @@ impl Edge {
                         return End::Closed;
                     }
                 }
-                _ => unasked += 1,
-            }
-            if unasked > MAX_UNASKED {
-                return End::Lost("it sends what nobody asked it for".into());
+                _ => useless += 1,
             }
         }
     }

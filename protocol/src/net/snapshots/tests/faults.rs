@@ -3,7 +3,8 @@
 use super::peers::{ask, consumer, groups, hear};
 use super::*;
 use crate::manifest::PieceIndex;
-use crate::net::snapshots::wire::Ask;
+use crate::net::snapshots::wire::{Ask, put_head};
+use futures::AsyncWriteExt as _;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parent_that_dies_in_mid_transfer_is_reported_and_replaced() {
@@ -73,6 +74,31 @@ async fn what_a_liar_says_that_it_sends_takes_no_room_under_the_cap() {
     node.pull_from(vec![source.named(Part::Parent)]).await;
     node.installed().await;
     node.assert_whole(&manifest, &noise(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_tells_the_same_without_an_end_is_let_go() {
+    let ((source, _a), (mut node, _b)) = (peer(1, Role::Source).await, peer(3, Role::Relay).await);
+    let manifest = snapshot(&source.store, 2);
+    let babbler = stand_in(2, &source, &manifest, Stand::Babbling).await;
+    node.pull_from(vec![babbler.named()]).await;
+    node.announce(&manifest).await;
+    node.misses(babbler.key).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sends_bytes_with_what_it_asks_for_is_not_listened_to() {
+    let (source, _dir) = peer(1, Role::Source).await;
+    let manifest = snapshot(&source.store, 2);
+    source.snapshots.publish(manifest.clone()).await.unwrap();
+    let (_host, _events, mut stream) = consumer(2, &source, &manifest).await;
+    let mut frame = Vec::new();
+    let cancel = Ask::Cancel { piece: PieceIndex(0), groups: groups(1) };
+    put_head(&mut frame, &cancel, 1000).unwrap();
+    frame.resize(frame.len() + 1000, 7);
+    stream.write_all(&frame).await.unwrap();
+    stream.flush().await.unwrap();
+    assert_eq!(hear(&mut stream, &manifest).await, (vec![], false), "the stream ends");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

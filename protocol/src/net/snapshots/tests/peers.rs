@@ -20,6 +20,8 @@ pub(super) enum Stand {
     Boasting,
     /// It goes away after so many groups, and comes no more.
     Mortal(usize),
+    /// It serves nothing, and tells the same again and again.
+    Babbling,
 }
 
 pub(super) struct StandIn {
@@ -61,7 +63,11 @@ async fn serve(
     let (Ask::Hello { .. }, _) = read::<Ask>(&mut stream).await.ok()?? else { return None };
     let news = (0..manifest.pieces()).map(PieceIndex);
     let news = news.filter_map(|index| Some((index, store.held(&manifest.piece(index)?)))).collect();
-    say(&mut stream, &Answer::Have { news }, &[]).await?;
+    let have = Answer::Have { news };
+    say(&mut stream, &have, &[]).await?;
+    if let Stand::Babbling = stand {
+        while say(&mut stream, &have, &[]).await.is_some() {}
+    }
     loop {
         let (piece, groups) = match read::<Ask>(&mut stream).await.ok()?? {
             (Ask::Request { piece, groups, .. }, _) => (piece, groups),
@@ -83,7 +89,7 @@ async fn serve(
                     stream.write_all(&0x4000_0000u32.to_be_bytes()).await.ok()?;
                     stream.flush().await.ok()?;
                 }
-                Stand::Boasting | Stand::Mortal(_) => {}
+                Stand::Boasting | Stand::Mortal(_) | Stand::Babbling => {}
             }
             let leaves = if let Stand::Boasting = stand { u32::MAX } else { tree.leaves().len() as u32 };
             say(&mut stream, &Answer::Group { piece, group, leaves }, &payload).await?;
