@@ -27,7 +27,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::mpsc;
 
 /// As in the programs.
@@ -38,8 +38,6 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Length of a chunk of the snapshot, in bytes: that of a run that says nothing else.
 const CHUNK: u32 = 4 << 20;
-/// ext4 does not use an inode again for five seconds after it was freed, and passes over each of them whenever a file is made.
-const INODES_FORGOTTEN: Duration = Duration::from_secs(6);
 /// Writes and reads of the plain copy.
 const BUFFER: usize = 256 << 10;
 
@@ -64,14 +62,15 @@ fn main() -> Outcome<()> {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (mut relay, mut plain) = (Took::default(), Took::default());
+    let dir = tempfile::tempdir()?;
     for round in 0..settings.rounds {
-        if round > 0 {
-            std::thread::sleep(INODES_FORGOTTEN);
-        }
-        relay.add(runtime.block_on(relay_once(&settings))?);
+        let relayed = dir.path().join(format!("relay-{round}"));
+        relay.add(runtime.block_on(relay_once(&relayed, &settings))?);
+        empty_files(&relayed)?;
         if !settings.only {
-            std::thread::sleep(INODES_FORGOTTEN);
-            plain.add(copy_once(settings.mib)?);
+            let copied = dir.path().join(format!("copy-{round}"));
+            plain.add(copy_once(&copied, settings.mib)?);
+            empty_files(&copied)?;
         }
     }
     let (verify, blake3) = hash_rates();
@@ -178,9 +177,8 @@ impl Party {
 }
 
 /// From the announcement until the last of the chain has everything.
-async fn relay_once(settings: &Settings) -> Outcome<(f64, f64)> {
-    let dir = tempfile::tempdir()?;
-    let at = |name: &str| dir.path().join(name);
+async fn relay_once(dir: &Path, settings: &Settings) -> Outcome<(f64, f64)> {
+    let at = |name: &str| dir.join(name);
     let (source, store) = party(&at("source"), 1, Role::Source, settings.tcp).await?;
     let (mut relay, _) = party(&at("relay"), 2, Role::Relay, settings.tcp).await?;
     let (mut sink, _) = party(&at("sink"), 3, Role::Relay, settings.tcp).await?;
@@ -190,7 +188,7 @@ async fn relay_once(settings: &Settings) -> Outcome<(f64, f64)> {
     let run = codec::decode(&codec::encode(&ContentId::of(b"bench"), 64)?, 64)?;
     let manifest = Arc::new(write_snapshot(&store, run, PolicyVersion(1), CHUNK, [tensor])?);
     source.snapshots.publish(manifest.clone()).await?;
-    warm_memory(dir.path(), settings.mib)?;
+    warm_memory(dir, settings.mib)?;
     let watch = Stopwatch::start()?;
     sink.follow(&relay, &manifest).await?;
     relay.follow(&source, &manifest).await?;
@@ -204,14 +202,14 @@ async fn relay_once(settings: &Settings) -> Outcome<(f64, f64)> {
 }
 
 /// The same bytes from a file through a forwarder to a sink, both of which write them to files.
-fn copy_once(mib: usize) -> Outcome<(f64, f64)> {
-    let dir = tempfile::tempdir()?;
-    let at = |name: &str| dir.path().join(name);
+fn copy_once(dir: &Path, mib: usize) -> Outcome<(f64, f64)> {
+    std::fs::create_dir_all(dir)?;
+    let at = |name: &str| dir.join(name);
     std::fs::write(at("source"), noise(mib << 20))?;
     let (to_relay, to_sink) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
     let (relay, sink) = (to_relay.local_addr()?, to_sink.local_addr()?);
     let (mut relay_file, mut sink_file) = (File::create(at("relay"))?, File::create(at("sink"))?);
-    warm_memory(dir.path(), mib)?;
+    warm_memory(dir, mib)?;
     let watch = Stopwatch::start()?;
     let sinking = std::thread::spawn(move || -> std::io::Result<()> {
         pump(&mut to_sink.accept()?.0, &mut [&mut sink_file])
@@ -233,6 +231,16 @@ fn warm_memory(dir: &Path, mib: usize) -> std::io::Result<()> {
     let block = vec![1; 1 << 20];
     (0..mib * 8 / 3).try_for_each(|_| file.write_all(&block))?;
     std::fs::remove_file(path)
+}
+
+/// Gives back what the files in and below `dir` hold. They stay, for ext4 does not use an inode again for minutes after it was freed, and
+/// passes over each of those whenever a file is made: whoever comes second would pay for the first.
+fn empty_files(dir: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() { empty_files(&path)? } else { File::create(path).map(drop)? }
+    }
+    Ok(())
 }
 
 fn pump(from: &mut dyn Read, to: &mut [&mut dyn Write]) -> std::io::Result<()> {
