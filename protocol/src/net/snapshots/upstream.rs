@@ -189,6 +189,9 @@ impl Edge {
             };
             let (index, group, leaves) = match answer {
                 Answer::Refused => return End::Refused,
+                Answer::Have { .. } if !payload.is_empty() => {
+                    return End::Lost("it sends bytes with its news".into());
+                }
                 Answer::Have { news } if news.len() > wire::MAX_NEWS => {
                     return End::Lost(format!("it tells of {} pieces in one frame", news.len()));
                 }
