@@ -256,6 +256,7 @@ impl RunConfig {
         self.train.guard.validate()?;
         self.train.filter.validate()?;
         self.train.precision_weight.validate()?;
+        self.network.validate()?;
         self.watch.validate()?;
         self.record.validate()?;
         self.verify.validate()?;
@@ -461,6 +462,12 @@ mod tests {
         assert!(admission("precisions = ['f32', 'f32']").contains("each once"));
         assert!(admission("precisions = ['f32', 'fp8']\naudit = false").contains("int4"));
         assert!(admission("precisions = ['f32', 'a-b']").contains("lower-case letters"));
+        let network = |option: &str| refused("[warmup]", &format!("[network]\n{option}\n[warmup]"));
+        assert!(
+            network("listen = ['foo']").contains("network.listen = \"foo\": it has to be a multiaddress")
+        );
+        assert!(network("external = ['/ip4/1.2.3.4/tcp/1', '']").contains("network.external = \"\""));
+        assert!(network("list_key = 'abcd'").contains("`peers`, which is not set"));
         let snapshot = |option: &str| refused("[warmup]", &format!("[snapshot]\n{option}\n[warmup]"));
         assert!(snapshot("keep_versions = 0").contains("snapshot.keep_versions"));
         assert!(snapshot("keep_versions = 17").contains("1 to 16"));

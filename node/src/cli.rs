@@ -45,7 +45,7 @@ directory (threads = 2), then the defaults. Limits:
                generated. A node whose only role is relay keeps the newest snapshots and serves them, without ever loading
                the model; rollout and relay are what a node does by default
   max_upload   most bytes a second that the node sends, over everything it does: 40mbit, 5MB/s
-  max_download most bytes a second that it receives; below 30 kB/s policies do not arrive
+  max_download most bytes a second that it receives; below 30 kB/s policies may not arrive
 
 Stop a node with Ctrl-C at any moment: what it has finished is in its outbox and goes out at the next start.";
 

@@ -33,7 +33,9 @@ pub enum StateError {
 /// Where to look when the system fails so.
 pub(crate) fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => " (check the path)",
+        io::ErrorKind::NotFound | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => {
+            " (check the path)"
+        }
         _ => " (is the disk full, or the directory not writable?)",
     }
 }

@@ -1,5 +1,7 @@
 //! `[network]`
 
+use super::ConfigError;
+use echo_protocol::net::Multiaddr;
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::relay::Mode;
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,28 @@ pub struct NetworkSection {
     pub peers: Option<PathBuf>,
     /// The key that must have signed it, in hexadecimal; left out, the list's own signer is trusted.
     pub list_key: Option<String>,
+}
+
+impl NetworkSection {
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        for (field, addresses) in [("network.listen", &self.listen), ("network.external", &self.external)] {
+            if let Some(wrong) = addresses.iter().find(|text| text.parse::<Multiaddr>().is_err()) {
+                let rule = "it has to be a multiaddress, such as /ip4/0.0.0.0/tcp/4001";
+                return Err(ConfigError::Setting { field, found: format!("{wrong:?}"), rule });
+            }
+        }
+        match &self.list_key {
+            Some(key) if self.peers.is_none() => {
+                let (field, found) = ("network.list_key", format!("{key:?}"));
+                Err(ConfigError::Setting {
+                    field,
+                    found,
+                    rule: "it says who signed `peers`, which is not set",
+                })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Default for NetworkSection {

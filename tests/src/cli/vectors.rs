@@ -25,7 +25,7 @@ pub(super) enum Vectors {
     },
     /// Deltas: old.safetensors and new.safetensors in DIR and each directory below it.
     Delta {
-        /// A directory of directories of two checkpoints each.
+        /// A directory with two checkpoints, or with directories of two each.
         dir: PathBuf,
     },
     /// Answers to mathematical problems: does the prediction equal the gold, and soon? One JSON object a line.

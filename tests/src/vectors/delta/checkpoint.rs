@@ -28,9 +28,15 @@ impl Checkpoint {
         let mut file = File::open(path).with_context(cannot)?;
         let length = file.metadata().with_context(cannot)?.len();
         let mut prefix = [0; 8];
+        ensure!(length >= prefix.len() as u64, "{}: {length} bytes are no safetensors file", path.display());
         file.read_exact(&mut prefix).with_context(cannot)?;
         let table = u64::from_le_bytes(prefix);
         ensure!(table <= MAX_HEADER, "{}: a header of {table} bytes is none of safetensors", path.display());
+        ensure!(
+            table <= length - prefix.len() as u64,
+            "{} has {length} bytes, and a header of {table}: it is no safetensors file, or cut off",
+            path.display()
+        );
         let mut header = prefix.to_vec();
         (&mut file).take(table).read_to_end(&mut header).with_context(cannot)?;
         let metadata: Metadata = serde_json::from_slice(&header[prefix.len()..])
