@@ -72,10 +72,12 @@ impl Asking {
     }
 }
 
-/// A group comes as one, ahead of its time. Where it takes long, it is most of what may be ahead.
+/// A second may hold a group more than others do, for a group comes as one. Half of that is kept free, where it is not too much of the
+/// cap; and where a group takes long, it is most of what may be ahead of its time.
 fn room(cap: Option<u64>) -> Bucket {
-    let room = Bucket::new(cap.unwrap_or(0));
-    let burst = BURST.saturating_sub(room.time(GROUP_BYTES as u64)).max(LATE);
+    let (cap, group) = (cap.unwrap_or(0), GROUP_BYTES as u64);
+    let room = Bucket::new(cap - (group / 2).min(cap / 16));
+    let burst = BURST.saturating_sub(room.time(group)).max(LATE);
     room.with_burst(burst)
 }
 
@@ -156,7 +158,7 @@ mod tests {
             let (least, most) = (cap * 97 / 100 / group, cap * percent / 100 / group);
             let busiest = busiest_second(&asked);
             assert!((least..=most).contains(&busiest), "{busiest} groups in a second, of {least} to {most}");
-            let due = Duration::from_secs_f64((8 * 64 * group) as f64 / cap as f64);
+            let due = Duration::from_secs_f64((8 * 64 * group) as f64 / (cap - GROUP / 2) as f64);
             assert!(start.elapsed() < due + Duration::from_millis(20), "{:?} of {due:?}", start.elapsed());
         }
     }
