@@ -466,7 +466,7 @@ mod tests {
         assert!(
             network("listen = ['foo']").contains("network.listen = \"foo\": it has to be a multiaddress")
         );
-        assert!(network("external = ['/ip4/1.2.3.4/tcp/1', '']").contains("network.external = \"\""));
+        assert!(network("external = ['/ip4/1.2.3.4/tcp/1', 'bar']").contains("network.external = \"bar\""));
         assert!(network("list_key = 'abcd'").contains("`peers`, which is not set"));
         let snapshot = |option: &str| refused("[warmup]", &format!("[snapshot]\n{option}\n[warmup]"));
         assert!(snapshot("keep_versions = 0").contains("snapshot.keep_versions"));

@@ -133,7 +133,9 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
     // Version 2 has all of its files, but one is damaged: it is not installed, and the chunk counts as missing.
     let second = testing::snapshot(&store, 2);
     let path = file_of(&dir.path().join("chunks"), &second.chunks[3].to_string());
-    fs::write(&path, "rotten").unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[5] ^= 1;
+    fs::write(&path, bytes).unwrap();
     offer(&second).await;
     while path.exists() {
         tokio::task::yield_now().await;
