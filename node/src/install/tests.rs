@@ -31,6 +31,13 @@ fn file_of(dir: &Path, name: &str) -> PathBuf {
     })
 }
 
+/// Damages a file as a disk does: its length stays.
+fn flip_a_bit(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[5] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
 /// An empty store, and a place for images beside it.
 fn home() -> (tempfile::TempDir, ChunkStore, Images) {
     let dir = tempfile::tempdir().unwrap();
@@ -71,9 +78,7 @@ fn a_damaged_chunk_is_named_and_is_no_longer_there() {
     let (dir, store, images) = home();
     let manifest = testing::snapshot(&store, 7);
     let path = file_of(&dir.path().join("chunks"), &manifest.chunks[1].to_string());
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[5] ^= 1;
-    fs::write(&path, bytes).unwrap();
+    flip_a_bit(&path);
     let error = load(&store, &images, &manifest, &testing::workload(), &Ladder::cpu()).err().unwrap();
     assert!(matches!(
         error,
@@ -133,9 +138,7 @@ async fn a_node_keeps_its_version_until_the_next_one_is_whole() {
     // Version 2 has all of its files, but one is damaged: it is not installed, and the chunk counts as missing.
     let second = testing::snapshot(&store, 2);
     let path = file_of(&dir.path().join("chunks"), &second.chunks[3].to_string());
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[5] ^= 1;
-    fs::write(&path, bytes).unwrap();
+    flip_a_bit(&path);
     offer(&second).await;
     while path.exists() {
         tokio::task::yield_now().await;
