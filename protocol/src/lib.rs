@@ -14,6 +14,7 @@
 //!
 //! Everything but the drivers is free of sockets, clocks, files and threads, so that a simulator can drive it.
 
+mod buffers;
 pub mod charter;
 pub mod check;
 pub mod chunk_set;

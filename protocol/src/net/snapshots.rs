@@ -8,7 +8,6 @@
 //! What flows is bounded by what is asked for: a neighbour sends only what the machine's window asked of it, and reading stops while
 //! eight of its groups wait for the disk.
 
-mod buffers;
 mod builder;
 mod downloads;
 mod downstream;

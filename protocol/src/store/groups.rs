@@ -1,8 +1,9 @@
 //! Pieces that arrive and leave group by group.
 
-use super::positioned::{is_lost, read_exact_at, write_all_at};
+use super::positioned::{is_lost, read_cached_at, read_exact_at, write_all_at};
 use super::shelf::Found;
 use super::{ChunkStore, StoreError, io_error};
+use crate::buffers::Buffer;
 use crate::chunk_set::ChunkSet;
 use crate::content::ChunkIndex;
 use crate::groups::{GroupMask, GroupTree, group_range};
@@ -111,8 +112,21 @@ impl ChunkStore {
         Ok(Written::Whole)
     }
 
-    /// A group that was written a moment ago and is still in memory. Never waits for the disk.
-    pub fn remembered(&self, piece: &Piece, group: u32) -> Option<Bytes> {
+    /// A group that can be had without waiting for the disk: it was written a moment ago, or the system holds its part of the file in
+    /// memory, and it is verified now. `None` for all others.
+    pub fn at_hand(&self, piece: &Piece, group: u32) -> Option<Bytes> {
+        if let Some(bytes) = self.remembered(piece, group) {
+            return Some(bytes);
+        }
+        // Whoever holds the lock may be waiting for the disk.
+        let (file, tree) = self.shelf.try_lock().ok()?.opened(piece, group)?;
+        let range = group_range(piece.length, group);
+        let mut bytes = Buffer::of((range.end - range.start) as usize);
+        let read = read_cached_at(&file, bytes.as_mut(), range.start);
+        (read && tree.verifies(group, bytes.as_ref())).then(|| bytes.share())
+    }
+
+    fn remembered(&self, piece: &Piece, group: u32) -> Option<Bytes> {
         self.recent().get(&(piece.id, group))
     }
 
@@ -136,10 +150,10 @@ impl ChunkStore {
             Found::Partial { .. } | Found::Nothing => return Err(StoreError::Missing { id: piece.id }),
         };
         let range = group_range(piece.length, group);
-        let mut bytes = vec![0; (range.end - range.start) as usize];
-        self.read_at(piece, &file, &mut bytes, range.start)?;
-        if tree.verifies(group, &bytes) {
-            return Ok(bytes.into());
+        let mut bytes = Buffer::of((range.end - range.start) as usize);
+        self.read_at(piece, &file, bytes.as_mut(), range.start)?;
+        if tree.verifies(group, bytes.as_ref()) {
+            return Ok(bytes.share());
         }
         if group >= piece.groups() {
             return Err(StoreError::Missing { id: piece.id });

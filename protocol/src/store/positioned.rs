@@ -23,6 +23,24 @@ pub(super) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
+/// Fills `bytes` with what the system holds of the file in memory; false when it would have to wait for the disk, or cannot tell.
+#[cfg(target_os = "linux")]
+pub(super) fn read_cached_at(file: &File, bytes: &mut [u8], offset: u64) -> bool {
+    let wanted = bytes.len();
+    let read = rustix::io::preadv2(
+        file,
+        &mut [io::IoSliceMut::new(bytes)],
+        offset,
+        rustix::io::ReadWriteFlags::NOWAIT,
+    );
+    read.is_ok_and(|read| read == wanted)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn read_cached_at(_: &File, _: &mut [u8], _: u64) -> bool {
+    false
+}
+
 #[cfg(windows)]
 pub(super) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {

@@ -88,6 +88,17 @@ impl Shelf {
         self.resume(piece)
     }
 
+    /// The file with a group, and the tree to verify it by, if both are known without a look at the disk.
+    pub(super) fn opened(&mut self, piece: &Piece, group: u32) -> Option<(Arc<File>, Arc<GroupTree>)> {
+        let file = self.files.get(&piece.id)?;
+        let tree = match self.partial.get(&piece.id) {
+            Some(Partial { tree, have }) => have.contains(group).then(|| tree.clone()),
+            None => self.tree(piece),
+        };
+        let tree = tree.filter(|tree| tree.length() == piece.length && group < piece.groups())?;
+        Some((file, tree))
+    }
+
     /// Takes up a partial piece of an earlier process: what its file holds is verified against the tree behind it.
     fn resume(&mut self, piece: &Piece) -> Result<Found, StoreError> {
         let Some(file) = self.open(&piece.id, partial_path, true)? else {
@@ -179,7 +190,14 @@ impl Shelf {
     pub(super) fn adopt(&mut self, draft: &Path, id: &ContentId) -> Result<(), StoreError> {
         let path = whole_path(&self.dir, id);
         let parent = path.parent().unwrap_or(&self.dir);
-        fs::create_dir_all(parent).and_then(|()| fs::rename(draft, &path)).map_err(io_error(&path))?;
+        let named = match fs::rename(draft, &path) {
+            // The first piece in its directory.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(parent).and_then(|()| fs::rename(draft, &path))
+            }
+            named => named,
+        };
+        named.map_err(io_error(&path))?;
         self.files.remove(id);
         if self.partial.remove(id).is_some() {
             remove(&partial_path(&self.dir, id))?;

@@ -145,16 +145,17 @@ struct Loaded {
     read: Result<(Option<Arc<GroupTree>>, Bytes), StoreError>,
 }
 
-/// Reads groups, and for each that is marked the tree of its piece. What has just come is in memory, and needs no other thread.
+/// Reads groups, and for each that is marked the tree of its piece. What is in memory needs no other thread: to wake one costs more than to
+/// read and to verify a group.
 fn load_all(
     store: Arc<ChunkStore>,
     orders: Vec<(Order, bool)>,
 ) -> impl Future<Output = Result<Vec<Loaded>, JoinError>> {
-    let remembered = |(order, tree): &(Order, bool)| {
-        let bytes = store.remembered(&order.piece, order.group).filter(|_| !tree)?;
+    let at_hand = |(order, tree): &(Order, bool)| {
+        let bytes = (!tree).then(|| store.at_hand(&order.piece, order.group))??;
         Some(Loaded { order: *order, read: Ok((None, bytes)) })
     };
-    match orders.iter().map(remembered).collect() {
+    match orders.iter().map(at_hand).collect() {
         Some(loaded) => Either::Left(ready(Ok(loaded))),
         None => Either::Right(spawn_blocking(move || orders.into_iter().map(|o| load(&store, o)).collect())),
     }

@@ -7,7 +7,7 @@
 //! The one who pulls opens the stream and sends [`Ask`]s, the first of which is [`Ask::Hello`]; the one who serves sends
 //! [`Answer`]s. Both directions end with the stream.
 
-use super::buffers::Buffer;
+use crate::buffers::Buffer;
 use crate::codec::{self, CodecError};
 use crate::content::ContentId;
 use crate::groups::{GROUP_BYTES, GroupMask, MAX_GROUPS};

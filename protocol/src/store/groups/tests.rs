@@ -174,6 +174,29 @@ fn damage_that_has_been_mended_in_the_meantime_deletes_nothing() {
 }
 
 #[test]
+fn what_is_at_hand_is_the_group_or_nothing() {
+    let sample = Sample::new(4 * G + 5);
+    let store = sample.open();
+    assert_eq!(store.at_hand(&sample.piece, 0), None, "nothing of it is here");
+    sample.write(&store, [0, 1]);
+    assert_eq!(store.at_hand(&sample.piece, 1), Some(sample.group(1)), "it was written a moment ago");
+
+    let store = sample.open();
+    assert_eq!(store.at_hand(&sample.piece, 1), None, "the disk has not been looked at");
+    assert_eq!(store.held(&sample.piece), GroupMask(0b11));
+    let longer = Piece { length: sample.piece.length + 1, ..sample.piece };
+    let there_or_none = |group| store.at_hand(&sample.piece, group).is_none_or(|b| b == sample.group(group));
+    assert!(there_or_none(0) && there_or_none(1), "not every file system says what it holds in memory");
+    assert_eq!([2, 4, 5].map(|group| store.at_hand(&sample.piece, group)), [None, None, None]);
+    assert_eq!(store.at_hand(&longer, 1), None);
+    let file = fs::File::options().write(true).open(sample.partial_file()).unwrap();
+    write_all_at(&file, b"rot", 5).unwrap();
+    assert_eq!(store.at_hand(&sample.piece, 0), None);
+    assert!(matches!(store.read_group(&sample.piece, 0), Err(StoreError::Damaged { .. })));
+    assert_eq!(store.at_hand(&sample.piece, 1), None, "the piece has been deleted");
+}
+
+#[test]
 fn rot_in_a_partial_file_is_found_by_a_restart_or_by_reading() {
     let sample = Sample::new(4 * G);
     let rot = || {

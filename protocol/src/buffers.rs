@@ -1,4 +1,4 @@
-//! Buffers for frames with groups, used again and again: a new one would have to be filled with zeros before a group is read into it, which
+//! Buffers for groups, used again and again: a new one would have to be filled with zeros before a group is read into it, which
 //! takes as long as copying the group once more.
 
 use bytes::Bytes;
@@ -14,14 +14,14 @@ static FREE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 /// A buffer that is free again when it is dropped. What it holds is left from whoever had it before.
 #[derive(Debug)]
-pub(super) struct Buffer {
+pub(crate) struct Buffer {
     bytes: Vec<u8>,
     len: usize,
 }
 
 impl Buffer {
     /// One of this length.
-    pub(super) fn of(len: usize) -> Self {
+    pub(crate) fn of(len: usize) -> Self {
         let mut bytes = if len >= LEAST { free().pop().unwrap_or_default() } else { Vec::new() };
         if bytes.len() < len {
             bytes.reserve_exact(len - bytes.len());
@@ -31,12 +31,12 @@ impl Buffer {
     }
 
     /// All of it, to be filled.
-    pub(super) fn as_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn as_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
     }
 
     /// What it has been filled with, to be shared.
-    pub(super) fn share(self) -> Bytes {
+    pub(crate) fn share(self) -> Bytes {
         Bytes::from_owner(self)
     }
 }
