@@ -1,10 +1,9 @@
 //! Peers that lie, leave or ask for too much.
 
-use super::peers::{ask, consumer, groups, hear};
+use super::peers::{ask, consumer, groups, hear, say};
 use super::*;
 use crate::manifest::PieceIndex;
-use crate::net::snapshots::wire::{Ask, put_head};
-use futures::AsyncWriteExt as _;
+use crate::net::snapshots::wire::Ask;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parent_that_dies_in_mid_transfer_is_reported_and_replaced() {
@@ -92,12 +91,8 @@ async fn who_sends_bytes_with_what_it_asks_for_is_not_listened_to() {
     let manifest = snapshot(&source.store, 2);
     source.snapshots.publish(manifest.clone()).await.unwrap();
     let (_host, _events, mut stream) = consumer(2, &source, &manifest).await;
-    let mut frame = Vec::new();
     let cancel = Ask::Cancel { piece: PieceIndex(0), groups: groups(1) };
-    put_head(&mut frame, &cancel, 1000).unwrap();
-    frame.resize(frame.len() + 1000, 7);
-    stream.write_all(&frame).await.unwrap();
-    stream.flush().await.unwrap();
+    say(&mut stream, &cancel, &[7; 1000]).await.unwrap();
     assert_eq!(hear(&mut stream, &manifest).await, (vec![], false), "the stream ends");
 }
 

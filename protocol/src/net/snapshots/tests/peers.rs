@@ -6,6 +6,7 @@ use crate::manifest::PieceIndex;
 use crate::net::Stream;
 use crate::net::snapshots::wire::{Answer, Ask, put_head, read};
 use futures::AsyncWriteExt as _;
+use serde::Serialize;
 
 /// How a stand-in serves.
 #[derive(Clone, Copy, Debug)]
@@ -97,9 +98,10 @@ async fn serve(
     }
 }
 
-async fn say(stream: &mut Stream, answer: &Answer, payload: &[u8]) -> Option<()> {
+/// Writes a frame, if the other side still listens.
+pub(super) async fn say(stream: &mut Stream, header: &impl Serialize, payload: &[u8]) -> Option<()> {
     let mut frame = Vec::new();
-    put_head(&mut frame, answer, payload.len()).ok()?;
+    put_head(&mut frame, header, payload.len()).ok()?;
     frame.extend_from_slice(payload);
     stream.write_all(&frame).await.ok()?;
     stream.flush().await.ok()
@@ -115,10 +117,7 @@ pub(super) async fn consumer(seed: u8, party: &Party, manifest: &Manifest) -> (H
 }
 
 pub(super) async fn ask(stream: &mut Stream, ask: &Ask) {
-    let mut frame = Vec::new();
-    put_head(&mut frame, ask, 0).unwrap();
-    stream.write_all(&frame).await.unwrap();
-    stream.flush().await.unwrap();
+    say(stream, ask, &[]).await.unwrap();
 }
 
 /// Reads until the one who serves is done: the groups that came whole and right, and whether it refused.
