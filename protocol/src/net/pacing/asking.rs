@@ -72,11 +72,13 @@ impl Asking {
     }
 }
 
-/// A second may hold a group more than others do, for a group comes as one. Half of that is kept free, where it is not too much of the
-/// cap; and where a group takes long, it is most of what may be ahead of its time.
+/// A second may hold some groups more than others do, for a group comes as one, and from several neighbours each when they have sent what others
+/// asked them for before. So much of the cap is kept free that these few (measured: three) are no twentieth of it too many; at the lowest caps
+/// an eighth, which is not quite enough. And where a group takes long, it is most of what may be ahead of its time.
 fn room(cap: Option<u64>) -> Bucket {
     let (cap, group) = (cap.unwrap_or(0), GROUP_BYTES as u64);
-    let room = Bucket::new(cap - (group / 2).min(cap / 16));
+    let free = (group * 7 / 2).saturating_sub(cap / 20).max(group / 2);
+    let room = Bucket::new(cap - free.min(cap / 8));
     let burst = BURST.saturating_sub(room.time(group)).max(LATE);
     room.with_burst(burst)
 }
@@ -147,7 +149,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_together_ask_for_no_more_than_the_cap_and_a_twentieth_in_any_second() {
         // At the second one a group is 2.75 % of a second, and nothing else may come ahead of its time.
-        for (cap, percent) in [(CAP, 105), (CAP / 5, 103)] {
+        for (cap, percent, free) in [(CAP, 105, GROUP / 2), (CAP / 5, 103, GROUP * 7 / 2 - CAP / 100)] {
             let (pacing, asked) = (Pacing::new(None, Some(cap)), RefCell::default());
             tokio::time::sleep(Duration::from_secs(60)).await;
             let start = Instant::now();
@@ -155,10 +157,10 @@ mod tests {
             let asked = asked.into_inner();
             assert_eq!(asked.len(), 8 * 64);
             let group = Framing::TCP.sent(GROUP as usize);
-            let (least, most) = (cap * 97 / 100 / group, cap * percent / 100 / group);
+            let (least, most) = ((cap - free) / group, cap * percent / 100 / group);
             let busiest = busiest_second(&asked);
             assert!((least..=most).contains(&busiest), "{busiest} groups in a second, of {least} to {most}");
-            let due = Duration::from_secs_f64((8 * 64 * group) as f64 / (cap - GROUP / 2) as f64);
+            let due = Duration::from_secs_f64((8 * 64 * group) as f64 / (cap - free) as f64);
             assert!(start.elapsed() < due + Duration::from_millis(20), "{:?} of {due:?}", start.elapsed());
         }
     }
@@ -195,7 +197,8 @@ mod tests {
         drop(waits);
         let start = Instant::now();
         behind.await;
-        assert!(start.elapsed() < Duration::from_millis(1200), "{:?}", start.elapsed());
+        // An eighth of so low a cap is kept free.
+        assert!(start.elapsed() < Duration::from_millis(1300), "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
