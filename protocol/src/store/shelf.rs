@@ -92,11 +92,12 @@ impl Shelf {
     pub(super) fn opened(&mut self, piece: &Piece, group: u32) -> Option<(Arc<File>, Arc<GroupTree>)> {
         let file = self.files.get(&piece.id)?;
         let tree = match self.partial.get(&piece.id) {
-            Some(Partial { tree, have }) => have.contains(group).then(|| tree.clone()),
+            Some(Partial { tree, have }) => {
+                (tree.length() == piece.length && have.contains(group)).then(|| tree.clone())
+            }
             None => self.tree(piece),
         };
-        let tree = tree.filter(|tree| tree.length() == piece.length && group < piece.groups())?;
-        Some((file, tree))
+        Some((file, tree?))
     }
 
     /// Takes up a partial piece of an earlier process: what its file holds is verified against the tree behind it.
@@ -190,14 +191,7 @@ impl Shelf {
     pub(super) fn adopt(&mut self, draft: &Path, id: &ContentId) -> Result<(), StoreError> {
         let path = whole_path(&self.dir, id);
         let parent = path.parent().unwrap_or(&self.dir);
-        let named = match fs::rename(draft, &path) {
-            // The first piece in its directory.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(parent).and_then(|()| fs::rename(draft, &path))
-            }
-            named => named,
-        };
-        named.map_err(io_error(&path))?;
+        fs::create_dir_all(parent).and_then(|()| fs::rename(draft, &path)).map_err(io_error(&path))?;
         self.files.remove(id);
         if self.partial.remove(id).is_some() {
             remove(&partial_path(&self.dir, id))?;
