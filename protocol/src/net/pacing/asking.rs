@@ -73,8 +73,8 @@ impl Asking {
 }
 
 /// A second may hold some groups more than others do, for a group comes as one, and from several neighbours each when they have sent what others
-/// asked them for before. So much of the cap is kept free that these few (measured: three) are no twentieth of it too many; at the lowest caps
-/// an eighth, which is not quite enough. And where a group takes long, it is most of what may be ahead of its time.
+/// asked them for before. So much of the cap is kept free that these few (measured: three, and a half to spare) are no twentieth of it too many;
+/// at the lowest caps an eighth, which is not quite enough. And where a group takes long, it is most of what may be ahead of its time.
 fn room(cap: Option<u64>) -> Bucket {
     let (cap, group) = (cap.unwrap_or(0), GROUP_BYTES as u64);
     let free = (group * 7 / 2).saturating_sub(cap / 20).max(group / 2);
