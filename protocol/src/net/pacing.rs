@@ -7,13 +7,14 @@
 //!
 //! A cap on what is received works through back-pressure: what is not read stays in the windows of the connections,
 //! and the sender stops. So a sender that was idle may first fill a window at the speed of the link (256 KiB with
-//! yamux, and what the swarm grants with QUIC), and a node has many senders. But bulk comes when it is asked for: a third
-//! bucket says when that may be ([`asking`]).
+//! yamux, and what the swarm grants with QUIC), and a node has many senders. But bulk comes when it is asked for, and who
+//! asks waits for room ([`asking`]).
 
 mod asking;
 mod bucket;
 mod framing;
 mod muxer;
+mod room;
 mod stream;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +23,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(super) use asking::Allowance;
 use asking::Asking;
+pub(super) use asking::{Allowance, Due};
 use bucket::Bucket;
 use framing::{ACK_SHARE, Framing};
 pub(super) use muxer::PacedMuxer;
@@ -80,6 +81,11 @@ impl Pacing {
     /// for, and while somebody has one, or does not poll the wait for one that has come, nobody else gets any.
     pub(super) async fn turn_to_ask(&self) -> Allowance<'_> {
         self.shared.asking.turn(&self.shared).await
+    }
+
+    /// What one neighbour is asked for: nothing yet.
+    pub(super) fn due(&self) -> Due {
+        Due::new(self.clone())
     }
 
     /// Counts bytes of bulk streams that came without having been asked for, which leave less room for what is.

@@ -3,17 +3,21 @@
 use super::wire::Ask;
 use crate::groups::{GroupMask, group_range};
 use crate::manifest::{Piece, PieceIndex};
-use crate::net::pacing::Allowance;
+use crate::net::pacing::{Allowance, Due, Pacing};
 use crate::piece_set::{Holdings, PieceSet};
 use std::collections::VecDeque;
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Requests {
     /// In the order in which they were wished for.
     waiting: VecDeque<Waiting>,
-    /// Asked for and not yet here, cancelled ones included.
+    /// Asked for and not yet here.
     asked: Holdings,
+    /// The same, as the cap on what is received sees it.
+    due: Due,
+    /// Asked for and cancelled, so that they may come or not.
+    cancelled: Holdings,
     /// Pieces whose tree has been asked for and is not yet here.
     trees: PieceSet,
 }
@@ -27,6 +31,11 @@ struct Waiting {
 }
 
 impl Requests {
+    pub(super) fn new(pacing: &Pacing) -> Self {
+        let (waiting, asked, cancelled, trees) = Default::default();
+        Self { waiting, asked, due: pacing.due(), cancelled, trees }
+    }
+
     /// Adds groups that are to be asked for.
     pub(super) fn add(&mut self, index: PieceIndex, piece: Piece, groups: GroupMask) {
         if !groups.is_empty() {
@@ -40,8 +49,11 @@ impl Requests {
     }
 
     /// Takes groups back. What is to be told of it: those that did not wait any more.
-    pub(super) fn cancel(&mut self, index: PieceIndex, groups: GroupMask) -> Option<Ask> {
+    pub(super) fn cancel(&mut self, index: PieceIndex, piece: &Piece, groups: GroupMask) -> Option<Ask> {
         let groups = groups.minus(self.take_back(index, groups));
+        let asked = self.asked.remove(index, groups);
+        self.cancelled.insert(index, asked);
+        asked.iter().for_each(|group| self.due.came(group_length(piece, group)));
         (!groups.is_empty()).then_some(Ask::Cancel { piece: index, groups })
     }
 
@@ -53,10 +65,7 @@ impl Requests {
     ) -> Vec<Ask> {
         let mut asks = Vec::new();
         while let Some(Waiting { index, piece, groups: left }) = self.waiting.front_mut() {
-            let fits = |group: &u32| {
-                let range = group_range(piece.length, *group);
-                allowance.draw(range.end - range.start)
-            };
+            let fits = |group: &u32| allowance.draw(&mut self.due, group_length(piece, *group));
             let groups = GroupMask::of(left.iter().take_while(fits));
             if groups.is_empty() {
                 break;
@@ -75,18 +84,28 @@ impl Requests {
         asks
     }
 
-    /// Notes that a group has come, and says whether it was asked for. One that was cancelled and is wished for again may come before
-    /// that is asked for; then it needs not be.
-    pub(super) fn arrived(&mut self, index: PieceIndex, group: u32, with_tree: bool) -> bool {
+    /// Notes that a group has come. One that was cancelled and is wished for again may come before that is asked for; then it needs not be.
+    pub(super) fn arrived(
+        &mut self,
+        index: PieceIndex,
+        piece: &Piece,
+        group: u32,
+        with_tree: bool,
+    ) -> Arrived {
         if with_tree {
             self.trees.remove(index);
         }
-        let group = GroupMask::of([group]);
-        let was_asked = !self.asked.remove(index, group).is_empty();
-        if was_asked {
-            self.take_back(index, group);
-        }
-        was_asked
+        let groups = GroupMask::of([group]);
+        let arrived = if !self.asked.remove(index, groups).is_empty() {
+            self.due.came(group_length(piece, group));
+            Arrived::Asked
+        } else if !self.cancelled.remove(index, groups).is_empty() {
+            Arrived::Cancelled
+        } else {
+            return Arrived::Unasked;
+        };
+        self.take_back(index, groups);
+        arrived
     }
 
     /// Those of the groups that waited.
@@ -103,11 +122,24 @@ impl Requests {
     }
 }
 
+/// Whether a group that has come was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrived {
+    Asked,
+    /// It was, and then cancelled.
+    Cancelled,
+    Unasked,
+}
+
+fn group_length(piece: &Piece, group: u32) -> u64 {
+    let range = group_range(piece.length, group);
+    range.end - range.start
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::content::ContentId;
-    use crate::net::pacing::Pacing;
     use std::time::Duration;
 
     /// Groups of 64 KiB, of which four fit into a turn.
@@ -130,8 +162,8 @@ mod tests {
         requests.ask(&mut pacing.turn_to_ask().await, |_| true)
     }
 
-    fn wishes(wishes: &[(u32, GroupMask)]) -> Requests {
-        let mut requests = Requests::default();
+    fn wishes(pacing: &Pacing, wishes: &[(u32, GroupMask)]) -> Requests {
+        let mut requests = Requests::new(pacing);
         for (n, groups) in wishes {
             let (index, piece) = piece(*n);
             requests.add(index, piece, *groups);
@@ -139,19 +171,26 @@ mod tests {
         requests
     }
 
+    /// A group comes, with the tree of its piece.
+    fn arrive(requests: &mut Requests, n: u32, group: u32) -> Arrived {
+        requests.arrived(piece(n).0, &piece(n).1, group, true)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn without_a_cap_every_wish_is_asked_for_at_once_and_each_tree_once() {
-        let mut requests = wishes(&[(3, groups(0..64)), (4, groups([0])), (3, groups([1]))]);
-        let asks = next(&mut requests, &Pacing::new(None, None)).await;
+        let pacing = Pacing::new(None, None);
+        let mut requests = wishes(&pacing, &[(3, groups(0..64)), (4, groups([0])), (3, groups([1]))]);
+        let asks = next(&mut requests, &pacing).await;
         assert_eq!(asks, [request(3, 0..64, true), request(4, [0], true), request(3, [1], false)]);
         assert!(!requests.any_waiting());
-        assert!(requests.arrived(PieceIndex(3), 7, true) && !requests.arrived(PieceIndex(3), 7, true));
+        assert_eq!(arrive(&mut requests, 3, 7), Arrived::Asked);
+        assert_eq!(arrive(&mut requests, 3, 7), Arrived::Unasked);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_wish_that_is_larger_than_a_turn_is_asked_for_in_parts() {
-        let (pacing, mut requests) =
-            (Pacing::new(None, Some(CAP)), wishes(&[(0, groups(0..6)), (1, groups(0..2))]));
+        let pacing = Pacing::new(None, Some(CAP));
+        let mut requests = wishes(&pacing, &[(0, groups(0..6)), (1, groups(0..2))]);
         assert_eq!(next(&mut requests, &pacing).await, [request(0, 0..4, true)]);
         assert_eq!(next(&mut requests, &pacing).await, [request(0, 4..6, false), request(1, 0..2, true)]);
         assert!(!requests.any_waiting());
@@ -160,53 +199,55 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_tree_that_has_come_is_asked_for_again_where_it_is_needed_again() {
         let pacing = Pacing::new(None, None);
-        let mut requests = wishes(&[(0, groups([0]))]);
+        let mut requests = wishes(&pacing, &[(0, groups([0]))]);
         assert_eq!(next(&mut requests, &pacing).await, [request(0, [0], true)]);
-        requests.arrived(PieceIndex(0), 0, true);
+        arrive(&mut requests, 0, 0);
         requests.add(piece(0).0, piece(0).1, groups([1]));
         assert_eq!(next(&mut requests, &pacing).await, [request(0, [1], true)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_waits_is_taken_back_and_what_was_asked_for_is_cancelled() {
-        let (pacing, mut requests) = (Pacing::new(None, Some(CAP)), wishes(&[(0, groups(0..10))]));
+        let pacing = Pacing::new(None, Some(CAP));
+        let mut requests = wishes(&pacing, &[(0, groups(0..10))]);
         next(&mut requests, &pacing).await;
         let (index, other) = (PieceIndex(0), PieceIndex(1));
         assert_eq!(
-            requests.cancel(index, groups(0..10)),
+            requests.cancel(index, &piece(0).1, groups(0..10)),
             Some(Ask::Cancel { piece: index, groups: groups(0..4) })
         );
         assert!(!requests.any_waiting());
         assert_eq!(
-            requests.cancel(other, groups([2])),
+            requests.cancel(other, &piece(1).1, groups([2])),
             Some(Ask::Cancel { piece: other, groups: groups([2]) })
         );
         requests.add(index, piece(0).1, groups([5]));
-        assert_eq!(requests.cancel(index, groups([5])), None);
+        assert_eq!(requests.cancel(index, &piece(0).1, groups([5])), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_cancelled_group_that_comes_while_it_waits_anew_is_not_asked_for_again() {
-        let (pacing, mut requests) = (Pacing::new(None, Some(CAP)), wishes(&[(0, groups(0..4))]));
+        let pacing = Pacing::new(None, Some(CAP));
+        let mut requests = wishes(&pacing, &[(0, groups(0..4))]);
         next(&mut requests, &pacing).await;
-        requests.cancel(PieceIndex(0), groups([2]));
+        requests.cancel(PieceIndex(0), &piece(0).1, groups([2]));
         requests.add(piece(0).0, piece(0).1, groups([2, 9]));
-        assert!(requests.arrived(PieceIndex(0), 2, false));
+        assert_eq!(requests.arrived(PieceIndex(0), &piece(0).1, 2, false), Arrived::Cancelled);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(next(&mut requests, &pacing).await, [request(0, [9], false)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_group_that_nobody_asked_for_takes_no_wish_away() {
-        let mut requests = wishes(&[(0, groups([1]))]);
-        assert!(!requests.arrived(PieceIndex(0), 1, false));
+        let mut requests = wishes(&Pacing::new(None, None), &[(0, groups([1]))]);
+        assert_eq!(arrive(&mut requests, 0, 1), Arrived::Unasked);
         assert!(requests.any_waiting());
     }
 
     #[tokio::test(start_paused = true)]
     async fn short_groups_cost_what_they_hold() {
         let pacing = Pacing::new(None, Some(CAP));
-        let mut requests = Requests::default();
+        let mut requests = Requests::new(&pacing);
         for n in 0..100 {
             let (index, piece) = piece(n);
             requests.add(index, Piece { length: 1000, ..piece }, groups([0]));

@@ -3,7 +3,7 @@
 use super::Reporter;
 use super::driver::Report;
 use super::keeper::{Arrival, Failure, Keeper, Kept};
-use super::requests::Requests;
+use super::requests::{Arrived, Requests};
 use super::wire::{self, Answer, Ask, WireError};
 use crate::content::ContentId;
 use crate::groups::GroupMask;
@@ -168,7 +168,10 @@ impl Edge {
                 }
                 None
             }
-            Wish::Cancel { piece, groups } => self.requests().cancel(piece, groups),
+            Wish::Cancel { piece: index, groups } => {
+                let piece = self.manifest.piece(index)?;
+                self.requests().cancel(index, &piece, groups)
+            }
         }
     }
 
@@ -205,12 +208,17 @@ impl Edge {
                 Answer::Group { piece, group, leaves } => (piece, group, leaves as usize),
             };
             self.reporter.traffic.received(payload.len());
-            let was_asked = self.requests().arrived(index, group, leaves > 0);
+            let asked_for = self.manifest.piece(index).map(|piece| {
+                let arrived = self.requests().arrived(index, &piece, group, leaves > 0);
+                (piece, arrived)
+            });
             // The number of leaves is only what the neighbour says.
             let tree_bytes = leaves.saturating_mul(wire::LEAF_BYTES).min(payload.len());
-            self.host.pacing().came_unasked(if was_asked { tree_bytes } else { payload.len() });
-            match self.manifest.piece(index) {
-                Some(piece) if was_asked => {
+            let unasked =
+                if matches!(asked_for, Some((_, Arrived::Asked))) { tree_bytes } else { payload.len() };
+            self.host.pacing().came_unasked(unasked);
+            match asked_for {
+                Some((piece, Arrived::Asked | Arrived::Cancelled)) => {
                     if arrivals.send(Arrival { index, piece, group, leaves, payload }).await.is_err() {
                         return End::Closed;
                     }

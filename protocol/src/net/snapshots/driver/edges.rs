@@ -11,12 +11,13 @@ use crate::net::host::Host;
 use crate::net::peer::{addresses_of, peer_of_key};
 use crate::net::snapshots::keeper::Keeper;
 use crate::net::snapshots::mailbox::{Mailbox, Order};
+use crate::net::snapshots::requests::Requests;
 use crate::net::snapshots::stats::Traffic;
 use crate::net::snapshots::upstream::{ASKS, Edge, Wish};
 use crate::net::snapshots::{Reporter, downstream};
 use crate::store::ChunkStore;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -103,8 +104,8 @@ impl Edges {
         let (wishes, waiting) = mpsc::channel(ASKS);
         self.upstreams.insert(peer, Upstream { serial, wishes });
         let (host, store, keeper) = (self.host.clone(), self.store.clone(), self.keeper.clone());
-        let edge =
-            Edge { host, store, keeper, neighbour, manifest, id, reporter, requests: Default::default() };
+        let requests = Mutex::new(Requests::new(host.pacing()));
+        let edge = Edge { host, store, keeper, neighbour, manifest, id, reporter, requests };
         tokio::spawn(edge.pull(waiting));
     }
 
