@@ -5,9 +5,8 @@
 //! is [`room`](super::room) for what it asks for.
 
 use super::framing::Framing;
-use super::room::Room;
+use super::room::{Room, group_on_the_wire};
 use super::{Pacing, Shared};
-use crate::groups::GROUP_BYTES;
 use std::sync::{Mutex, MutexGuard as Held, PoisonError};
 use std::time::Duration;
 use tokio::sync::MutexGuard;
@@ -52,7 +51,7 @@ impl Asking {
         loop {
             let Some(cap) = shared.download.cap() else { return free };
             let now = shared.now();
-            let due = self.room().begins(now, Framing::TCP.sent(GROUP_BYTES));
+            let due = self.room().begins(now, group_on_the_wire());
             if due <= now {
                 let left = u128::from(cap) * AT_ONCE.as_millis() / 1000;
                 let left = u64::try_from(left).unwrap_or(u64::MAX);

@@ -45,6 +45,11 @@ impl Bucket {
         Self { burst, ..self }
     }
 
+    /// Bytes a second.
+    pub(super) fn rate(&self) -> u64 {
+        self.rate
+    }
+
     /// The most that one flow should draw at once, in bytes.
     pub(super) fn largest_draw(&self) -> usize {
         let turn = u128::from(self.rate) * TURN.as_nanos() / 1_000_000_000;

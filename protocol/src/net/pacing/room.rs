@@ -11,7 +11,7 @@ const LATE: Duration = Duration::from_millis(2);
 
 /// Groups that are to come of which it is reckoned that all may come at once, or a twenty-fifth of a second's where that is more. Many more are
 /// under way at high caps, and no such part of them comes at once (measured: three of those under way at 20 Mbit/s).
-const AT_ONCE: u64 = 4;
+const GROUPS_AT_ONCE: u64 = 4;
 
 /// Says when something may be asked for.
 ///
@@ -21,8 +21,6 @@ const AT_ONCE: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Room {
     bucket: Bucket,
-    /// Of the bucket, in bytes a second.
-    rate: u64,
     /// Bytes on the wire, as all that follow: so many may come within a second.
     most: u64,
     /// So much of what is to come is reckoned to come at once.
@@ -38,14 +36,13 @@ impl Room {
     /// Under a cap in bytes a second. A fifth of the twentieth that may be above it is left to what nobody here counts.
     pub(super) fn new(cap: u64) -> Self {
         let group = GROUP_BYTES as u64;
-        let rate = cap - (group / 2).min(cap / 8);
-        let bucket = Bucket::new(rate);
+        let bucket = Bucket::new(cap - (group / 2).min(cap / 8));
         // Where a group takes long, it is most of what may be ahead of its time.
         let burst = BURST.saturating_sub(bucket.time(group)).max(LATE);
         let (bucket, most) = (bucket.with_burst(burst), cap.saturating_add(cap / 25));
-        let at_once = (AT_ONCE * group_on_the_wire()).max(cap / 25);
+        let at_once = (GROUPS_AT_ONCE * group_on_the_wire()).max(cap / 25);
         let (came, unasked) = Default::default();
-        Self { bucket, rate, most, at_once, came, unasked, due: 0 }
+        Self { bucket, most, at_once, came, unasked, due: 0 }
     }
 
     /// From when on so many bytes may be asked for if nothing else comes; it may lie in the past.
@@ -61,9 +58,10 @@ impl Room {
     /// Takes room for so many bytes, which are asked for.
     pub(super) fn ask(&mut self, now: Duration, bytes: u64) {
         // At the rate at which a second just does not get full. The pause after one that did would come again with every second.
+        let rate = self.bucket.rate();
         let even = self.most.saturating_sub(self.due.min(self.at_once) + group_on_the_wire());
-        let even = LastSecond::rate(even).clamp(self.rate / 4 * 3, self.rate).max(1);
-        self.bucket.draw(now, bytes.saturating_mul(self.rate) / even);
+        let even = LastSecond::rate(even).clamp(rate / 4 * 3, rate).max(1);
+        self.bucket.draw(now, bytes.saturating_mul(rate) / even);
         self.due += bytes;
     }
 
@@ -93,7 +91,8 @@ impl Room {
     }
 }
 
-fn group_on_the_wire() -> u64 {
+/// What a whole group takes on the wire, in bytes.
+pub(super) fn group_on_the_wire() -> u64 {
     Framing::TCP.sent(GROUP_BYTES)
 }
 
@@ -207,7 +206,7 @@ mod tests {
             cap in CAP..20 * CAP,
             delays in prop::collection::vec((0u64..700).prop_map(Duration::from_millis), 1..50),
         ) {
-            let came = arrivals(cap, AT_ONCE as usize, &delays, 10 * SECOND);
+            let came = arrivals(cap, GROUPS_AT_ONCE as usize, &delays, 10 * SECOND);
             prop_assert!(busiest_second(&came) * 100 <= cap * 105, "{} under {cap}", busiest_second(&came));
         }
     }
