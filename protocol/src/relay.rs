@@ -5,7 +5,8 @@
 //!
 //! Everything is driven by the receiver. A peer opens one stream to each *neighbour* that the learner named and asks it for *groups*
 //! of *pieces*; every neighbour tells what it holds as soon as it has verified it, so a group travels on before its piece is whole.
-//! Each neighbour has a window of groups asked and not yet here, so wide that about [`QUEUE_MS`] of data are under way.
+//! Each neighbour has a window of groups asked and not yet here, so wide that about [`QUEUE_MS`] of data are under way, or more while less
+//! arrives than did before.
 //! A server answers what it is asked, and keeps few groups per consumer in its driver's hands.
 //!
 //! Rules that hold at every step:
@@ -16,6 +17,7 @@
 //!
 //! `fetching` and `serving` are the two halves. One version is received at a time; its driver says which.
 
+mod ahead;
 mod consumers;
 mod disclosing;
 mod fetching;
@@ -48,12 +50,13 @@ use std::sync::Arc;
 use transfer::Transfer;
 use versions::Announcement;
 
+pub use ahead::QUEUE_MS;
 pub use consumers::{
     IDLE_MS, MAX_ASKED, MAX_CONSUMERS, MAX_FRIENDS, MAX_SERVED, MAX_SOURCE_CONSUMERS, REJOIN_MS,
     UNKNOWN_IDLE_MS,
 };
 pub use neighbours::MAX_NEIGHBOURS;
-pub use pace::{MAX_WINDOW, MIN_WINDOW, QUEUE_MS, START_WINDOW};
+pub use pace::{MAX_WINDOW, MIN_WINDOW, START_WINDOW};
 pub use stats::{Stats, UpstreamStats};
 pub use versions::KEPT_VERSIONS;
 

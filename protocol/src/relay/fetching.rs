@@ -77,6 +77,9 @@ impl Relay {
                 belated = edge.is_belated(now, piece, group);
             }
         }
+        if current {
+            self.neighbours.ahead.came(bytes);
+        }
         self.neighbours.count(&peer, |totals| match new {
             true => (totals.groups, totals.bytes) = (totals.groups + 1, totals.bytes + bytes),
             false => {
@@ -256,13 +259,14 @@ impl Relay {
     /// Fills the windows of all neighbours.
     fn refill(&mut self, now: UnixMillis, version: PolicyVersion) {
         self.steal_at = None;
+        let ahead = self.neighbours.ahead.ms();
         let in_charge = self.neighbours.has_parent();
         let mode = self.config.mode;
         let may_ask = |edge: &Edge| {
             let relieved = mode == Mode::Chain && edge.role == Role::Standby && in_charge;
             edge.is_open() && edge.is_used(mode) && !relieved
         };
-        let edges = self.neighbours.edges.iter().filter(|(_, edge)| may_ask(edge) && edge.room() > 0);
+        let edges = self.neighbours.edges.iter().filter(|(_, edge)| may_ask(edge) && edge.room(ahead) > 0);
         let peers: Vec<PublicKey> = edges.map(|(peer, _)| *peer).collect();
         // Rates stay as they are meanwhile, and what is taken over is under way already.
         let mut budget = self.neighbours.budget();
@@ -274,6 +278,7 @@ impl Relay {
             }
             self.take_over(now, peer, budget);
         }
+        self.neighbours.look_ahead(now);
     }
 
     /// What to ask of this neighbour next, if it has room and anything of use: at most `budget` groups. At the joint rate all that is missing
@@ -285,11 +290,12 @@ impl Relay {
         budget: u64,
         end_ms: Option<u64>,
     ) -> Option<(PieceIndex, GroupMask)> {
+        let ahead = self.neighbours.ahead.ms();
         let edge = self.neighbours.edges.get(peer)?;
-        if edge.ready.is_empty() || edge.room() == 0 {
+        if edge.ready.is_empty() || edge.room(ahead) == 0 {
             return None;
         }
-        let room = u64::from(edge.room()).min(budget) as u32;
+        let room = u64::from(edge.room(ahead)).min(budget) as u32;
         if room == 0 {
             return None;
         }
@@ -309,9 +315,10 @@ impl Relay {
 
     /// Lets a neighbour that has room and nothing left to ask help out where others are slow.
     fn take_over(&mut self, now: UnixMillis, peer: PublicKey, budget: u64) {
+        let ahead = self.neighbours.ahead.ms();
         loop {
             let Some(edge) = self.neighbours.edges.get_mut(&peer) else { return };
-            if edge.room() == 0 || !edge.ready.is_empty() {
+            if edge.room(ahead) == 0 || !edge.ready.is_empty() {
                 return;
             }
             edge.pace.starved(now, edge.asked.len());

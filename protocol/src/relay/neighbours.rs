@@ -1,5 +1,6 @@
 //! Those whom this peer pulls from, and what is known of each.
 
+use super::ahead::Ahead;
 use super::pace::Pace;
 use super::stats::Totals;
 use super::{Mode, Role};
@@ -81,6 +82,7 @@ pub(super) struct Edge {
 #[derive(Default)]
 pub(super) struct Neighbours {
     pub(super) edges: BTreeMap<PublicKey, Edge>,
+    pub(super) ahead: Ahead,
     /// Failures and faults of those that were named no more before they delivered again: naming them anew does not clear them. At most
     /// [`MAX_NEIGHBOURS`].
     failed: BTreeMap<PublicKey, (u32, u32)>,
@@ -169,9 +171,10 @@ impl Edge {
         self.heard.plus(patience.max(longer))
     }
 
-    /// Groups that may be asked now. Small rooms wait until they have grown, so that one request carries several groups.
-    pub(super) fn room(&self) -> u32 {
-        let window = self.pace.window();
+    /// Groups that may be asked now, so many milliseconds ahead. Small rooms wait until they have grown, so that one request carries several
+    /// groups.
+    pub(super) fn room(&self, ahead_ms: u64) -> u32 {
+        let window = self.pace.window(ahead_ms);
         let room = window.saturating_sub(self.asked.len() as u32);
         if room * 8 >= window { room } else { 0 }
     }
@@ -233,6 +236,12 @@ impl Neighbours {
     /// Bytes per second of all that are open.
     pub(super) fn rate(&self) -> u64 {
         self.edges.values().filter(|edge| edge.is_open()).filter_map(|edge| edge.pace.rate()).sum()
+    }
+
+    /// Looks whether they are to be asked further ahead, after all windows were filled as far as there is anything to ask for.
+    pub(super) fn look_ahead(&mut self, now: UnixMillis) {
+        let more = self.edges.values().any(|edge| edge.is_open() && !edge.ready.is_empty());
+        self.ahead.look(now, more);
     }
 
     /// Groups that may be asked of all together: a slow downlink shared by many must not queue for a minute.

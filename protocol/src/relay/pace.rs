@@ -3,9 +3,6 @@
 use crate::groups::GROUP_BYTES;
 use crate::time::UnixMillis;
 
-/// Data that should be under way from a neighbour beyond what its latency needs, in milliseconds at its rate. Less leaves its
-/// uplink idle at times; more delays what is asked for next.
-pub const QUEUE_MS: u64 = 300;
 /// Fewest groups that are asked of a neighbour at once.
 pub const MIN_WINDOW: u32 = 2;
 /// Groups that are asked of a neighbour at once before anything is known of it.
@@ -62,10 +59,10 @@ impl Pace {
         self.delivered
     }
 
-    /// Groups that should be under way.
-    pub(super) fn window(&self) -> u32 {
+    /// Groups that should be under way when it is asked so many milliseconds ahead.
+    pub(super) fn window(&self, ahead_ms: u64) -> u32 {
         let Some(rate) = self.rate else { return START_WINDOW };
-        let bytes = rate.saturating_mul(QUEUE_MS + self.latency_ms().min(MAX_LATENCY_MS)) / 1000;
+        let bytes = rate.saturating_mul(ahead_ms + self.latency_ms().min(MAX_LATENCY_MS)) / 1000;
         (bytes.div_ceil(GROUP_BYTES as u64) as u32).clamp(MIN_WINDOW, MAX_WINDOW)
     }
 
@@ -100,6 +97,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ahead::QUEUE_MS;
     use super::*;
     use std::collections::VecDeque;
 
@@ -124,7 +122,7 @@ mod tests {
     fn a_group_that_comes_at_once_does_not_make_a_neighbour_fast() {
         let mut pace = Pace::default();
         pace.arrived(UnixMillis(1), GROUP, UnixMillis(0), 0);
-        assert!(pace.window() <= 2 * START_WINDOW, "{}", pace.window());
+        assert!(pace.window(QUEUE_MS) <= 2 * START_WINDOW, "{}", pace.window(QUEUE_MS));
     }
 
     #[test]
@@ -132,7 +130,7 @@ mod tests {
         let mut pace = Pace::default();
         // A thousand groups a second, with a latency of a millisecond.
         let now = deliver(&mut pace, 1, 50, 1);
-        assert_eq!(pace.window(), MAX_WINDOW);
+        assert_eq!(pace.window(QUEUE_MS), MAX_WINDOW);
         deliver(&mut pace, now, 10, 50);
         let rate = pace.rate().unwrap();
         assert!((19 * GROUP..22 * GROUP).contains(&rate), "{rate}");

@@ -1,7 +1,7 @@
 //! Taking over what a slower neighbour was asked for.
 
+use super::ahead::QUEUE_MS;
 use super::neighbours::Edge;
-use super::pace::QUEUE_MS;
 use super::{MAX_SERVED, Output, Relay};
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;

@@ -31,6 +31,7 @@ impl Relay {
         let version = manifest.version;
         if self.current != Some(version) {
             self.set_aside(now, version);
+            self.neighbours.ahead = Default::default();
         }
         self.current = Some(version);
         self.untold = true;
@@ -146,6 +147,7 @@ impl Relay {
         let incomplete = self.versions.get(&version).is_some_and(|t| !t.is_complete());
         if self.current.is_none() && incomplete {
             self.current = Some(version);
+            self.neighbours.ahead = Default::default();
         }
     }
 
