@@ -278,7 +278,9 @@ impl Relay {
             }
             self.take_over(now, peer, budget);
         }
-        self.neighbours.look_ahead(now);
+        let waits = |edge: &Edge| may_ask(edge) && !edge.ready.is_empty();
+        let more = budget > 0 && self.neighbours.edges.values().any(waits);
+        self.neighbours.ahead.look(now, more);
     }
 
     /// What to ask of this neighbour next, if it has room and anything of use: at most `budget` groups. At the joint rate all that is missing

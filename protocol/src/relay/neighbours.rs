@@ -238,12 +238,6 @@ impl Neighbours {
         self.edges.values().filter(|edge| edge.is_open()).filter_map(|edge| edge.pace.rate()).sum()
     }
 
-    /// Looks whether they are to be asked further ahead, after all windows were filled as far as there is anything to ask for.
-    pub(super) fn look_ahead(&mut self, now: UnixMillis) {
-        let more = self.edges.values().any(|edge| edge.is_open() && !edge.ready.is_empty());
-        self.ahead.look(now, more);
-    }
-
     /// Groups that may be asked of all together: a slow downlink shared by many must not queue for a minute.
     pub(super) fn budget(&self) -> u64 {
         let paced = self.rate().saturating_mul(BUDGET_MS) / 1000 / GROUP_BYTES as u64;

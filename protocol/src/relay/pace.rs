@@ -1,5 +1,6 @@
 //! How fast a neighbour delivers, and how much to ask of it.
 
+use super::ahead::QUEUE_MS;
 use crate::groups::GROUP_BYTES;
 use crate::time::UnixMillis;
 
@@ -11,6 +12,9 @@ pub const START_WINDOW: u32 = 4;
 pub const MAX_WINDOW: u32 = 256;
 /// Longest latency that widens a window: beyond it, waiting is queueing.
 const MAX_LATENCY_MS: u64 = 1_000;
+/// Longest time for which one is asked ahead in all, in milliseconds at its rate. It is less than what all together may be asked for
+/// (`BUDGET_MS`): where that ran out, the last of them would be asked for nothing.
+const MAX_TIME_MS: u64 = QUEUE_MS + MAX_LATENCY_MS;
 /// A sample counts as if a whole group had taken this long at least, in milliseconds: what a sender may send ahead of its cap comes at once,
 /// and says nothing of what it can send.
 const LEAST_SAMPLE_MS: u64 = 50;
@@ -62,7 +66,8 @@ impl Pace {
     /// Groups that should be under way when it is asked so many milliseconds ahead.
     pub(super) fn window(&self, ahead_ms: u64) -> u32 {
         let Some(rate) = self.rate else { return START_WINDOW };
-        let bytes = rate.saturating_mul(ahead_ms + self.latency_ms().min(MAX_LATENCY_MS)) / 1000;
+        let time = (ahead_ms + self.latency_ms().min(MAX_LATENCY_MS)).min(MAX_TIME_MS);
+        let bytes = rate.saturating_mul(time) / 1000;
         (bytes.div_ceil(GROUP_BYTES as u64) as u32).clamp(MIN_WINDOW, MAX_WINDOW)
     }
 
@@ -97,7 +102,6 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ahead::QUEUE_MS;
     use super::*;
     use std::collections::VecDeque;
 

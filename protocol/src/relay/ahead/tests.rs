@@ -79,8 +79,10 @@ fn answers_that_take_longer_for_good_are_made_up_for() {
 fn neighbours_that_deliver_as_before_are_asked_no_further_ahead() {
     for (latency_ms, group_ms) in [(20, 40), (20, 10), (400, 40), (20, 200)] {
         let mut fleet = Fleet::new();
-        fleet.run(30, latency_ms, group_ms);
-        assert_eq!(fleet.ahead.ms(), QUEUE_MS, "latency {latency_ms} ms, a group in {group_ms} ms");
+        for _ in 0..30 {
+            fleet.run(1, latency_ms, group_ms);
+            assert_eq!(fleet.ahead.ms(), QUEUE_MS, "latency {latency_ms} ms, a group in {group_ms} ms");
+        }
     }
 }
 
@@ -117,21 +119,55 @@ fn it_has_bounds() {
 }
 
 #[test]
-fn less_counts_only_where_more_could_be_asked_for() {
-    let fell = [&[100; 4][..], &[50; 4]].concat();
+fn less_counts_only_where_more_would_be_asked_for() {
+    let fell = [&[100; 4][..], &[50; 8]].concat();
     assert_eq!(after(&fell, false), QUEUE_MS);
     assert!(after(&fell, true) > QUEUE_MS);
 }
 
 #[test]
-fn a_pause_is_not_taken_for_slowness() {
-    let mut ahead = Ahead::default();
-    for now in (0..10_000).step_by(100) {
-        ahead.came(10 * GROUP);
-        ahead.look(UnixMillis(1_000_000 + now), true);
+fn rates_that_vary_are_not_taken_for_less() {
+    // By 5 % to either side, at once and in turns of some seconds.
+    for vary in [|n: u64| [95, 103, 100, 97, 105][n as usize % 5], |n: u64| 95 + n % 10] {
+        let groups: Vec<u64> = (0..400).map(vary).collect();
+        let ms = after(&groups, true);
+        assert!(ms <= QUEUE_MS * 5 / 4, "{ms}");
     }
-    // Nothing was looked at for a while, and a little came meanwhile.
-    ahead.came(10 * GROUP);
-    ahead.look(UnixMillis(1_020_000), true);
+}
+
+#[test]
+fn a_burst_is_forgotten_within_half_a_minute() {
+    let burst = [&[100; 10][..], &[400], &[100; 60]].concat();
+    assert_eq!(after(&burst, true), QUEUE_MS);
+}
+
+/// One after some seconds at a steady rate, and when that was.
+fn steady() -> (Ahead, u64) {
+    let (mut ahead, mut now) = (Ahead::default(), 1_000_000);
+    for _ in 0..100 {
+        now += 100;
+        ahead.came(20 * GROUP);
+        ahead.look(UnixMillis(now), true);
+    }
+    (ahead, now)
+}
+
+#[test]
+fn a_pause_is_not_taken_for_slowness() {
+    let (mut ahead, now) = steady();
+    ahead.came(GROUP);
+    ahead.look(UnixMillis(now + 10_000), true);
+    assert_eq!(ahead.ms(), QUEUE_MS);
+}
+
+#[test]
+fn a_clock_that_is_set_back_raises_no_rate() {
+    let (mut ahead, now) = steady();
+    let best = ahead.best;
+    for passed in (0..10_000).step_by(100) {
+        ahead.came(20 * GROUP);
+        ahead.look(UnixMillis(now - 5_000 + passed), true);
+    }
+    assert!(ahead.best <= best * 11 / 10, "{} after {best}", ahead.best);
     assert_eq!(ahead.ms(), QUEUE_MS);
 }
