@@ -127,17 +127,26 @@ impl ChunkStore {
 
     /// The verified bytes of a whole piece. A damaged file is deleted.
     pub fn read(&self, id: &ContentId) -> Result<Vec<u8>, StoreError> {
+        let bytes = self.load(id)?;
+        if id.matches(&bytes) { Ok(bytes) } else { Err(self.damaged(id)) }
+    }
+
+    /// The bytes that lie under the name of a whole piece, for those who verify what they make of them. A file that cannot be read is deleted.
+    fn load(&self, id: &ContentId) -> Result<Vec<u8>, StoreError> {
         let path = self.path(id);
-        match fs::read(&path) {
-            Ok(bytes) if id.matches(&bytes) => return Ok(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::Missing { id: *id });
-            }
-            Err(source) if !is_lost(&source) => return Err(StoreError::Io { path, source }),
-            Ok(_) | Err(_) => {}
+        fs::read(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => StoreError::Missing { id: *id },
+            _ if is_lost(&source) => self.damaged(id),
+            _ => StoreError::Io { path, source },
+        })
+    }
+
+    /// Deletes what the disk has damaged, and says so.
+    fn damaged(&self, id: &ContentId) -> StoreError {
+        match self.shelf().delete_damaged(id) {
+            Ok(()) => StoreError::Damaged { id: *id },
+            Err(error) => error,
         }
-        self.shelf().delete_damaged(id)?;
-        Err(StoreError::Damaged { id: *id })
     }
 
     /// Deletes a piece of which somebody found that it cannot be used: what is there under its name is not looked at.
@@ -179,9 +188,15 @@ impl ChunkStore {
         if length > crate::groups::MAX_PIECE_BYTES {
             return Err(StoreError::Mismatch { id: *target });
         }
-        let (base, blob) = (self.read(base)?, self.read(&delta.id)?);
-        let built = crate::delta::apply(base, &blob, length as usize);
-        self.write(target, &built.map_err(|source| StoreError::Delta { id: delta.id, source })?)
+        let (held, blob) = (self.load(base)?, self.read(&delta.id)?);
+        let built = crate::delta::apply(held, &blob, length as usize);
+        let built = built.map_err(|source| StoreError::Delta { id: delta.id, source });
+        let kept = built.and_then(|bytes| self.write(target, &bytes));
+        if let Err(StoreError::Delta { .. } | StoreError::Mismatch { .. }) = &kept {
+            // What the target's name confirms was made of the right bytes. Of anything else the base may be the reason.
+            self.read(base)?;
+        }
+        kept
     }
 
     /// Writes a file that has been hashed, unless it is there already.

@@ -158,7 +158,7 @@ impl ChunkStore {
         if group >= piece.groups() {
             return Err(StoreError::Missing { id: piece.id });
         }
-        Err(self.damaged(piece))
+        Err(self.damaged(&piece.id))
     }
 
     /// The tree of a whole piece that this process has not written: its bytes are read and verified against its name. Whoever comes
@@ -183,7 +183,7 @@ impl ChunkStore {
         self.read_at(piece, file, &mut bytes, 0)?;
         let (id, tree) = GroupTree::of(&bytes);
         if id != piece.id {
-            return Err(self.damaged(piece));
+            return Err(self.damaged(&piece.id));
         }
         let tree = Arc::new(tree);
         self.shelf().remember_tree(tree.clone());
@@ -199,15 +199,8 @@ impl ChunkStore {
     ) -> Result<(), StoreError> {
         match read_exact_at(file, bytes, offset) {
             Ok(()) => Ok(()),
-            Err(error) if is_lost(&error) => Err(self.damaged(piece)),
+            Err(error) if is_lost(&error) => Err(self.damaged(&piece.id)),
             Err(error) => Err(io_error(&self.path(&piece.id))(error)),
-        }
-    }
-
-    fn damaged(&self, piece: &Piece) -> StoreError {
-        match self.shelf().delete_damaged(&piece.id) {
-            Ok(()) => StoreError::Damaged { id: piece.id },
-            Err(error) => error,
         }
     }
 

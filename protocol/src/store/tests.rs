@@ -129,6 +129,15 @@ fn a_delta_makes_the_chunk_that_it_was_made_for_and_no_other() {
     assert!(
         matches!(store.apply(&noise, &base, &other, length), Err(StoreError::Delta { id, .. }) if id == noise.id)
     );
+
+    // Of a damaged base something else comes out, or nothing at all; either way it is the base that is named and deleted.
+    for (blob, target) in [(&delta, &target), (&noise, &other)] {
+        store.write(&base, &old).unwrap();
+        fs::write(store.path(&base), vec![1; old.len()]).unwrap();
+        let applied = store.apply(blob, &base, target, length);
+        assert!(matches!(applied, Err(StoreError::Damaged { id }) if id == base));
+        assert!(!store.path(&base).exists());
+    }
 }
 
 /// A file that opens and cannot be read, as on a dying disk.
