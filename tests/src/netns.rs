@@ -8,6 +8,7 @@
 //! All names carry the number of a [slot](slot) that is locked while its lab lives. The lock dies with its process, however that ends, so
 //! whoever takes a slot may remove what is found under its name.
 
+mod congestion;
 mod copy;
 mod counters;
 mod enter;
@@ -15,6 +16,7 @@ mod error;
 mod slot;
 mod tools;
 
+pub use congestion::congestion;
 pub use copy::Copied;
 pub use counters::Counters;
 pub use error::NetnsError;
@@ -138,6 +140,21 @@ impl Fabric {
         let verb = if link.up.is_some() { "change" } else { "add" };
         tc(&format!("-n {name} qdisc {verb} dev e0 root {}", bucket(rate)))?;
         link.up = Some(rate);
+        Ok(())
+    }
+
+    /// Has the TCP of all hosts use this congestion control from now on, such as `cubic` or `bbr`.
+    ///
+    /// # Errors
+    /// [`NetnsError::Congestion`] if the kernel does not have it.
+    pub fn set_congestion(&self, name: &str) -> Result<(), NetnsError> {
+        for host in &self.hosts {
+            enter::enter(&host.name, || congestion::set(name))?.map_err(|source| NetnsError::Congestion {
+                name: name.to_owned(),
+                available: congestion::available(),
+                source,
+            })?;
+        }
         Ok(())
     }
 

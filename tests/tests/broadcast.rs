@@ -22,6 +22,7 @@ fn small(modes: &[Mode]) -> Broadcast {
         faults: Faults::default(),
         rotten: 0,
         nat: 0,
+        congestion: None,
         own_caps: false,
         seed: 1,
         dir: None,

@@ -34,6 +34,8 @@ pub struct Broadcast {
     pub rotten: usize,
     /// Nodes behind a masquerading router; the last ones.
     pub nat: usize,
+    /// The congestion control of all hosts' TCP; if `None`, that of the system.
+    pub congestion: Option<String>,
     /// Nothing but the programs keeps to the rates, and what they make of that is reported.
     pub own_caps: bool,
     /// Of everything that is drawn.

@@ -50,6 +50,8 @@ pub(super) struct Row {
     pub(super) source_cpu_s: Option<f64>,
     /// `netns` or `process`.
     pub(super) caps: &'static str,
+    /// The congestion control of TCP.
+    pub(super) congestion: Option<String>,
     /// Where programs keep their caps alone: what passed in the busiest second of a cap, over the cap; the largest of all hosts.
     pub(super) busiest_second: Option<Busiest>,
     /// What plain TCP carried over the same links just before.

@@ -2,7 +2,7 @@
 
 use super::links::{Links, SOURCE};
 use super::options::Broadcast;
-use crate::netns::{Counters, Fabric, Link, NetnsError, obstacle};
+use crate::netns::{Counters, Fabric, Link, NetnsError, congestion, obstacle};
 use anyhow::bail;
 use echo_protocol::rate::BytesPerSec;
 use std::net::Ipv4Addr;
@@ -28,7 +28,11 @@ impl Site {
     /// When the namespaces cannot be built, or are needed for what was asked and not there.
     pub(super) fn build(broadcast: &Broadcast, links: &Links) -> anyhow::Result<Self> {
         let Some(obstacle) = obstacle(broadcast.nat > 0) else {
-            return Ok(Self::Namespaces(Fabric::create(&links.hosts)?));
+            let fabric = Fabric::create(&links.hosts)?;
+            if let Some(name) = &broadcast.congestion {
+                fabric.set_congestion(name)?;
+            }
+            return Ok(Self::Namespaces(fabric));
         };
         let needs = if broadcast.nat > 0 {
             "--nat"
@@ -36,6 +40,8 @@ impl Site {
             "--slow"
         } else if broadcast.own_caps {
             "--own-caps"
+        } else if broadcast.congestion.is_some() {
+            "--congestion"
         } else if broadcast.modes.iter().any(|mode| !mode.is_echo()) {
             "outside systems (peer:)"
         } else {
@@ -53,6 +59,14 @@ impl Site {
     /// Whether the links keep the caps.
     pub(super) fn limits(&self) -> bool {
         matches!(self, Self::Namespaces(fabric) if !fabric.link(SOURCE).unlimited)
+    }
+
+    /// The congestion control of the hosts' TCP, where the system says it.
+    pub(super) fn congestion(&self) -> Option<String> {
+        match self {
+            Self::Namespaces(fabric) => fabric.enter(SOURCE, congestion).ok()?,
+            Self::Loopback(_) => congestion(),
+        }
     }
 
     /// A call of `program` on a host.

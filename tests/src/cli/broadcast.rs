@@ -55,6 +55,9 @@ pub(super) struct BroadcastOptions {
     /// Put nodes behind masquerading routers.
     #[arg(long, value_name = "K", default_value_t = 0)]
     nat: usize,
+    /// The congestion control that TCP uses on all hosts, such as cubic or bbr; by default that of this system.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// Leave the links unlimited: only the programs keep to the rates (--max-upload, --max-download), and the report says what passed in the
     /// busiest second.
     #[arg(long)]
@@ -88,6 +91,7 @@ impl BroadcastOptions {
             faults: broadcast::Faults { churn: self.churn, slow: self.slow, gone: self.gone },
             rotten: self.rotten,
             nat: self.nat,
+            congestion: self.congestion,
             own_caps: self.own_caps,
             seed: self.seed,
             dir: self.dir,

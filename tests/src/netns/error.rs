@@ -58,6 +58,16 @@ pub enum NetnsError {
         /// What the system said.
         source: io::Error,
     },
+    /// A congestion control cannot be had.
+    #[error("TCP cannot use the congestion control {name:?} ({source}); loaded are: {available}")]
+    Congestion {
+        /// What was asked for.
+        name: String,
+        /// What the kernel has.
+        available: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The interface's counters cannot be read.
     #[error("cannot read the counters of an interface: {0}")]
     Counters(io::Error),

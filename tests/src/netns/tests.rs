@@ -41,6 +41,21 @@ fn hosts_reach_each_other_through_their_caps_and_leave_nothing() {
 }
 
 #[test]
+fn hosts_use_the_congestion_control_that_was_asked_for() {
+    if !usable() {
+        return;
+    }
+    let before = congestion();
+    let fabric = Fabric::create(&[Link::default(); 2]).unwrap();
+    // Every kernel has it.
+    fabric.set_congestion("reno").unwrap();
+    assert_eq!([0, 1].map(|host| fabric.enter(host, congestion).unwrap().unwrap()), ["reno"; 2]);
+    let error = fabric.set_congestion("none-such").unwrap_err().to_string();
+    assert!(error.contains("none-such") && error.contains("reno"), "{error}");
+    assert_eq!(congestion(), before, "the machine's own setting was touched");
+}
+
+#[test]
 fn behind_a_router_one_can_dial_but_not_be_dialled() {
     if !usable() {
         return;

@@ -85,6 +85,7 @@ impl Race<'_> {
             cpu_s_per_gb: (!cpu.is_empty()).then(|| cpu.iter().sum::<f64>() / cpu.len() as f64),
             source_cpu_s: used(samples, published, SOURCE).map(|(idle, last)| last.cpu_s - idle.cpu_s),
             caps: site.caps(),
+            congestion: site.congestion(),
             busiest_second: self.broadcast.own_caps.then(|| self.busiest(samples, published)),
             tcp_copy: check,
             cut_off: account.cut_off.clone(),
