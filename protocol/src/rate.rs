@@ -24,17 +24,24 @@ const MAX: f64 = 1e12;
 
 /// Bytes per second.
 ///
-/// Written with a unit of bits (`40mbit`, `40mbit/s`) or bytes (`5MB/s`, `5MiB`); a bare number counts bytes. Capitals do not matter:
-/// a unit with a `b` alone is bytes, bits are spelled out. Messages between peers carry the bare number.
+/// Written with a unit of bits (`40mbit`, `40mbit/s`) or bytes (`5MB/s`, `5MiB`); a bare number counts bytes. Bits are spelled out, bytes have a
+/// capital B, and other capitals do not matter: a small `b` alone is refused, since who writes `40mb` for a link of 40 Mbit/s would get
+/// a cap eight times as wide. Messages between peers carry the bare number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BytesPerSec(pub u64);
 
 /// A text that is no rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no rate: write a number above 0 with a unit, such as 40mbit, 5MB/s, 1.5MiB/s or 1gbit (at most 1000 GB/s)"
-)]
-pub struct RateError(String);
+pub enum RateError {
+    /// Not a number with a unit, or out of range.
+    #[error(
+        "{0:?} is no rate: write a number above 0 with a unit, such as 40mbit, 5MB/s, 1.5MiB/s or 1gbit (at most 1000 GB/s)"
+    )]
+    Form(String),
+    /// Bits or bytes?
+    #[error("{0:?} may mean bits or bytes: write bits as 40mbit, bytes as 5MB with a capital B")]
+    Ambiguous(String),
+}
 
 impl BytesPerSec {
     /// The rate in bits per second.
@@ -47,7 +54,8 @@ impl FromStr for BytesPerSec {
     type Err = RateError;
 
     fn from_str(text: &str) -> Result<Self, RateError> {
-        let fail = || RateError(text.chars().take(40).collect());
+        let told = || text.chars().take(40).collect();
+        let fail = || RateError::Form(told());
         let lower = text.trim().to_ascii_lowercase();
         let rate = lower.strip_suffix("/s").unwrap_or(&lower);
         let digits = rate.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rate.len());
@@ -55,7 +63,11 @@ impl FromStr for BytesPerSec {
         let number: f64 = number.parse().map_err(|_| fail())?;
         let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(fail)?;
         let bytes = (number * scale).round();
-        if (1.0..=MAX).contains(&bytes) { Ok(Self(bytes as u64)) } else { Err(fail()) }
+        if !(1.0..=MAX).contains(&bytes) {
+            return Err(fail());
+        }
+        let small_b = unit.trim_end().ends_with('b') && text.contains('b');
+        if small_b { Err(RateError::Ambiguous(told())) } else { Ok(Self(bytes as u64)) }
     }
 }
 
@@ -134,6 +146,9 @@ mod tests {
             ["", "fast", "40", "-1mbit", "40mbps", "0mbit", "1e3mbit", "nan", "9999999gbit", "1.2.3mb"]
         {
             assert_eq!(text.parse::<BytesPerSec>().is_ok(), text == "40", "{text}");
+        }
+        for text in ["40mb", "40Mb/s", "5 kib", "1.5gb", "100b"] {
+            assert_eq!(text.parse::<BytesPerSec>(), Err(RateError::Ambiguous(text.to_owned())));
         }
     }
 

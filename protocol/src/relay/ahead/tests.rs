@@ -1,6 +1,5 @@
 use super::super::pace::Pace;
 use super::*;
-use crate::groups::GROUP_BYTES;
 use std::collections::VecDeque;
 
 const GROUP: u64 = GROUP_BYTES as u64;
