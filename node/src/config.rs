@@ -101,6 +101,14 @@ pub enum ConfigError {
     },
 }
 
+impl From<figment::Error> for ConfigError {
+    /// Settings come in no profiles, so a key is named without one.
+    fn from(mut error: figment::Error) -> Self {
+        error.metadata = error.metadata.map(|place| place.interpolater(|_, keys| keys.join(".")));
+        Self::Value(Box::new(error))
+    }
+}
+
 /// Effective settings and their sources.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -178,7 +186,7 @@ impl Config {
         let named = flags.config.clone().or_else(|| env.config.clone());
         let defaults = Layer::of("default", &Settings::default());
         let above = Figment::from(defaults.clone()).merge(env.layer.clone()).merge(flags.layer());
-        let data_dir: PathBuf = above.extract_inner("data_dir").map_err(|e| ConfigError::Value(e.into()))?;
+        let data_dir: PathBuf = above.extract_inner("data_dir")?;
 
         let mut figment = Figment::from(defaults);
         match named {
@@ -189,13 +197,13 @@ impl Config {
             None => {}
         }
         let figment = figment.merge(env.layer).merge(flags.layer());
-        let found: figment::value::Dict = figment.extract().map_err(|e| ConfigError::Value(e.into()))?;
+        let found: figment::value::Dict = figment.extract()?;
         let known: Vec<String> = Settings::keys().collect();
         if let Some(key) = found.keys().find(|key| !known.contains(key)) {
             let place = figment.find_metadata(key).map(place).unwrap_or_default();
             return Err(ConfigError::Unknown { key: key.clone(), place, advice: advice(key, &known) });
         }
-        let settings = figment.extract().map_err(|e| ConfigError::Value(e.into()))?;
+        let settings = figment.extract()?;
         let source =
             |key: &String| figment.find_metadata(key).map_or(Source::Default, |m| Source::of(m, key));
         let sources = known.iter().map(|key| (key.clone(), source(key))).collect();

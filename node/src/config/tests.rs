@@ -132,5 +132,5 @@ fn roles_rates_and_precisions_are_read_from_every_layer() {
 
     let text =
         Config::load(&Flags::default(), env(&[("ECHO_NODE_MAX_UPLOAD", "fast")])).unwrap_err().to_string();
-    assert!(text.contains("max_upload") && text.contains("40mbit"), "{text}");
+    assert!(text.contains("\"max_upload\" in environment") && text.contains("40mbit"), "{text}");
 }
