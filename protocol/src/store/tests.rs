@@ -156,4 +156,11 @@ fn what_the_disk_cannot_read_any_more_is_deleted_and_written_anew() {
     assert!(matches!(store.read(&id), Err(StoreError::Missing { .. })));
     store.write(&id, b"chunk").unwrap();
     assert_eq!(store.read(&id).unwrap(), b"chunk");
+
+    let delta = store.put(b"no matter which").unwrap();
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
+    let applied = store.apply(&Piece { id: delta, length: 15 }, &id, &ContentId::of(b"other"), 5);
+    assert!(matches!(applied, Err(StoreError::Damaged { id: named }) if named == id));
+    assert!(matches!(store.read(&id), Err(StoreError::Missing { .. })));
 }
