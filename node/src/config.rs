@@ -102,9 +102,15 @@ pub enum ConfigError {
 }
 
 impl From<figment::Error> for ConfigError {
-    /// Settings come in no profiles, so a key is named without one.
+    /// Names a setting as it is written where it was found; there are no profiles, which figment would put before it.
     fn from(mut error: figment::Error) -> Self {
-        error.metadata = error.metadata.map(|place| place.interpolater(|_, keys| keys.join(".")));
+        error.metadata = error.metadata.map(|place| {
+            let found = place.clone();
+            place.interpolater(move |_, keys| match Source::of(&found, &keys.join(".")) {
+                Source::Env(variable) => variable,
+                _ => keys.join("."),
+            })
+        });
         Self::Value(Box::new(error))
     }
 }
