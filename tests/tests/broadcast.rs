@@ -58,9 +58,9 @@ async fn nodes_behind_a_router_take_part() {
         eprintln!("skipped: {obstacle}");
         return;
     }
-    let report = run(Broadcast { nat: 2, ..small(&[Mode::Echo]) }).await;
+    let report = run(Broadcast { nat: 2, congestion: Some("reno".into()), ..small(&[Mode::Echo]) }).await;
     assert_eq!(report["complete_nodes"], 4);
-    assert_eq!(report["per_node"][3]["nat"], true);
+    assert_eq!((&report["per_node"][3]["nat"], &report["congestion"]), (&true.into(), &"reno".into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! `echo-lab broadcast`
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use echo_lab::broadcast::{self, Broadcast, Mode, Slow, Snapshots, Span};
 use echo_protocol::rate::BytesPerSec;
 use std::path::PathBuf;
@@ -56,7 +57,7 @@ pub(super) struct BroadcastOptions {
     #[arg(long, value_name = "K", default_value_t = 0)]
     nat: usize,
     /// The congestion control that TCP uses on all hosts, such as cubic or bbr; by default that of this system.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     congestion: Option<String>,
     /// Leave the links unlimited: only the programs keep to the rates (--max-upload, --max-download), and the report says what passed in the
     /// busiest second.
@@ -103,9 +104,11 @@ impl BroadcastOptions {
 
 /// A number of bytes in the units of rates: 256MiB, 1GB, 100000.
 fn bytes(text: &str) -> Result<u64, String> {
-    let read =
-        |text: &str| text.parse::<BytesPerSec>().ok().filter(|_| !text.contains('/')).map(|rate| rate.0);
-    read(text).ok_or_else(|| format!("{text:?} is no number of bytes, such as 256MiB, 1GB or 100000"))
+    let of_a_rate = text.contains('/') || text.to_ascii_lowercase().contains("bit");
+    let read = text.parse::<BytesPerSec>().ok().filter(|_| !of_a_rate).map(|rate| rate.0);
+    read.ok_or_else(|| {
+        format!("{text:?} is no number of bytes, such as 256MiB, 1GB (with a capital B) or 100000")
+    })
 }
 
 /// Two policies: OLD,NEW.
