@@ -39,7 +39,7 @@ pub enum RateError {
     )]
     Form(String),
     /// Bits or bytes?
-    #[error("{0:?} may mean bits or bytes: write bits as 40mbit, bytes as 5MB with a capital B")]
+    #[error("{0:?} may mean bits or bytes (write bits as 40mbit, bytes as 5MB)")]
     Ambiguous(String),
 }
 
