@@ -57,8 +57,8 @@ impl Ahead {
     }
 
     /// Looks, if it is time, whether less comes than did before. `more` says whether there is anything that would be asked for if windows
-    /// were wider.
-    pub(super) fn look(&mut self, now: UnixMillis, more: bool) {
+    /// were wider; it is asked only when less comes.
+    pub(super) fn look(&mut self, now: UnixMillis, more: impl FnOnce() -> bool) {
         // A clock may be set back.
         let Some(looked) = self.looked.filter(|looked| *looked <= now) else {
             (self.looked, self.came) = (Some(now), 0);
@@ -80,14 +80,14 @@ impl Ahead {
         // Else nothing was looked at for a while: there was nothing to fetch, or nobody to fetch it from.
     }
 
-    fn judge(&mut self, elapsed: u64, rate: u64, more: bool) {
+    fn judge(&mut self, elapsed: u64, rate: u64, more: impl FnOnce() -> bool) {
         self.best = match rate.checked_sub(self.best) {
-            Some(more) => self.best + more / GAINS,
+            Some(beyond) => self.best + beyond / GAINS,
             None => rate.max(self.best - self.best * elapsed.min(FORGETS_MS) / FORGETS_MS),
         };
         if rate * LESS.1 >= self.best * LESS.0 {
             self.ms = QUEUE_MS.max(self.ms - self.ms * elapsed.min(RETURNS_MS) / RETURNS_MS);
-        } else if more {
+        } else if more() {
             // By as much as is missing, so that rates that vary a little add little.
             self.ms = MAX_MS.min(self.ms + self.ms * (self.best - rate) / self.best);
         }

@@ -279,8 +279,7 @@ impl Relay {
             self.take_over(now, peer, budget);
         }
         let waits = |edge: &Edge| may_ask(edge) && !edge.ready.is_empty();
-        let more = budget > 0 && self.neighbours.edges.values().any(waits);
-        self.neighbours.ahead.look(now, more);
+        self.neighbours.ahead.look(now, || budget > 0 && self.neighbours.edges.values().any(waits));
     }
 
     /// What to ask of this neighbour next, if it has room and anything of use: at most `budget` groups. At the joint rate all that is missing

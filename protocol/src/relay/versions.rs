@@ -31,9 +31,8 @@ impl Relay {
         let version = manifest.version;
         if self.current != Some(version) {
             self.set_aside(now, version);
-            self.neighbours.ahead = Default::default();
+            self.turn_to(version);
         }
-        self.current = Some(version);
         self.untold = true;
         let Entry::Vacant(new) = self.versions.entry(version) else {
             have.iter().for_each(|(piece, groups)| self.hold(now, version, piece, groups));
@@ -146,9 +145,14 @@ impl Relay {
     fn resume(&mut self, version: PolicyVersion) {
         let incomplete = self.versions.get(&version).is_some_and(|t| !t.is_complete());
         if self.current.is_none() && incomplete {
-            self.current = Some(version);
-            self.neighbours.ahead = Default::default();
+            self.turn_to(version);
         }
+    }
+
+    /// What comes from now on is of this version; how much came before says nothing of how much should.
+    fn turn_to(&mut self, version: PolicyVersion) {
+        self.current = Some(version);
+        self.neighbours.ahead = Default::default();
     }
 
     /// Keeps the newest complete versions, what is being received, and nothing else that is older.

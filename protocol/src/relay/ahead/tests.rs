@@ -57,7 +57,7 @@ impl Fleet {
                 self.ahead.came(bytes);
                 came += bytes;
             }
-            self.ahead.look(UnixMillis(self.now), true);
+            self.ahead.look(UnixMillis(self.now), || true);
         }
         (came * group_ms) as f64 / (seconds * 1000 * GROUP * self.neighbours.len() as u64) as f64
     }
@@ -99,11 +99,11 @@ fn neighbours_that_have_become_slower_for_good_are_asked_as_before_in_the_end() 
 /// What an [`Ahead`] comes to when so many groups come in each of these half seconds.
 fn after(groups: &[u64], more: bool) -> u64 {
     let (mut ahead, mut now) = (Ahead::default(), 1_000_000);
-    ahead.look(UnixMillis(now), more);
+    ahead.look(UnixMillis(now), || more);
     for groups in groups {
         now += LOOK_EVERY_MS;
         ahead.came(groups * GROUP);
-        ahead.look(UnixMillis(now), more);
+        ahead.look(UnixMillis(now), || more);
     }
     ahead.ms()
 }
@@ -146,7 +146,7 @@ fn steady() -> (Ahead, u64) {
     for _ in 0..100 {
         now += 100;
         ahead.came(20 * GROUP);
-        ahead.look(UnixMillis(now), true);
+        ahead.look(UnixMillis(now), || true);
     }
     (ahead, now)
 }
@@ -155,7 +155,7 @@ fn steady() -> (Ahead, u64) {
 fn a_pause_is_not_taken_for_slowness() {
     let (mut ahead, now) = steady();
     ahead.came(GROUP);
-    ahead.look(UnixMillis(now + 10_000), true);
+    ahead.look(UnixMillis(now + 10_000), || true);
     assert_eq!(ahead.ms(), QUEUE_MS);
 }
 
@@ -165,7 +165,7 @@ fn a_clock_that_is_set_back_raises_no_rate() {
     let best = ahead.best;
     for passed in (0..10_000).step_by(100) {
         ahead.came(20 * GROUP);
-        ahead.look(UnixMillis(now - 5_000 + passed), true);
+        ahead.look(UnixMillis(now - 5_000 + passed), || true);
     }
     assert!(ahead.best <= best * 11 / 10, "{} after {best}", ahead.best);
     assert_eq!(ahead.ms(), QUEUE_MS);
