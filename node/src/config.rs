@@ -106,9 +106,9 @@ impl From<figment::Error> for ConfigError {
     fn from(mut error: figment::Error) -> Self {
         error.metadata = error.metadata.map(|place| {
             let found = place.clone();
-            place.interpolater(move |_, keys| match Source::of(&found, &keys.join(".")) {
-                Source::Env(variable) => variable,
-                _ => keys.join("."),
+            place.interpolater(move |_, keys| {
+                let key = keys.join(".");
+                if let Source::Env(variable) = Source::of(&found, &key) { variable } else { key }
             })
         });
         Self::Value(Box::new(error))

@@ -60,13 +60,14 @@ impl FromStr for BytesPerSec {
         let rate = lower.strip_suffix("/s").unwrap_or(&lower);
         let digits = rate.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rate.len());
         let (number, unit) = rate.split_at(digits);
+        let unit = unit.trim();
         let number: f64 = number.parse().map_err(|_| fail())?;
-        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(fail)?;
+        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(fail)?;
         let bytes = (number * scale).round();
         if !(1.0..=MAX).contains(&bytes) {
             return Err(fail());
         }
-        let small_b = unit.trim_end().ends_with('b') && text.contains('b');
+        let small_b = unit.ends_with('b') && text.contains('b');
         if small_b { Err(RateError::Ambiguous(told())) } else { Ok(Self(bytes as u64)) }
     }
 }

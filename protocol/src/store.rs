@@ -2,8 +2,8 @@
 //!
 //! A piece arrives whole, or group by group into a file under `partial/` that carries its group tree behind its bytes; when the last
 //! group is there the file gets its name. Everything is verified when it is written and again whenever it is read from disk, the base of a
-//! delta by what is made of it: what a disk has damaged is deleted, reported, and never leaves this module. Nothing is synced to the platter: whatever a power loss destroys can
-//! be fetched again.
+//! delta by what is made of it: what a disk has damaged is deleted, reported, and never leaves this module. Nothing is synced to the
+//! platter: whatever a power loss destroys can be fetched again.
 //!
 //! All calls block and may come from many threads. One lock, the [`Shelf`]'s, guards which files there are: they are created, opened,
 //! renamed and deleted under it. Bytes are read, written and hashed outside of it, except when a restart finds a partial piece.
