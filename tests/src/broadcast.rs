@@ -18,6 +18,7 @@ mod recovery;
 mod report;
 mod rotten;
 mod samples;
+mod scratch;
 mod site;
 mod torrent;
 pub(crate) mod usage;
@@ -34,6 +35,7 @@ use http::HttpStar;
 use policies::Policies;
 use race::Race;
 use report::Row;
+use scratch::Scratch;
 use site::Site;
 use torrent::Torrent;
 
@@ -93,31 +95,6 @@ async fn run_one(
         Mode::Http => {
             let star = HttpStar::start(policies, &race, &site).await?;
             race.run(mode, check, site, star).await
-        }
-    }
-}
-
-/// Where the races write: a directory that was asked for and is kept, or one that goes when we go.
-enum Scratch {
-    Kept(std::path::PathBuf),
-    Passing(tempfile::TempDir),
-}
-
-impl Scratch {
-    fn new(broadcast: &Broadcast) -> anyhow::Result<Self> {
-        match &broadcast.dir {
-            Some(dir) => {
-                std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-                Ok(Self::Kept(std::path::absolute(dir)?))
-            }
-            None => Ok(Self::Passing(tempfile::Builder::new().prefix("echo-broadcast-").tempdir()?)),
-        }
-    }
-
-    fn path(&self) -> &std::path::Path {
-        match self {
-            Self::Kept(path) => path,
-            Self::Passing(dir) => dir.path(),
         }
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Row {
     pub(super) caps: &'static str,
     /// The congestion control of TCP.
     pub(super) congestion: Option<String>,
+    /// What all hosts wrote to: `memory` or `disk`.
+    pub(super) stores: &'static str,
     /// Where programs keep their caps alone: what passed in the busiest second of a cap, over the cap; the largest of all hosts.
     pub(super) busiest_second: Option<Busiest>,
     /// What plain TCP carried over the same links just before.

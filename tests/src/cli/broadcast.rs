@@ -66,7 +66,7 @@ pub(super) struct BroadcastOptions {
     /// Of everything that is drawn: weights, uneven links, faults.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Keep everything (policies, stores, logs) in this directory; by default it is temporary.
+    /// Keep everything (policies, stores, logs) in this directory. By default it is temporary: where TMPDIR says, else in memory if there is room.
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Use the programs as they are, without building them first.

@@ -5,6 +5,7 @@ use super::{Account, LinkCheck, Mode, Race, Row, SOURCE, Samples, Site};
 use crate::broadcast::bound::{Bound, BoundNode};
 use crate::broadcast::recovery::{Course, Recovery, recovery};
 use crate::broadcast::report::{Busiest, NodeRow};
+use crate::broadcast::scratch::medium;
 use crate::broadcast::usage::Usage;
 use crate::netns::{Counters, Link};
 use echo_protocol::rate::BytesPerSec;
@@ -86,6 +87,7 @@ impl Race<'_> {
             source_cpu_s: used(samples, published, SOURCE).map(|(idle, last)| last.cpu_s - idle.cpu_s),
             caps: site.caps(),
             congestion: site.congestion(),
+            stores: medium(self.dir()),
             busiest_second: self.broadcast.own_caps.then(|| self.busiest(samples, published)),
             tcp_copy: check,
             cut_off: account.cut_off.clone(),
