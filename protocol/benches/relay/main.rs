@@ -3,12 +3,17 @@
 //! `cargo bench -p echo-protocol --bench relay -- [MIB] [--tcp] [--rounds N]` prints one JSON line:
 //!
 //! - `relay_mb_s`: a snapshot of MIB MiB goes source → relay → sink over loopback between three hosts with stores on disk;
-//! - `tcp_mb_s`: the same bytes go through a plain TCP forwarder that stores them, to a sink that stores them;
+//! - `tcp_mb_s`: the same bytes go through a plain TCP forwarder that stores them, to a sink that stores them; `share` is the relay's
+//!   rate over it;
+//! - `guarded_mb_s`: the same, but that they are encrypted on their way and verified when they come; `guarded_share` is this rate over
+//!   that of the plain copy;
 //! - `verify_gb_s`, `blake3_gb_s`: groups verified against their tree, and plain BLAKE3 over the same bytes, on one thread.
 //!
 //! `*_cpu_s_per_gb` are the seconds of CPU that all three ends together took for each gigabyte of the snapshot.
 //!
-//! Rounds alternate between the two; medians are told. Not Criterion: a round takes seconds, and the two are compared with each other.
+//! Rounds alternate between the three; medians are told. Not Criterion: a round takes seconds, and the three are compared with each other.
+
+mod copies;
 
 use echo_protocol::codec;
 use echo_protocol::content::ContentId;
@@ -23,8 +28,7 @@ use echo_protocol::store::{ChunkStore, SnapshotItem, write_snapshot};
 use echo_protocol::version::PolicyVersion;
 use std::error::Error;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,11 +39,11 @@ use tokio::sync::mpsc;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+/// A way to copy so many MiB below a directory, and the seconds that it took, on the wall and of CPU.
+type Copy = fn(&Path, usize) -> Outcome<(f64, f64)>;
 
 /// Length of a chunk of the snapshot, in bytes: that of a run that says nothing else.
 const CHUNK: u32 = 4 << 20;
-/// Writes and reads of the plain copy.
-const BUFFER: usize = 256 << 10;
 
 struct Settings {
     mib: usize,
@@ -61,30 +65,41 @@ fn main() -> Outcome<()> {
         only: has("--only"),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let (mut relay, mut plain) = (Took::default(), Took::default());
+    let [mut relay, mut plain, mut guarded] = <[Took; 3]>::default();
     let dir = tempfile::tempdir()?;
     for round in 0..settings.rounds {
         let relayed = dir.path().join(format!("relay-{round}"));
         relay.add(runtime.block_on(relay_once(&relayed, &settings))?);
         empty_files(&relayed)?;
         if !settings.only {
-            let copied = dir.path().join(format!("copy-{round}"));
-            plain.add(copy_once(&copied, settings.mib)?);
-            empty_files(&copied)?;
+            let copies =
+                [("plain", &mut plain, copies::plain as Copy), ("guarded", &mut guarded, copies::guarded)];
+            for (name, took, copy) in copies {
+                let copied = dir.path().join(format!("{name}-{round}"));
+                took.add(copy(&copied, settings.mib)?);
+                empty_files(&copied)?;
+            }
         }
     }
     let (verify, blake3) = hash_rates();
     let mb = settings.mib as f64 * 1.048_576;
-    let (relay_cpu, plain_cpu) = (median(&mut relay.cpu) / mb * 1e3, median(&mut plain.cpu) / mb * 1e3);
-    let (relay, plain) = (mb / median(&mut relay.wall), mb / median(&mut plain.wall));
+    let [relay, plain, guarded] = [relay, plain, guarded].map(|took| took.median(mb));
     println!(
-        "{{\"mib\":{},\"transport\":\"{}\",\"rounds\":{},\"relay_mb_s\":{relay:.0},\"tcp_mb_s\":{plain:.0},\"share\":{:.3},\
-         \"relay_cpu_s_per_gb\":{relay_cpu:.2},\"tcp_cpu_s_per_gb\":{plain_cpu:.2},\
+        "{{\"mib\":{},\"transport\":\"{}\",\"rounds\":{},\"relay_mb_s\":{:.0},\"tcp_mb_s\":{:.0},\"share\":{:.3},\
+         \"guarded_mb_s\":{:.0},\"guarded_share\":{:.3},\
+         \"relay_cpu_s_per_gb\":{:.2},\"tcp_cpu_s_per_gb\":{:.2},\"guarded_cpu_s_per_gb\":{:.2},\
          \"verify_gb_s\":{verify:.2},\"blake3_gb_s\":{blake3:.2},\"verify_share\":{:.3}}}",
         settings.mib,
         if settings.tcp { "tcp" } else { "quic" },
         settings.rounds,
-        relay / plain,
+        relay.mb_s,
+        plain.mb_s,
+        relay.mb_s / plain.mb_s,
+        guarded.mb_s,
+        guarded.mb_s / plain.mb_s,
+        relay.cpu_s_per_gb,
+        plain.cpu_s_per_gb,
+        guarded.cpu_s_per_gb,
         verify / blake3,
     );
     Ok(())
@@ -102,6 +117,16 @@ impl Took {
         self.wall.push(wall);
         self.cpu.push(cpu);
     }
+
+    /// Of rounds that moved `mb` megabytes each.
+    fn median(mut self, mb: f64) -> Rate {
+        Rate { mb_s: mb / median(&mut self.wall), cpu_s_per_gb: median(&mut self.cpu) / mb * 1e3 }
+    }
+}
+
+struct Rate {
+    mb_s: f64,
+    cpu_s_per_gb: f64,
 }
 
 /// The clock on the wall, and the seconds of CPU that this process has used so far.
@@ -201,28 +226,6 @@ async fn relay_once(dir: &Path, settings: &Settings) -> Outcome<(f64, f64)> {
     Ok(took)
 }
 
-/// The same bytes from a file through a forwarder to a sink, both of which write them to files.
-fn copy_once(dir: &Path, mib: usize) -> Outcome<(f64, f64)> {
-    std::fs::create_dir_all(dir)?;
-    let at = |name: &str| dir.join(name);
-    std::fs::write(at("source"), noise(mib << 20))?;
-    let (to_relay, to_sink) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
-    let (relay, sink) = (to_relay.local_addr()?, to_sink.local_addr()?);
-    let (mut relay_file, mut sink_file) = (File::create(at("relay"))?, File::create(at("sink"))?);
-    warm_memory(dir, mib)?;
-    let watch = Stopwatch::start()?;
-    let sinking = std::thread::spawn(move || -> std::io::Result<()> {
-        pump(&mut to_sink.accept()?.0, &mut [&mut sink_file])
-    });
-    let relaying = std::thread::spawn(move || -> std::io::Result<()> {
-        pump(&mut to_relay.accept()?.0, &mut [&mut relay_file, &mut TcpStream::connect(sink)?])
-    });
-    pump(&mut File::open(at("source"))?, &mut [&mut TcpStream::connect(relay)?])?;
-    relaying.join().map_err(|_| "the forwarder panicked")??;
-    sinking.join().map_err(|_| "the sink panicked")??;
-    watch.stop()
-}
-
 /// Has the kernel free as much memory as two ends store and a third of that again. A virtual machine that gives free memory back to its host
 /// pays two seconds of CPU for each gigabyte that it uses again after a while, and so would whoever comes first.
 fn warm_memory(dir: &Path, mib: usize) -> std::io::Result<()> {
@@ -241,16 +244,6 @@ fn empty_files(dir: &Path) -> std::io::Result<()> {
         if path.is_dir() { empty_files(&path)? } else { File::create(path).map(drop)? }
     }
     Ok(())
-}
-
-fn pump(from: &mut dyn Read, to: &mut [&mut dyn Write]) -> std::io::Result<()> {
-    let mut buffer = vec![0; BUFFER];
-    loop {
-        match from.read(&mut buffer)? {
-            0 => return Ok(()),
-            read => to.iter_mut().try_for_each(|to| to.write_all(&buffer[..read]))?,
-        }
-    }
 }
 
 /// Gigabytes a second of group verification, and of plain BLAKE3.
