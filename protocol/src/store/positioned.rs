@@ -33,7 +33,19 @@ pub(super) fn read_cached_at(file: &File, bytes: &mut [u8], offset: u64) -> bool
         offset,
         rustix::io::ReadWriteFlags::NOWAIT,
     );
-    read.is_ok_and(|read| read == wanted)
+    match read {
+        Ok(read) => read == wanted,
+        // A file system in memory does not know the flag, and has no disk to wait for.
+        Err(rustix::io::Errno::OPNOTSUPP) => is_in_memory(file) && read_exact_at(file, bytes, offset).is_ok(),
+        Err(_) => false,
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn is_in_memory(file: &File) -> bool {
+    /// `TMPFS_MAGIC` of linux/magic.h.
+    const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+    rustix::fs::fstatfs(file).is_ok_and(|about| about.f_type == TMPFS)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -61,4 +73,24 @@ pub(super) fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_was_just_written_is_held_in_memory_on_disks_and_in_memory_alike() {
+        use std::io::Write as _;
+        for dir in [std::env::temp_dir(), "/dev/shm".into()] {
+            let Ok(mut file) = tempfile::tempfile_in(&dir) else {
+                eprintln!("skipped: cannot write to {}", dir.display());
+                continue;
+            };
+            file.write_all(b"echoes").unwrap();
+            let mut bytes = [0; 4];
+            assert!(super::read_cached_at(&file, &mut bytes, 1), "{}", dir.display());
+            assert_eq!(&bytes, b"choe");
+            assert!(!super::read_cached_at(&file, &mut bytes, 4), "{}: beyond its end", dir.display());
+        }
+    }
 }
