@@ -5,8 +5,8 @@
 //! - `relay_mb_s`: a snapshot of MIB MiB goes source → relay → sink over loopback between three hosts with stores on disk;
 //! - `tcp_mb_s`: the same bytes go through a plain TCP forwarder that stores them, to a sink that stores them; `share` is the relay's
 //!   rate over it;
-//! - `guarded_mb_s`: the same, but that they are encrypted on their way and verified when they come; `guarded_share` is this rate over
-//!   that of the plain copy;
+//! - `guarded_mb_s`: the same, except that the bytes are encrypted on the way and verified on arrival; `guarded_share` is this rate over that
+//!   of the plain copy;
 //! - `verify_gb_s`, `blake3_gb_s`: groups verified against their tree, and plain BLAKE3 over the same bytes, on one thread.
 //!
 //! `*_cpu_s_per_gb` are the seconds of CPU that all three ends together took for each gigabyte of the snapshot.
@@ -39,8 +39,8 @@ use tokio::sync::mpsc;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
-/// A way to copy so many MiB below a directory, and the seconds that it took, on the wall and of CPU.
-type Copy = fn(&Path, usize) -> Outcome<(f64, f64)>;
+/// How to copy so many MiB below a directory; gives the seconds that it took, on the wall and of CPU.
+type Way = fn(&Path, usize) -> Outcome<(f64, f64)>;
 
 /// Length of a chunk of the snapshot, in bytes: that of a run that says nothing else.
 const CHUNK: u32 = 4 << 20;
@@ -73,7 +73,7 @@ fn main() -> Outcome<()> {
         empty_files(&relayed)?;
         if !settings.only {
             let copies =
-                [("plain", &mut plain, copies::plain as Copy), ("guarded", &mut guarded, copies::guarded)];
+                [("plain", &mut plain, copies::plain as Way), ("guarded", &mut guarded, copies::guarded)];
             for (name, took, copy) in copies {
                 let copied = dir.path().join(format!("{name}-{round}"));
                 took.add(copy(&copied, settings.mib)?);
