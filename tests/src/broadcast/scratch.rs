@@ -3,7 +3,8 @@
 
 use super::options::{Broadcast, Snapshots};
 use anyhow::Context as _;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -11,41 +12,51 @@ use tempfile::TempDir;
 const MEMORY: &str = "/dev/shm";
 /// What the names of passing directories begin with.
 const PREFIX: &str = "echo-broadcast-";
-/// A file in a passing directory, locked while its lab lives.
-const LOCK: &str = "lock";
+/// A host keeps no more versions than this: the three that a run keeps by default, and the newest.
+const KEPT_VERSIONS: u64 = 4;
 
 /// A directory that was asked for and is kept, or one that goes when we go.
 pub(super) enum Scratch {
     Kept(PathBuf),
     Passing {
         dir: TempDir,
-        /// Released by the system when this process ends, however it ends.
-        _lock: File,
+        /// The directory, locked until this process ends, however it ends. Where directories cannot be locked, nobody sweeps them.
+        _lock: Option<File>,
     },
 }
 
 impl Scratch {
-    /// The directory of `--dir`. Without it, one in `TMPDIR` if that is set, else in memory if the races leave half of what is available,
-    /// else where temporary files go.
+    /// The directory of `--dir`. Without it, one in `TMPDIR` if that is set, else in memory if a race needs at most half of what is
+    /// available there, else where temporary files go.
     pub(super) fn new(broadcast: &Broadcast) -> anyhow::Result<Self> {
+        // First, as what lies there takes the room.
+        remove_orphans(Path::new(MEMORY));
         if let Some(dir) = &broadcast.dir {
             fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
             return Ok(Self::Kept(std::path::absolute(dir)?));
         }
-        let in_memory = std::env::var_os("TMPDIR").is_none() && most_written(broadcast)? <= room_in_memory();
-        let parent = if in_memory { PathBuf::from(MEMORY) } else { std::env::temp_dir() };
+        if std::env::var_os("TMPDIR").is_none()
+            && most_written(&broadcast.snapshots, broadcast.nodes) <= room_in_memory()
+            && let Ok(scratch) = Self::passing(Path::new(MEMORY))
+        {
+            return Ok(scratch);
+        }
+        let parent = std::env::temp_dir();
+        remove_orphans(&parent);
         Self::passing(&parent).with_context(|| format!("cannot make a directory in {}", parent.display()))
     }
 
-    fn passing(parent: &Path) -> anyhow::Result<Self> {
-        remove_orphans(parent)?;
-        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
-        // It has its name when it is locked: nobody takes it for an orphan's.
-        let unnamed = dir.path().join("unlocked");
-        let lock = File::create(&unnamed)?;
-        lock.try_lock()?;
-        fs::rename(&unnamed, dir.path().join(LOCK))?;
-        Ok(Self::Passing { dir, _lock: lock })
+    fn passing(parent: &Path) -> io::Result<Self> {
+        loop {
+            let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+            let lock = File::open(dir.path()).ok();
+            let taken =
+                lock.as_ref().is_some_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)));
+            // Another lab may have taken it for an orphan before it was locked.
+            if !taken && dir.path().exists() {
+                return Ok(Self::Passing { dir, _lock: lock });
+            }
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -56,53 +67,64 @@ impl Scratch {
     }
 }
 
-/// Removes the directories of labs that were killed.
-fn remove_orphans(parent: &Path) -> anyhow::Result<()> {
-    for entry in fs::read_dir(parent)? {
-        let entry = entry?;
-        let named = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        let lock = File::open(entry.path().join(LOCK));
-        if named && lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-            // Another lab may be at it.
-            let _ = fs::remove_dir_all(entry.path());
+/// Removes the directories of labs that were killed, as far as that can be done.
+fn remove_orphans(parent: &Path) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        let dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if let Some(lock) = dir.then(|| File::open(entry.path()).ok()).flatten()
+            && lock.try_lock().is_ok()
+            && let Err(error) = fs::remove_dir_all(entry.path())
+        {
+            let path = entry.path();
+            tracing::warn!(path = %path.display(), %error, "files of a lab that was killed are left behind");
         }
     }
-    Ok(())
 }
 
-/// Bytes that lie in files at the end of one race: each version once as a policy, and once for each host.
-fn most_written(broadcast: &Broadcast) -> anyhow::Result<u64> {
-    let (versions, policies) = match &broadcast.snapshots {
+/// Bytes that will lie in files at the end of a race, roughly, and an eighth more: each version that was made for it, and those that each
+/// host keeps.
+fn most_written(snapshots: &Snapshots, nodes: usize) -> u64 {
+    let (made, kept) = match snapshots {
         Snapshots::Random { bytes, delta_from } => {
-            let all = bytes.saturating_mul(delta_from.map_or(1, |version| version.saturating_add(2)));
-            (all, all)
+            let versions = delta_from.map_or(1, |version| version.saturating_add(2));
+            (bytes.saturating_mul(versions), bytes.saturating_mul(versions.min(KEPT_VERSIONS)))
         }
-        Snapshots::Given { old, new } => (bytes_in(old)?.saturating_add(bytes_in(new)?), 0),
+        Snapshots::Given { old, new } => (0, bytes_in(old).saturating_add(bytes_in(new))),
     };
-    let hosts = (broadcast.nodes + 1) as u64;
-    Ok(versions.saturating_mul(hosts).saturating_add(policies))
+    let hosts = (nodes + 1) as u64;
+    let all = kept.saturating_mul(hosts).saturating_add(made);
+    all.saturating_add(all / 8)
 }
 
-/// Bytes of the files in a directory.
-fn bytes_in(dir: &Path) -> anyhow::Result<u64> {
-    let read =
-        || fs::read_dir(dir)?.map(|entry| Ok(entry?.path().metadata()?.len())).sum::<std::io::Result<u64>>();
-    read().with_context(|| format!("cannot read {}", dir.display()))
+/// Bytes of the files in a directory, as far as it can be read.
+fn bytes_in(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| fs::metadata(entry.path()).ok()).map(|about| about.len()).sum()
 }
 
-/// Half of the memory that is available, as far as files may take it; 0 where the system has no file system in memory, or does not say.
+/// Half of the memory that is available, or what the file system there has free, if that is less; 0 where the system has none, or does not say.
 fn room_in_memory() -> u64 {
     let free = free_if_memory(Path::new(MEMORY));
     free.map_or(0, |free| free.min(available_memory().unwrap_or(0) / 2))
 }
 
+/// What the machine has available, or a container's limit leaves of it.
 fn available_memory() -> Option<u64> {
     let all = fs::read_to_string("/proc/meminfo").ok()?;
     let line = all.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+    let available = line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10;
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    // Control groups of the second and the first version; a container sees its own at the root. No limit is no number, or a huge one.
+    let groups = [
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ];
+    let left = groups.iter().filter_map(|(limit, used)| Some(number(limit)?.saturating_sub(number(used)?)));
+    Some(left.fold(available, u64::min))
 }
 
-/// `memory` or `disk`: what a directory lies on.
+/// What a directory lies on: `memory` (tmpfs) or `disk` (anything else).
 pub(super) fn medium(dir: &Path) -> &'static str {
     if free_if_memory(dir).is_some() { "memory" } else { "disk" }
 }
@@ -111,10 +133,10 @@ pub(super) fn medium(dir: &Path) -> &'static str {
 #[cfg(target_os = "linux")]
 fn free_if_memory(path: &Path) -> Option<u64> {
     /// `TMPFS_MAGIC` of linux/magic.h.
-    const TMPFS: u64 = 0x0102_1994;
+    const TMPFS: rustix::fs::FsWord = 0x0102_1994;
     let about = rustix::fs::statfs(path).ok()?;
-    let (kind, block) = (u64::try_from(about.f_type).ok()?, u64::try_from(about.f_bsize).ok()?);
-    (kind == TMPFS).then(|| about.f_bavail.saturating_mul(block))
+    let block = u64::try_from(about.f_bsize).ok()?;
+    (about.f_type == TMPFS).then(|| about.f_bavail.saturating_mul(block))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -132,16 +154,21 @@ mod tests {
         let make = |name: &str| {
             let dir = parent.path().join(name);
             fs::create_dir(&dir).unwrap();
-            File::create(dir.join(LOCK)).unwrap();
             dir
         };
         let (orphan, other) = (make(&format!("{PREFIX}1")), make("another"));
         let living = Scratch::passing(parent.path()).unwrap();
-        let second = Scratch::passing(parent.path()).unwrap();
-        assert!(!orphan.exists() && other.exists());
-        assert!(living.path().exists() && second.path().exists());
+        remove_orphans(parent.path());
+        assert!(!orphan.exists() && other.exists() && living.path().exists());
         let gone = living.path().to_owned();
         drop(living);
         assert!(!gone.exists());
+    }
+
+    #[test]
+    fn room_is_counted_for_every_host() {
+        let written = |delta_from| most_written(&Snapshots::Random { bytes: 8 << 20, delta_from }, 7);
+        assert_eq!(written(None), ((8 + 8 * 8) << 20) * 9 / 8);
+        assert_eq!(written(Some(8)), ((10 * 8 + 8 * 4 * 8) << 20) * 9 / 8);
     }
 }
