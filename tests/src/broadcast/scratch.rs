@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 /// The file system in memory that Linux has for everyone.
 const MEMORY: &str = "/dev/shm";
-/// What the names of passing directories begin with.
-const PREFIX: &str = "echo-broadcast-";
+/// What the names of passing directories begin with: nothing that somebody would name a directory which is to be kept.
+const PREFIX: &str = "echo-broadcast-passing-";
 /// A host keeps no more versions than this: the three that a run keeps by default, and the newest.
 const KEPT_VERSIONS: u64 = 4;
 
