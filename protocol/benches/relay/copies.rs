@@ -2,7 +2,7 @@
 
 use super::{CHUNK, Outcome, Stopwatch, noise, warm_memory};
 use echo_protocol::groups::{GROUP_BYTES, GroupTree};
-use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::error::Unspecified;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -71,9 +71,8 @@ pub(super) fn guarded(dir: &Path, mib: usize) -> Outcome<(f64, f64)> {
             end.keep(&buffer[..BUFFER])?;
             if let Some(onward) = &mut end.onward {
                 let (bytes, tag) = buffer.split_at_mut(BUFFER);
-                let sealed: Tag =
-                    key.seal_in_place_separate_tag(nonce(at), Aad::empty(), bytes).map_err(cipher)?;
-                tag.copy_from_slice(sealed.as_ref());
+                let sealed = key.seal_in_place_separate_tag(nonce(at), Aad::empty(), bytes);
+                tag.copy_from_slice(sealed.map_err(cipher)?.as_ref());
                 onward.write_all(&buffer)?;
             }
         }
@@ -119,11 +118,9 @@ fn copy(dir: &Path, bytes: &[u8], work: impl Fn(End) -> io::Result<()> + Sync) -
         let (forwarding, sinking) = (scope.spawn(|| work(forwarder)), scope.spawn(|| work(sink)));
         [work(End { from: file, store: None, onward: Some(onward) }), ended(forwarding), ended(sinking)]
     });
-    // Who is left alone by another only tells of that.
-    let told = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-    let mut errors: Vec<io::Error> = results.into_iter().filter_map(Result::err).collect();
-    errors.sort_by_key(told);
-    match errors.into_iter().next() {
+    // Who is left alone by another only tells of that, so others are heard first.
+    let alone = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    match results.into_iter().filter_map(Result::err).min_by_key(alone) {
         Some(error) => Err(error.into()),
         None => watch.stop(),
     }

@@ -3,7 +3,8 @@
 
 use super::options::{Broadcast, Snapshots};
 use anyhow::Context as _;
-use std::fs::{self, File, TryLockError};
+use echo_protocol::relay::KEPT_VERSIONS;
+use std::fs::{self, DirEntry, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -12,8 +13,6 @@ use tempfile::TempDir;
 const MEMORY: &str = "/dev/shm";
 /// What the names of passing directories begin with: nothing that somebody would name a directory which is to be kept.
 const PREFIX: &str = "echo-broadcast-passing-";
-/// A host keeps no more versions than this: the three that a run keeps by default, and the newest.
-const KEPT_VERSIONS: u64 = 4;
 
 /// A directory that was asked for and is kept, or one that goes when we go.
 pub(super) enum Scratch {
@@ -69,14 +68,16 @@ impl Scratch {
 
 /// Removes the directories of labs that were killed, as far as that can be done.
 fn remove_orphans(parent: &Path) {
+    let passing = |entry: &DirEntry| {
+        entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && entry.file_type().is_ok_and(|kind| kind.is_dir())
+    };
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
-        let dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if let Some(lock) = dir.then(|| File::open(entry.path()).ok()).flatten()
-            && lock.try_lock().is_ok()
-            && let Err(error) = fs::remove_dir_all(entry.path())
+    for path in entries.filter(passing).map(|entry| entry.path()) {
+        if let Ok(dir) = File::open(&path)
+            && dir.try_lock().is_ok()
+            && let Err(error) = fs::remove_dir_all(&path)
         {
-            let path = entry.path();
             tracing::warn!(path = %path.display(), %error, "files of a lab that was killed are left behind");
         }
     }
@@ -88,7 +89,9 @@ fn most_written(snapshots: &Snapshots, nodes: usize) -> u64 {
     let (made, kept) = match snapshots {
         Snapshots::Random { bytes, delta_from } => {
             let versions = delta_from.map_or(1, |version| version.saturating_add(2));
-            (bytes.saturating_mul(versions), bytes.saturating_mul(versions.min(KEPT_VERSIONS)))
+            // Those that stay, and the one that comes.
+            let held = versions.min(KEPT_VERSIONS as u64 + 1);
+            (bytes.saturating_mul(versions), bytes.saturating_mul(held))
         }
         Snapshots::Given { old, new } => (0, bytes_in(old).saturating_add(bytes_in(new))),
     };
