@@ -1,4 +1,4 @@
-"""PyTorch's side of `cargo lab bench rollout`: python -c SOURCE TASK bf16|f32. Prints one JSON object.
+"""PyTorch's side of `cargo lab bench rollout`: python -c SOURCE TASK bf16|f32 cpu|cuda. Prints one JSON object.
 
 The prompt is computed once, and its cache is repeated for the samples; then `generate` draws at temperature 1, as a user would have it do.
 """
@@ -17,13 +17,21 @@ WARM_UP = 8
 with open(sys.argv[1]) as file:
     task = json.load(file)
 dtype = {"bf16": torch.bfloat16, "f32": torch.float32}[sys.argv[2]]
+device = sys.argv[3]
 torch.set_num_threads(task["threads"])
 torch.manual_seed(0)
 transformers.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
-model = AutoModelForCausalLM.from_pretrained(task["model"], dtype=dtype).eval()
-prompt = torch.tensor([task["prompt"]])
+model = AutoModelForCausalLM.from_pretrained(task["model"], dtype=dtype).eval().to(device)
+prompt = torch.tensor([task["prompt"]], device=device)
 new, samples = len(task["given"]), len(task["given"][0])
+
+
+def clock():
+    """The time, once the device has done what it was asked."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def decode(prompt, cache, count, new):
@@ -31,7 +39,7 @@ def decode(prompt, cache, count, new):
     if count > 1:
         cache.batch_repeat_interleave(count)
     ids = prompt.repeat(count, 1)
-    start = time.perf_counter()
+    start = clock()
     out = model.generate(
         ids,
         attention_mask=torch.ones_like(ids),
@@ -44,7 +52,7 @@ def decode(prompt, cache, count, new):
         eos_token_id=None,
         pad_token_id=0,
     )
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
     if out.shape != (count, prompt.shape[1] + new):
         raise SystemExit(f"generate gave {tuple(out.shape)}")
     return count * new / seconds
@@ -52,9 +60,12 @@ def decode(prompt, cache, count, new):
 
 with torch.inference_mode():
     decode(prompt[:, :WARM_UP], DynamicCache(config=model.config), 1, 2)
-    start = time.perf_counter()
+    if device == "cuda":
+        # The first products of a shape choose their kernels.
+        model(prompt, use_cache=True, logits_to_keep=1)
+    start = clock()
     out = model(prompt, use_cache=True, logits_to_keep=1)
-    prefill = prompt.shape[1] / (time.perf_counter() - start)
+    prefill = prompt.shape[1] / (clock() - start)
     logprob = torch.log_softmax(out.logits[0, -1].double(), dim=-1)[task["given"][0][0]].item()
     cache = out.past_key_values
     cache.crop(-1)
@@ -62,6 +73,8 @@ with torch.inference_mode():
     group = decode(prompt, cache, samples, new)
 
 about = {
+    "device": torch.cuda.get_device_name() if device == "cuda" else device,
+    "device_mb": torch.cuda.max_memory_reserved() / 1e6 if device == "cuda" else None,
     "torch": torch.__version__,
     "transformers": transformers.__version__,
     "weights": sys.argv[2],

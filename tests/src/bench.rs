@@ -7,7 +7,7 @@ pub mod growth;
 pub mod ingest;
 pub mod install;
 pub mod interrupt;
-mod machine;
+pub(crate) mod machine;
 mod memory;
 pub mod micro_batches;
 pub mod rollout;

@@ -3,6 +3,7 @@
 mod attack;
 mod bench;
 mod broadcast;
+mod gpu;
 mod study;
 mod vectors;
 
@@ -19,6 +20,7 @@ use echo_lab::demo::{self, Demo, Faults, UPDATES};
 use echo_lab::processes::interruptible;
 use echo_lab::simulate::{self, Simulate};
 use echo_lab::{delta_study, suite};
+use gpu::Gpu;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,6 +52,7 @@ Examples:
   cargo lab bench echo-clip --json                updates with EchoClip, against the same without
   cargo lab bench share --json                    what the rest of a learner costs beside its updates
   cargo lab bench sandbox --json                  isolated runs, judgings and WebAssembly instances, against bubblewrap
+  cargo lab gpu pack --out echo-gpu-kit.tar.zst   one archive that checks and measures Echo on a machine with an NVIDIA card
   cargo lab delta-study --json                    what deltas of a policy cost while it is trained by reinforcement
 
 Exit codes: 0 all passed, 1 something failed, 2 the work could not be done, 130 interrupted.";
@@ -111,6 +114,9 @@ enum Command {
         /// A file with what to generate, as JSON.
         task: PathBuf,
     },
+    /// A kit that runs and measures Echo on a machine with an NVIDIA card.
+    #[command(subcommand)]
+    Gpu(Gpu),
     /// Train a policy of 107 million parameters a little, and measure the deltas between its publications.
     DeltaStudy(DeltaStudyOptions),
 }
@@ -168,6 +174,9 @@ struct SimulateOptions {
 
 /// Reads the command line and does what it says.
 pub(crate) fn main(words: Vec<OsString>) -> ExitCode {
+    if let Some(code) = gpu::as_gpu_check(&words) {
+        return code;
+    }
     let json = words.iter().any(|word| word == "--json");
     match Cli::try_parse_from(words) {
         Ok(cli) => {
@@ -208,6 +217,7 @@ impl Command {
                 Ok(Report { passed: true, json: serde_json::Value::Null })
             }
             Self::Study(study) => study.execute(console),
+            Self::Gpu(gpu) => gpu.execute(console),
             Self::DeltaStudy(options) => delta_study::run(&options.study(), console),
         }
     }

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 pub const CHECKS_FAILED: u8 = 1;
 /// The exit code of a command that could not do its work.
 pub const NOT_DONE: u8 = 2;
+/// The exit code of a command that found no device to try.
+pub const NO_DEVICE: u8 = 3;
 /// The exit code of a command that was interrupted (128 + SIGINT, as shells report it).
 pub const INTERRUPTED: u8 = 130;
 
@@ -30,6 +32,11 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("interrupted; everything that was started has been stopped")]
 pub struct Interrupted;
+
+/// There is no device that the command could try; with the object that `--json` prints.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("there is no device to try")]
+pub struct NoDevice(pub Value);
 
 impl Console {
     /// With `json`, the standard output is kept for one JSON object.
@@ -71,6 +78,9 @@ fn judge(outcome: anyhow::Result<Report>) -> (Value, u8) {
     match outcome {
         Ok(Report { passed: true, json }) => (json, 0),
         Ok(Report { passed: false, json }) => (json, CHECKS_FAILED),
+        Err(error) if error.is::<NoDevice>() => {
+            (error.downcast::<NoDevice>().map(|absent| absent.0).unwrap_or_default(), NO_DEVICE)
+        }
         Err(error) => {
             let code = if error.is::<Interrupted>() { INTERRUPTED } else { NOT_DONE };
             (json!({"error": story(&error)}), code)
@@ -100,6 +110,7 @@ mod tests {
             (r#"{"error":"reading x\ny: no such file"}"#, NOT_DONE)
         );
         assert_eq!(judge(Err(Interrupted.into())).1, INTERRUPTED);
+        assert_eq!(judge(Err(NoDevice(json!({"steps": []})).into())), (json!({"steps": []}), NO_DEVICE));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! - [`network`] starts a local network of real processes; [`processes`] keeps them on a leash, [`binaries`] finds them;
 //! - [`vectors`] compares Echo's numbers with reference data that others made;
 //! - [`bench`] races against outside systems, on speed and memory;
+//! - [`gpu`] packs a kit for machines with an NVIDIA card, and is what runs there;
 //! - [`study`] tries what the papers claim with a tiny policy; [`delta_study`] measures what the deltas of a policy cost while it is trained;
 //! - [`suite`] runs every test of the workspace, [`setup`] prepares a fresh machine for it;
 //! - [`attack`] trains among liars, floods and slow lorises, and shows what they cost;
@@ -23,6 +24,7 @@ pub mod console;
 pub mod delta_study;
 pub mod demo;
 mod directory;
+pub mod gpu;
 pub mod liar;
 pub mod live;
 pub mod netns;

@@ -1,6 +1,7 @@
 //! What the tests need of a machine beyond Rust, and how it gets there.
 
 mod nvrtc;
+pub(crate) mod wheels;
 
 use crate::console::Console;
 use crate::processes::{Output, Process};

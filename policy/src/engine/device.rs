@@ -89,6 +89,19 @@ impl Device {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Loads weights, to compute with them in `precision`.
+    ///
+    /// # Errors
+    /// As [`Loader::load`].
+    pub fn load(
+        &self,
+        config: &ModelConfig,
+        weights: &Weights,
+        precision: Precision,
+    ) -> Result<AnyBackend, EngineError> {
+        self.0.load(config, weights, precision)
+    }
+
     /// Loads `weights` as policy version `version`, to compute in `precision`.
     ///
     /// # Errors
@@ -100,7 +113,7 @@ impl Device {
         weights: &Weights,
         precision: Precision,
     ) -> Result<Policy<AnyBackend>, EngineError> {
-        Ok(Policy::new(version, self.0.load(config, weights, precision)?))
+        Ok(Policy::new(version, self.load(config, weights, precision)?))
     }
 }
 

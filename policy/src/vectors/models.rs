@@ -49,19 +49,21 @@ pub fn check_dir_on(dir: &Path, device: &Device) -> Result<VectorReport, VectorE
     each_model(dir, |model, name, report| check_model(model, name, device, report))
 }
 
-/// Checks a backend of the generation engine with every model directory in `dir`, as [`check_dir`] does. `load` puts a model on it.
+/// Checks a backend of the generation engine with every model directory in `dir`, as [`check_dir`] does. `load` puts a model on it; values may
+/// differ by `tolerance`, which is [`VALUE_TOLERANCE`] in f32.
 ///
 /// # Errors
 /// When `dir` itself cannot be listed.
 pub fn check_backend<B: Backend>(
     dir: &Path,
+    tolerance: f64,
     load: impl Fn(&ModelConfig, &Weights) -> Result<B, EngineError>,
 ) -> Result<VectorReport, VectorError> {
     each_model(dir, |model, name, report| {
         let config = ModelConfig::from_file(&model.join("config.json"))?;
         let engine = load(&config, &Weights::load_dir(model, &config)?)?;
         for (index, case) in Expected::load(&model.join("expected.json"))?.cases.iter().enumerate() {
-            check_generation(&engine, &format!("{name}, case {index}"), case, report);
+            check_generation(&engine, &format!("{name}, case {index}"), case, tolerance, report);
         }
         Ok(())
     })
@@ -106,18 +108,24 @@ fn check_model(dir: &Path, name: &str, device: &Device, report: &mut VectorRepor
     for (index, case) in expected.cases.iter().enumerate() {
         let label = format!("{name}, case {index}, training forward");
         match training_outputs(&decoder, &case.ids) {
-            Ok(found) => compare(report, &label, case, &found),
+            Ok(found) => compare(report, &label, case, &found, VALUE_TOLERANCE),
             Err(failure) => report.fail(format!("{label}: {failure}")),
         }
-        check_generation(&engine, &format!("{name}, case {index}"), case, report);
+        check_generation(&engine, &format!("{name}, case {index}"), case, VALUE_TOLERANCE, report);
     }
     check_gradients(&decoder, &expected.nll, name, report)
 }
 
-fn check_generation<B: Backend>(engine: &B, case: &str, expected: &Case, report: &mut VectorReport) {
+fn check_generation<B: Backend>(
+    engine: &B,
+    case: &str,
+    expected: &Case,
+    tolerance: f64,
+    report: &mut VectorReport,
+) {
     let label = format!("{case}, generation engine");
     match generation_outputs(engine, &expected.ids) {
-        Ok(found) => compare(report, &label, expected, &found),
+        Ok(found) => compare(report, &label, expected, &found, tolerance),
         Err(failure) => report.fail(format!("{label}: {failure}")),
     }
 }
@@ -165,7 +173,7 @@ fn generation_outputs<B: Backend>(engine: &B, ids: &[u32]) -> Result<Outputs, Fa
     Ok(Outputs { last_logits, logprobs, entropies })
 }
 
-fn compare(report: &mut VectorReport, label: &str, case: &Case, found: &Outputs) {
+fn compare(report: &mut VectorReport, label: &str, case: &Case, found: &Outputs, tolerance: f64) {
     for (what, expected, found) in [
         ("last_logits", &case.last_logits, &found.last_logits),
         ("token_logprobs", &case.token_logprobs, &found.logprobs),
@@ -176,7 +184,7 @@ fn compare(report: &mut VectorReport, label: &str, case: &Case, found: &Outputs)
             continue;
         }
         let worst = expected.iter().zip(found).map(|(e, f)| (e - f64::from(*f)).abs()).fold(0.0, nan_max);
-        report.measure(worst, VALUE_TOLERANCE, || format!("{label}, {what}"));
+        report.measure(worst, tolerance, || format!("{label}, {what}"));
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use echo_policy::engine::wgpu::WgpuBackend;
 use echo_policy::engine::{Backend, Claim, CpuBackend, Feed, Want};
 use echo_policy::sampler::SamplingParams;
-use echo_policy::vectors::models::check_backend;
+use echo_policy::vectors::models::{VALUE_TOLERANCE, check_backend};
 
 use crate::models::{self, Model, tokens};
 use crate::{Opener, Test};
@@ -122,7 +122,9 @@ pub(crate) fn vectors() -> Option<PathBuf> {
 pub(crate) fn the_model_vectors_hold(opener: &Opener) {
     let gpu = opener.open();
     let dir = vectors().expect("a directory of model vectors");
-    let report = check_backend(&dir, |config, weights| WgpuBackend::load(&gpu, config, weights)).unwrap();
+    let report =
+        check_backend(&dir, VALUE_TOLERANCE, |config, weights| WgpuBackend::load(&gpu, config, weights))
+            .unwrap();
     assert_eq!(report.failures, Vec::<String>::new());
     assert!(report.passed > 0);
 }

@@ -7,7 +7,7 @@ use echo_policy::engine::cuda::{CudaBackend, Device};
 use echo_policy::engine::{Backend, Claim, CpuBackend, Feed, Want};
 use echo_policy::precision::Precision;
 use echo_policy::sampler::SamplingParams;
-use echo_policy::vectors::models::check_backend;
+use echo_policy::vectors::models::{VALUE_TOLERANCE, check_backend};
 
 use crate::emulator::Program;
 use crate::models::{self, Model, tokens};
@@ -196,7 +196,7 @@ pub(crate) fn the_model_vectors_hold(program: &Arc<Program>) {
     let dir = vectors().expect("a directory of model vectors");
     let device = Emulator::new(program).device();
     let load = |config: &_, weights: &_| CudaBackend::load(&device, config, weights, Precision::F32);
-    let report = check_backend(&dir, load).unwrap();
+    let report = check_backend(&dir, VALUE_TOLERANCE, load).unwrap();
     assert_eq!(report.failures, Vec::<String>::new());
     assert!(report.passed > 0);
 }

@@ -9,7 +9,7 @@ pub(super) fn load() -> f64 {
 }
 
 /// Processor, cores and system of this machine.
-pub(super) fn describe() -> Value {
+pub(crate) fn describe() -> Value {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
         let line = cpu.lines().find(|line| line.starts_with(name));

@@ -18,6 +18,7 @@ use crate::cargo::workspace_root;
 use crate::console::{Console, Report};
 use anyhow::{Context as _, ensure};
 use echo_policy::config::ModelConfig;
+use echo_policy::engine::device::DeviceChoice;
 use echo_policy::flops::Work;
 use echo_policy::precision::Precision;
 use serde::Serialize;
@@ -28,6 +29,7 @@ use std::process::Command;
 
 pub use model::Size;
 pub use peer::{Peer, Programs};
+pub(crate) use peer::{TORCH, report as report_of};
 pub use task::{Rates, Task};
 
 /// Memory bandwidth that decoding one sample uses, at least.
@@ -81,7 +83,7 @@ pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
     console.say(format!("model: {}", places.0.display()));
     model::make(bench.size, &places.0)?;
     let numbers = [bench.prompt, bench.new, bench.samples, bench.threads];
-    let task = Task::new(bench.size, places, numbers, bench.precision)?;
+    let task = Task::new(bench.size, places, numbers, bench.precision, DeviceChoice::Cpu)?;
     if bench.peers.contains(&Peer::Llama) {
         bench.programs.convert(&task)?;
     }
@@ -102,7 +104,7 @@ pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
         let Ceilings { read_gb_s, f32_gflop_s } = ceilings;
         console.say(format!("round {round}: memory {read_gb_s:.1} GB/s, products {f32_gflop_s:.0} GFLOP/s"));
         let this = std::env::current_exe().context("where this program lies")?;
-        let ours = peer::report(Command::new(this).arg("rollout-run").arg(file.path()), bench.threads)?;
+        let ours = report_of(Command::new(this).arg("rollout-run").arg(file.path()), bench.threads)?;
         of_round("ours", &ours);
         for &peer in &bench.peers {
             let rates = peer.measure(file.path(), bench.threads, &bench.programs)?;

@@ -1,12 +1,9 @@
 //! NVIDIA's compiler for kernels, with which tests compile those of the CUDA backend. It needs no GPU.
 
+use super::wheels;
 use crate::console::Console;
-use crate::processes::{Output, Process};
-use anyhow::{Context as _, bail};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::env;
 use std::time::Duration;
-use std::{env, fs};
 
 /// The Python package that brings the version whose output is shipped.
 const PACKAGE: &str = "nvidia-cuda-nvrtc-cu12==12.0.140";
@@ -23,38 +20,13 @@ pub(super) async fn fetch(console: &Console) {
     if !linux || env::var_os("ECHO_NVRTC").is_some() {
         return;
     }
-    let Some(cache) = cache() else { return };
+    let Some(cache) = wheels::cache() else { return };
     let place = cache.join(PLACE);
     if place.join(LIBRARY).is_file() {
         return;
     }
     console.say(format!("fetching {PACKAGE} into {}", place.display()));
-    if let Err(error) = install(&place).await {
+    if let Err(error) = wheels::install(&[PACKAGE], &place, LIBRARY, FETCH_LIMIT).await {
         console.say(format!("{error:#}; tests that compile kernels for GPUs are skipped"));
     }
-}
-
-/// The user's cache.
-fn cache() -> Option<PathBuf> {
-    let named = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    named.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))
-}
-
-/// Installs it beside its place, and moves it there when it is whole.
-async fn install(place: &Path) -> anyhow::Result<()> {
-    let parent = place.parent().context("the cache is a directory")?;
-    fs::create_dir_all(parent)?;
-    let beside = tempfile::tempdir_in(parent)?;
-    let mut command = Command::new("python3");
-    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]);
-    command.arg(beside.path()).arg(PACKAGE);
-    let status = Process::start("pip", command, Output::Inherit)?.wait(FETCH_LIMIT).await?;
-    if !status.success() {
-        bail!("`python3 -m pip install {PACKAGE}` failed ({status})");
-    }
-    // Somebody else may have been faster.
-    if !place.join(LIBRARY).is_file() {
-        fs::rename(beside.keep(), place)?;
-    }
-    Ok(())
 }

@@ -1,7 +1,8 @@
-//! One decoder layer as a graph.
+//! One decoder layer as two graphs: before its attention, and after it.
 
 use candle_core::{Result, Tensor};
 
+use super::attention::Inputs;
 use super::ops;
 use super::shared::Shared;
 use crate::decoder::Decoder;
@@ -32,24 +33,32 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// Residual stream `[rows, hidden]` to the same.
-    pub(super) fn forward(&self, x: &Tensor, shared: &Shared<'_>) -> Result<Tensor> {
-        let (place, config, compute) = (self.place, &self.decoder.config, self.decoder.compute);
-        let norm = |x: &Tensor, index: usize| ops::rms_norm(x, self.var(index), config.rms_norm_eps);
-        let normed = ops::operand(&norm(x, place.input_norm)?, compute)?;
+    /// Queries, keys and values of the residual stream `[rows, hidden]`.
+    pub(super) fn before_attention(&self, x: &Tensor, shared: &Shared<'_>) -> Result<Inputs> {
+        let (place, head_dim) = (self.place, self.decoder.config.head_dim);
+        let normed = ops::operand(&self.norm(x, place.input_norm)?, self.decoder.compute)?;
         let (mut q, mut k) = (self.linear(&place.q, &normed)?, self.linear(&place.k, &normed)?);
         let v = self.linear(&place.v, &normed)?;
         if let Some(index) = place.q_norm {
-            q = norm(&q, index)?;
+            q = self.norm(&q, index)?;
         }
         if let Some(index) = place.k_norm {
-            k = norm(&k, index)?;
+            k = self.norm(&k, index)?;
         }
-        let rope = |x: &Tensor| ops::rope(x, config.head_dim, &shared.rotary);
-        let attended = ops::attention(&rope(&q)?, &rope(&k)?, &v, config, shared, compute)?;
-        let x = (x + self.linear(&place.o, &ops::operand(&attended, compute)?)?)?;
-        let normed = ops::operand(&norm(&x, place.post_norm)?, compute)?;
+        let rope = |x: &Tensor| ops::rope(x, head_dim, &shared.rotary);
+        Ok([rope(&q)?, rope(&k)?, v])
+    }
+
+    /// The residual stream after the layer, of what it was before and of what was attended to.
+    pub(super) fn after_attention(&self, x: &Tensor, attended: &Tensor) -> Result<Tensor> {
+        let (place, compute) = (self.place, self.decoder.compute);
+        let x = (x + self.linear(&place.o, &ops::operand(attended, compute)?)?)?;
+        let normed = ops::operand(&self.norm(&x, place.post_norm)?, compute)?;
         let inner = (self.linear(&place.gate, &normed)?.silu()? * self.linear(&place.up, &normed)?)?;
         x + self.linear(&place.down, &ops::operand(&inner, compute)?)?
+    }
+
+    fn norm(&self, x: &Tensor, index: usize) -> Result<Tensor> {
+        ops::rms_norm(x, self.var(index), self.decoder.config.rms_norm_eps)
     }
 }

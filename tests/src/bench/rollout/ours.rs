@@ -4,12 +4,17 @@ use super::task::{Rates, Task};
 use crate::bench::memory;
 use anyhow::{Context as _, ensure};
 use echo_policy::config::ModelConfig;
-use echo_policy::engine::{self, Backend as _, Completion, Generation, Policy, SampleRequest};
+use echo_policy::engine::any::AnyBackend;
+use echo_policy::engine::device::Survey;
+use echo_policy::engine::{self, Backend as _, Completion, Generation, SampleRequest};
 use echo_policy::sampler::SamplingParams;
 use echo_policy::weights::Weights;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// The model on whatever device it is asked for.
+type Policy = engine::Policy<AnyBackend>;
 
 /// Decides what is drawn.
 const SEED: [u8; 32] = [7; 32];
@@ -42,7 +47,10 @@ pub(super) fn run(task: &Task) -> anyhow::Result<Rates> {
     let config = ModelConfig::from_file(&task.model.join("config.json"))?;
     let since = Instant::now();
     let weights = Weights::load_dir(&task.model, &config)?;
-    let policy = Arc::new(Policy::load_as(0, &config, &weights, task.precision)?);
+    let device = Survey::take().ladder(&task.device, task.precision)?.swap_remove(0);
+    let (about_device, device) = (serde_json::to_value(&device)?, device.open()?);
+    let free = device.free_bytes();
+    let policy = Arc::new(device.policy(0, &config, &weights, task.precision)?);
     let load_s = since.elapsed().as_secs_f64();
     let new = task.given.len();
 
@@ -61,10 +69,13 @@ pub(super) fn run(task: &Task) -> anyhow::Result<Rates> {
     let logprob = logprob.and_then(|scores| scores.last().copied()).context("no token is given")?;
 
     let (_, peak_mb) = memory::resident()?;
+    // A device keeps what it has taken for caches, so at the end that is the most that it held.
+    let device_mb =
+        free.zip(device.free_bytes()).map(|(before, now)| before.saturating_sub(now) as f64 / 1e6);
     let slowest_step_s = group.steps_s.iter().copied().fold(0.0, f64::max);
     let about = json!({
         "echo-policy": env!("CARGO_PKG_VERSION"), "debug_assertions": cfg!(debug_assertions), "threads": task.threads,
-        "instructions": policy.backend().instructions(), "precision": task.precision, "load_s": load_s, "peak_mb": peak_mb,
+        "device": about_device, "device_mb": device_mb, "precision": task.precision, "load_s": load_s, "peak_mb": peak_mb,
         "score_tok_s": score_tok_s, "slowest_step_s": slowest_step_s,
         "cache_bytes_per_token": policy.backend().cache_bytes_per_token(), "drawn": "inverse CDF at temperature 1",
     });

@@ -10,8 +10,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The side of PyTorch; its arguments are a task and the type of the weights.
-const TORCH: &str = include_str!("../../../peers/torch_generate.py");
+/// The side of PyTorch; its arguments are a task, the type of the weights, and where they are put (`cpu`, `cuda`).
+pub(crate) const TORCH: &str = include_str!("../../../peers/torch_generate.py");
 
 /// Somebody to race against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -93,7 +93,10 @@ impl Peer {
     fn command(self, task: &Path, programs: &Programs) -> Command {
         let mut command = if self.is_torch() {
             let mut command = Command::new(&programs.python);
-            command.args(["-c", TORCH]).arg(task).arg(if self == Self::Torch { "bf16" } else { "f32" });
+            command
+                .args(["-c", TORCH])
+                .arg(task)
+                .args([if self == Self::Torch { "bf16" } else { "f32" }, "cpu"]);
             command.env("HF_HUB_OFFLINE", "1");
             command
         } else {
@@ -162,7 +165,7 @@ impl Programs {
 }
 
 /// What a process says in the last line of its output.
-pub(super) fn report(command: &mut Command, threads: usize) -> anyhow::Result<Rates> {
+pub(crate) fn report(command: &mut Command, threads: usize) -> anyhow::Result<Rates> {
     // Each library reads its own; nobody gets more than the others.
     for name in ["RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
         command.env(name, threads.to_string());

@@ -2,6 +2,7 @@
 //! is told.
 
 use super::model::{self, Size};
+use echo_policy::engine::device::DeviceChoice;
 use echo_policy::precision::Precision;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,6 +23,8 @@ pub struct Task {
     pub threads: usize,
     /// In which numbers ours computes.
     pub precision: Precision,
+    /// On which device ours does.
+    pub device: DeviceChoice,
 }
 
 /// What one process reports. Rates are tokens a second.
@@ -41,15 +44,24 @@ pub struct Rates {
 
 impl Task {
     /// A task on the model of `size`, of seeded random tokens.
-    pub(super) fn new(
+    pub(crate) fn new(
         size: Size,
         (model, gguf): (PathBuf, PathBuf),
         [prompt, new, samples, threads]: [usize; 4],
         precision: Precision,
+        device: DeviceChoice,
     ) -> anyhow::Result<Self> {
         let vocabulary = size.config()?.vocab_size;
         let given = (1..).take(new).map(|at| model::tokens(at, samples, vocabulary)).collect();
-        Ok(Self { model, gguf, prompt: model::tokens(0, prompt, vocabulary), given, threads, precision })
+        Ok(Self {
+            model,
+            gguf,
+            prompt: model::tokens(0, prompt, vocabulary),
+            given,
+            threads,
+            precision,
+            device,
+        })
     }
 
     /// Samples of the group.

@@ -24,8 +24,14 @@ fn our_side_runs_a_task_and_its_numbers_are_those_it_scores() {
     let home = tempfile::tempdir().unwrap();
     let places = model::places(Size::Tiny, home.path());
     model::make(Size::Tiny, &places.0).unwrap();
-    let task =
-        Task::new(Size::Tiny, places, [24, 3, 2, rayon::current_num_threads()], Precision::Bf16).unwrap();
+    let task = Task::new(
+        Size::Tiny,
+        places,
+        [24, 3, 2, rayon::current_num_threads()],
+        Precision::Bf16,
+        DeviceChoice::Cpu,
+    )
+    .unwrap();
     assert_eq!((task.prompt.len(), task.given.len(), task.samples()), (24, 3, 2));
     let path = home.path().join("task.json");
     std::fs::write(&path, serde_json::to_string(&task).unwrap()).unwrap();
@@ -34,6 +40,7 @@ fn our_side_runs_a_task_and_its_numbers_are_those_it_scores() {
     // Near uniform over 512 tokens.
     assert!((said.logprob + 512f64.ln()).abs() < 1.0, "{}", said.logprob);
     assert_eq!((&said.about["threads"], &said.about["precision"]), (&json!(task.threads), &json!("bf16")));
+    assert_eq!(said.about["device"]["kind"], "cpu");
 }
 
 #[test]
@@ -52,7 +59,9 @@ fn a_floor_of_bytes_is_all_of_the_bandwidth() {
 #[test]
 fn medians_are_held_to_the_goals() {
     let bench = bench(&[Peer::Llama]);
-    let task = Task::new(Size::Tiny, ("m".into(), "g".into()), [8, 2, 2, 1], Precision::F32).unwrap();
+    let task =
+        Task::new(Size::Tiny, ("m".into(), "g".into()), [8, 2, 2, 1], Precision::F32, DeviceChoice::Cpu)
+            .unwrap();
     let race = |llama: f64| Race {
         ceilings: vec![Ceilings { read_gb_s: 10.0, f32_gflop_s: 100.0 }; 3],
         ours: [30.0, 10.0, 20.0].map(rates).to_vec(),

@@ -1,0 +1,204 @@
+//! What all steps came to: a table for people, one JSON object for scripts, and an exit code.
+
+use super::super::kit::Kit;
+use super::super::steps::{Outcome, Step};
+use crate::console::{NoDevice, Report};
+use serde_json::{Value, json};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A step that has ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    step: Step,
+    seconds: f64,
+    outcome: Outcome,
+    skipped: bool,
+    log: Option<PathBuf>,
+}
+
+/// What all of them came to.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    ended: Vec<Ended>,
+    kit: Kit,
+    seconds: f64,
+}
+
+impl Ended {
+    pub(super) fn new(step: Step, seconds: f64, outcome: Outcome, log: PathBuf) -> Self {
+        Self { step, seconds, outcome, skipped: false, log: Some(log) }
+    }
+
+    pub(super) fn skipped(step: Step, why: String) -> Self {
+        Self { step, seconds: 0.0, outcome: Outcome::failed(why), skipped: true, log: None }
+    }
+
+    fn json(&self) -> Value {
+        let Outcome { ok, figures, claims, reason, .. } = &self.outcome;
+        json!({
+            "name": self.step.name(), "ok": ok, "skipped": self.skipped, "seconds": self.seconds,
+            "figures": figures, "claims": claims, "reason": reason,
+        })
+    }
+
+    fn word(&self) -> &'static str {
+        match (&self.outcome, self.skipped) {
+            (Outcome { ok: true, .. }, _) => "ok",
+            (_, true) => "skipped",
+            (Outcome { absent: true, .. }, _) => "no device",
+            _ => "FAILED",
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} after {:.1} s", self.word(), self.seconds)?;
+        if let Some(reason) = &self.outcome.reason {
+            write!(f, ": {reason}")?;
+        }
+        match &self.log {
+            Some(log) if !self.outcome.ok => write!(f, " (log: {})", log.display()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Verdict {
+    pub(super) fn new(ended: Vec<Ended>, kit: &Kit, took: Duration) -> Self {
+        Self { ended, kit: kit.clone(), seconds: took.as_secs_f64() }
+    }
+
+    /// Whether every step passed.
+    fn passed(&self) -> bool {
+        self.ended.iter().all(|ended| ended.outcome.ok)
+    }
+
+    /// What the command says at its end.
+    ///
+    /// # Errors
+    /// [`NoDevice`] when no step failed, but some had no device.
+    pub fn report(&self) -> anyhow::Result<Report> {
+        let mut bad = self.ended.iter().filter(|ended| !ended.outcome.ok);
+        if !self.passed() && bad.all(|ended| ended.outcome.absent) {
+            return Err(NoDevice(self.json()).into());
+        }
+        Ok(Report { passed: self.passed(), json: self.json() })
+    }
+
+    /// The object for scripts.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let found = |name: &str| {
+            let survey = self.ended.iter().find(|ended| ended.step == Step::Survey);
+            survey.and_then(|survey| survey.outcome.figures.get(name)).cloned().unwrap_or(Value::Null)
+        };
+        let claims: Vec<&Value> = self.ended.iter().flat_map(|ended| &ended.outcome.claims).collect();
+        json!({
+            "passed": self.passed(),
+            "steps": self.ended.iter().map(Ended::json).collect::<Vec<_>>(),
+            "claims": claims,
+            "device": found("device"), "driver": found("driver"),
+            "commit": self.kit.commit, "kit": self.kit, "seconds": self.seconds,
+        })
+    }
+
+    /// The table for people: a line for each step, and below it its figures.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut lines = Vec::new();
+        for ended in &self.ended {
+            lines.push(format!("{:<9} {:<10} {:>6.1} s", ended.step.name(), ended.word(), ended.seconds));
+            for (name, value) in ended.outcome.figures.iter() {
+                lines.extend(rows(name, value));
+            }
+            for claim in ended.outcome.claims.iter().filter(|claim| claim["holds"] != true) {
+                lines.push(format!("  DOES NOT HOLD: {}", claim["claim"].as_str().unwrap_or_default()));
+            }
+            lines.extend(
+                ended
+                    .outcome
+                    .reason
+                    .iter()
+                    .map(|reason| format!("  {}", reason.lines().next().unwrap_or_default())),
+            );
+        }
+        lines.join("\n")
+    }
+}
+
+/// A figure as lines; what lies within another bears both names.
+fn rows(name: &str, value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().flat_map(|(field, value)| rows(&format!("{name}.{field}"), value)).collect()
+        }
+        Value::Array(_) | Value::Null => Vec::new(),
+        Value::Number(number) if number.is_f64() => {
+            let value = number.as_f64().unwrap_or_default();
+            let text = if value != 0.0 && value.abs() < 0.01 {
+                format!("{value:.2e}")
+            } else {
+                format!("{value:.2}")
+            };
+            vec![format!("  {name:<44} {text}")]
+        }
+        Value::String(text) => vec![format!("  {name:<44} {text}")],
+        other => vec![format!("  {name:<44} {other}")],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(step: Step, outcome: Outcome) -> Ended {
+        Ended::new(step, 1.5, outcome, PathBuf::from("log.txt"))
+    }
+
+    fn verdict(steps: Vec<Ended>) -> Verdict {
+        Verdict::new(steps, &Kit { commit: "abc".into(), ..Kit::default() }, Duration::from_secs(2))
+    }
+
+    #[test]
+    fn a_failure_is_told_from_a_missing_device() {
+        let good = || ended(Step::Survey, Outcome::default());
+        let absent = || ended(Step::Train, Outcome::absent("no card".into()));
+        let bad = || ended(Step::Vectors, Outcome::failed("off by one".into()));
+        let skipped = || Ended::skipped(Step::Wgpu, "no time".into());
+        let passed = |steps| {
+            verdict(steps).report().map(|report| report.passed).map_err(|error| error.is::<NoDevice>())
+        };
+        assert_eq!(passed(vec![good()]), Ok(true));
+        assert_eq!(passed(vec![absent(), absent()]), Err(true));
+        assert_eq!(passed(vec![good(), absent()]), Err(true));
+        assert_eq!(passed(vec![good(), bad(), absent()]), Ok(false));
+        assert_eq!(passed(vec![good(), skipped()]), Ok(false));
+    }
+
+    #[test]
+    fn the_object_names_device_and_commit_and_the_table_shows_every_figure() {
+        let mut survey = Outcome::default();
+        survey.figures.insert("device".into(), json!("Card 9"));
+        survey.figures.insert("copy".into(), json!({"gb_s": 1234.5, "share": 0.001}));
+        survey.claims.push(json!({"claim": "it answers", "holds": false}));
+        let verdict =
+            verdict(vec![ended(Step::Survey, survey), ended(Step::Loop, Outcome::failed("a\nb".into()))]);
+        let json = verdict.json();
+        assert_eq!(
+            (&json["device"], &json["commit"], &json["passed"]),
+            (&json!("Card 9"), &json!("abc"), &json!(false))
+        );
+        assert_eq!(json["steps"][1]["name"], "loop");
+        assert_eq!(json["claims"][0]["holds"], false);
+        let table = verdict.table();
+        for part in
+            ["copy.gb_s", "1234.50", "1.00e-3", "DOES NOT HOLD: it answers", "loop      FAILED", "  a"]
+        {
+            assert!(table.contains(part), "{part}: {table}");
+        }
+        assert!(!table.contains("\nb"));
+    }
+}

@@ -1,0 +1,143 @@
+//! `cargo lab gpu pack`: release programs with CUDA, and what they need, in one archive.
+//!
+//! The programs start on machines without CUDA too: its libraries are called through stand-ins that look for them at the first call
+//! ([`deferred`]). That is checked before anything is packed ([`programs`]).
+
+mod archive;
+mod deferred;
+mod programs;
+mod toolkit;
+
+use super::kit::{ABOUT, CHECK, Kit, MODELS, reference_data};
+use crate::cargo::{self, BUILD_LIMIT, workspace_root};
+use crate::console::{Console, Report};
+use crate::processes::{Output, Process};
+use anyhow::{Context as _, ensure};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use toolkit::Toolkit;
+
+/// Most bytes of the archive: what is handed to a lent machine with the first call.
+const MOST_BYTES: u64 = 40 << 20;
+/// Where the kit is built, beside everything else.
+const TARGET: &str = "target/gpu-kit";
+/// The programs, as they are built and as they are packed.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("echo-lab", CHECK),
+    ("echo-node", "echo-node"),
+    ("echo-learner", "echo-learner"),
+    ("echo-bootstrap", "echo-bootstrap"),
+];
+
+/// What is packed.
+#[derive(Clone, Debug)]
+pub struct Pack {
+    /// The archive.
+    pub out: PathBuf,
+    /// The compute capability that the learner's kernels are built for: 90 is an H100's.
+    pub capability: u32,
+}
+
+/// Builds and packs.
+///
+/// # Errors
+/// When there is no compiler and none can be fetched, the build fails, a program would not start elsewhere, or the archive cannot be written.
+pub async fn run(pack: &Pack, console: &Console) -> anyhow::Result<Report> {
+    let target = workspace_root().join(TARGET);
+    let toolkit = Toolkit::find_or_fetch(console).await?;
+    console.say(format!("CUDA {} in {}", toolkit.release, toolkit.home.display()));
+    let link = target.join("link");
+    deferred::make(&toolkit, &link).context("cannot make the stand-ins for CUDA's libraries")?;
+    build(pack, &toolkit, &link, &target, console).await?;
+
+    let stage = target.join("kit");
+    if stage.exists() {
+        fs::remove_dir_all(&stage)?;
+    }
+    fs::create_dir_all(&stage)?;
+    let mut glibc = programs::Glibc::default();
+    for (built, packed) in PROGRAMS {
+        let program = stage.join(packed);
+        fs::copy(target.join("release").join(built), &program)?;
+        programs::strip(&program)?;
+        let needs = programs::inspect(&program)?;
+        console.say(format!("{packed}: {} MB, glibc {}", program.metadata()?.len() / 1_000_000, needs));
+        glibc = glibc.max(needs);
+    }
+    let mut left_out =
+        vec!["cuBLAS, cuRAND: looked for on the target, in the system or an installed PyTorch".to_owned()];
+    left_out.push("weights: made from a seed on the target".into());
+    let models = reference_data().join(MODELS);
+    match models.is_dir() {
+        true => crate::directory::copy(&models, &stage.join(MODELS))?,
+        false => left_out
+            .push(format!("reference models: {} is not there, name it with ECHO_VECTORS", models.display())),
+    }
+    for what in [
+        "objectives, tokenizers, tasks: they run on the processor alone, and cargo lab vectors compares them",
+    ] {
+        left_out.push(what.into());
+    }
+    let kit = Kit {
+        commit: commit()?,
+        capability: pack.capability,
+        cuda: toolkit.release,
+        glibc: glibc.to_string(),
+        left_out,
+    };
+    fs::write(stage.join(ABOUT), serde_json::to_vec_pretty(&kit)?)?;
+    let bytes = archive::write(&stage, &pack.out)?;
+    for what in &kit.left_out {
+        console.say(format!("left out: {what}"));
+    }
+    console.say(format!(
+        "{}: {:.1} MiB. On the machine with the card: tar -xf FILE && cd echo-gpu-kit && ./{CHECK}",
+        pack.out.display(),
+        bytes as f64 / f64::from(1 << 20)
+    ));
+    let fits = bytes <= MOST_BYTES;
+    let claims =
+        [json!({"claim": format!("the archive has at most {} MiB", MOST_BYTES >> 20), "holds": fits})];
+    Ok(Report {
+        passed: fits,
+        json: json!({"passed": fits, "archive": pack.out, "bytes": bytes, "kit": kit, "claims": claims}),
+    })
+}
+
+async fn build(
+    pack: &Pack,
+    toolkit: &Toolkit,
+    link: &Path,
+    target: &Path,
+    console: &Console,
+) -> anyhow::Result<()> {
+    let mut words = vec!["build", "--release", "--features", "echo-lab/cuda"];
+    words.extend(PROGRAMS.iter().flat_map(|(name, _)| ["--package", name]));
+    console.say(format!("building: cargo {}", words.join(" ")));
+    let mut command = cargo::command(words);
+    toolkit.pass_to(&mut command);
+    command.arg("--target-dir").arg(target);
+    command.env("CUDA_COMPUTE_CAP", pack.capability.to_string()).env("LIBRARY_PATH", link);
+    // The first build is the only one.
+    command.env("CARGO_INCREMENTAL", "0");
+    let mut build = Process::start("cargo build", command, Output::Inherit).context("cannot start cargo")?;
+    let status = build.wait(BUILD_LIMIT).await?;
+    ensure!(status.success(), "the build failed ({status}); see the compiler's messages above");
+    Ok(())
+}
+
+/// The commit of the tree.
+fn commit() -> anyhow::Result<String> {
+    let git = |words: &[&str]| -> anyhow::Result<String> {
+        let output = Command::new("git")
+            .current_dir(workspace_root())
+            .args(words)
+            .output()
+            .context("cannot start git")?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let changed = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    Ok(git(&["rev-parse", "HEAD"])? + if changed { "-dirty" } else { "" })
+}

@@ -1,0 +1,162 @@
+//! How fast the learner trains, beside PyTorch: `echo-learner bench` on the shape of Qwen3-0.6B, and the reference models' gradients on the device.
+
+use super::card::{ceilings, learner_device};
+use super::{Outcome, StepOptions};
+use crate::binaries::Binaries;
+use crate::gpu::kit;
+use anyhow::{Context as _, ensure};
+use echo_policy::sizes::Size;
+use echo_policy::weights::DType;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// PyTorch's side; its arguments are a setting as JSON.
+const TORCH: &str = include_str!("../../../peers/torch_train.py");
+/// Tokens of a step, and the lengths of the sequences that it is made of.
+const FULL: (usize, [usize; 2]) = (16_384, [1_024, 8_192]);
+const SMALL: (usize, [usize; 2]) = (256, [32, 128]);
+/// Steps that are timed, after one that is not.
+const STEPS: usize = 5;
+
+pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
+    options.cuda()?;
+    let size = if options.small() { Size::Tiny } else { Size::B06 };
+    let model = options.dir.join("model");
+    fs::create_dir_all(&model)?;
+    fs::write(model.join("config.json"), size.config()?.to_json(DType::BF16))?;
+    let peak = learner_device(options.rehearse).and_then(|device| Ok(ceilings(&device)?));
+    let peak = peak.map(|found| found.product_tflop_s);
+    outcome.figure("product_tflop_s", peak.as_ref().ok());
+    let peak = peak.unwrap_or(f64::NAN);
+    let compared = gradients(options, &model, outcome);
+    outcome.part("gradients of the reference models", compared);
+    let (tokens, lengths) = if options.small() { SMALL } else { FULL };
+    let torch = has_torch();
+    if !torch {
+        outcome.figure("torch", "python3 cannot import torch and transformers: not measured");
+    }
+    for length in lengths {
+        let ours = ours(options, &model, tokens / length, length, &[]);
+        let ours = take(&format!("ours_{length}"), ours, peak, outcome);
+        if !torch {
+            continue;
+        }
+        let theirs = peer(options, &model, tokens / length, length);
+        if let Some(theirs) = &theirs.as_ref().ok().filter(|_| ours.is_some()) {
+            let ratio = |name: &str| Some(ours.as_ref()?[name].as_f64()? / theirs[name].as_f64()?);
+            outcome.figure(
+                &format!("over_torch_{length}"),
+                json!({"tok_s": ratio("tok_s"), "memory": ratio("peak_memory_mb")}),
+            );
+        }
+        take(&format!("torch_{length}"), theirs, peak, outcome);
+    }
+    Ok(())
+}
+
+/// Keeps a report, with the share of what the device can do.
+fn take(name: &str, report: anyhow::Result<Value>, peak: f64, outcome: &mut Outcome) -> Option<Value> {
+    match report {
+        Ok(mut report) => {
+            if let (Some(tflops), Value::Object(fields)) = (report["tflops"].as_f64(), &mut report) {
+                fields.insert("mfu".into(), json!(tflops / peak));
+            }
+            outcome.figure(name, &report);
+            Some(report)
+        }
+        Err(error) => {
+            outcome.part(name, Err(error));
+            None
+        }
+    }
+}
+
+/// Losses and gradients of the reference models in f32: the bench compares them before its steps.
+fn gradients(options: &StepOptions, model: &Path, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let models = kit::models()?;
+    let words = ["--vectors".as_ref(), models.as_os_str()];
+    let found = ours(options, model, 1, 16, &words)?;
+    outcome.figure("gradients", &found["vectors"]);
+    outcome.claim(
+        "losses and gradients of the reference models",
+        found["vectors"]["failed"] == 0 && found["vectors"]["passed"] != 0,
+    );
+    Ok(())
+}
+
+/// `echo-learner bench`.
+fn ours(
+    options: &StepOptions,
+    model: &Path,
+    sequences: usize,
+    length: usize,
+    words: &[&std::ffi::OsStr],
+) -> anyhow::Result<Value> {
+    let file = options.dir.join(format!("run-{length}.toml"));
+    let (device, compute) = if options.rehearse { ("cpu", "f32") } else { ("cuda", "bf16") };
+    let settings = json!({
+        "task": "chain_sum",
+        "run": {"name": "bench", "dir": options.dir.join("run"), "updates": 1},
+        "model": {"path": model},
+        "train": {
+            "device": device, "compute": compute, "activations": "recompute",
+            "micro_batch_tokens": sequences * length,
+        },
+    });
+    fs::write(&file, toml::to_string(&settings)?)?;
+    let mut learner = Command::new(Binaries::locate()?.learner);
+    learner.args(["bench", "--random", "--json", "--config"]).arg(file).args(words);
+    for (flag, number) in [("--sequences", sequences), ("--length", length), ("--steps", STEPS)] {
+        learner.arg(flag).arg(number.to_string());
+    }
+    last_line(learner)
+}
+
+/// PyTorch's step.
+fn peer(options: &StepOptions, model: &Path, sequences: usize, length: usize) -> anyhow::Result<Value> {
+    let setting = json!({
+        "model": model, "device": if options.rehearse { "cpu" } else { "cuda" }, "sequences": sequences, "length": length, "steps": STEPS,
+    });
+    let mut python = Command::new("python3");
+    python.args(["-c", TORCH, &setting.to_string()]).env("HF_HUB_OFFLINE", "1");
+    let mut found = last_line(python)?;
+    let config = echo_policy::config::ModelConfig::from_file(&model.join("config.json"))?;
+    let (count, length) = (sequences as u64, length as u64);
+    let work = echo_policy::flops::Work {
+        tokens: count * (length - 1),
+        targets: count * (length - 1),
+        pairs: count * (length - 1) * length / 2,
+    };
+    let seconds = found["step_s"].as_f64().context("no step_s")?;
+    found["tflops"] = json!(config.training_flops(&work) / seconds / 1e12);
+    Ok(found)
+}
+
+fn last_line(mut command: Command) -> anyhow::Result<Value> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    eprint!("{said}");
+    let end: Vec<&str> = said.lines().rev().take(3).collect();
+    ensure!(
+        output.status.success(),
+        "{:?} ended with {}: {}",
+        command.get_program(),
+        output.status,
+        end.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    );
+    let text = String::from_utf8(output.stdout)?;
+    Ok(serde_json::from_str(text.lines().last().context("it said nothing")?)?)
+}
+
+/// Whether Python has what the peers need.
+pub(super) fn has_torch() -> bool {
+    let mut python = Command::new("python3");
+    python
+        .args(["-c", "import torch, transformers"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    python.status().is_ok_and(|status| status.success())
+}

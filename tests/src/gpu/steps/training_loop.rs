@@ -1,0 +1,91 @@
+//! A whole network on this machine: the demo's task, with the learner on the card, and a node each on CUDA, wgpu and the processor.
+
+use super::{Outcome, StepOptions};
+use crate::console::Console;
+use crate::demo::{self, Demo, Faults, STALENESS_BUDGET};
+use crate::network::{Network, NodeConfig, section};
+use echo_policy::engine::device::DeviceChoice;
+use serde_json::json;
+use std::collections::BTreeMap;
+use toml::Value;
+
+/// Updates.
+const FULL: u64 = 200;
+const SMALL: u64 = 12;
+/// Supervised updates of a rehearsal: it shows that everything runs, not that anything is learned.
+const SMALL_WARM_UP: i64 = 20;
+/// Least gain of accuracy over 200 updates, of held-out orders; the demo's own gain over 600 is 0.4.
+const LEAST_GAIN: f64 = 0.03;
+
+pub(super) async fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let cuda = options.cuda()?;
+    let wgpu = options.vulkan().map(|found| found.choice());
+    let devices: Vec<DeviceChoice> = match options.rehearse {
+        true => vec![DeviceChoice::Cpu; 2],
+        false => [cuda.choice()].into_iter().chain(wgpu).chain([DeviceChoice::Cpu]).collect(),
+    };
+    let updates = if options.small() { SMALL } else { FULL };
+    let demo = Demo {
+        nodes: devices.len(),
+        updates,
+        dir: options.dir.join("network"),
+        faults: Faults::default(),
+        build: false,
+    };
+    let mut config = demo::network(&demo)?;
+    let settings = &mut config.learner.settings;
+    section(settings, "train")?.insert("device".into(), if options.rehearse { "cpu" } else { "cuda" }.into());
+    if options.small() {
+        let warm_up = section(settings, "warmup")?;
+        warm_up.insert("updates".into(), Value::Integer(SMALL_WARM_UP));
+        warm_up.remove("until_accuracy");
+        section(settings, "evaluation")?.insert("orders".into(), Value::Integer(64));
+    }
+    config.nodes = devices.iter().zip(1..).map(|(device, number)| node(device, number)).collect();
+    let network = Network::start(config).await?;
+    let layout = network.layout().clone();
+    let (summary, _) = demo::drive(&demo, network, &Console::new(true)).await?;
+
+    let groups: BTreeMap<String, _> = (devices.iter().zip(1..))
+        .map(|(device, number)| {
+            let status = layout.node_status(&name(device, number)).unwrap_or_default();
+            let figures = json!({
+                "accepted": status["accepted"], "refused": status["refused"],
+                "device": status["device"], "lost_devices": status["lost_devices"],
+            });
+            (name(device, number), figures)
+        })
+        .collect();
+    outcome.figure("nodes", &groups);
+    outcome.figure("summary", &summary);
+    outcome.claim(&format!("{updates} updates"), summary.updates == updates);
+    outcome.claim("nothing older than S is trained on", summary.max_staleness <= STALENESS_BUDGET);
+    let kept = groups.values().all(|figures| figures["lost_devices"] == json!([]));
+    outcome.claim("no node loses its device", kept);
+    let all = groups.values().all(|figures| figures["accepted"].as_u64() > Some(0));
+    outcome.claim("groups of every device pass the audit", all);
+    let lies = ["sampling", "reward", "schema"]
+        .iter()
+        .filter_map(|reason| summary.trajectories_rejected.get(*reason))
+        .sum::<u64>();
+    outcome.claim("no group of an honest node is refused as a lie", lies == 0);
+    if !options.small() {
+        let gain = summary.accuracy_after - summary.accuracy_before;
+        outcome.claim(&format!("held-out accuracy rises by {LEAST_GAIN} and more"), gain >= LEAST_GAIN);
+    }
+    Ok(())
+}
+
+fn name(device: &DeviceChoice, number: usize) -> String {
+    let kind = device.to_string();
+    format!("node-{number}-{}", kind.split(':').next().unwrap_or_default())
+}
+
+fn node(device: &DeviceChoice, number: usize) -> NodeConfig {
+    NodeConfig {
+        name: name(device, number),
+        threads: 1,
+        arguments: vec!["--device".into(), device.to_string()],
+        environment: BTreeMap::new(),
+    }
+}
