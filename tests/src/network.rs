@@ -137,13 +137,12 @@ impl Network {
     /// # Errors
     /// When it is up already or cannot be started.
     pub fn start_node(&mut self, index: usize) -> anyhow::Result<()> {
-        let NodeConfig { name, threads, arguments, environment } = &self.config.nodes[index];
+        let NodeConfig { name, threads, device, arguments, environment } = &self.config.nodes[index];
         ensure!(self.nodes[index].is_none(), "{name} is up already");
         let mut command = Command::new(&self.config.binaries.node);
         command.arg("run").arg("--data-dir").arg(self.layout.node_dir(name));
         command.arg("--peers").arg(self.layout.list()).args(["--threads", &threads.to_string()]);
-        // What a network does is not to depend on which card is in the machine.
-        command.args(["--device", "cpu"]);
+        command.args(["--device", &device.to_string()]);
         for address in LISTEN {
             command.args(["--listen", address]);
         }

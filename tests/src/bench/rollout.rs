@@ -29,7 +29,7 @@ use std::process::Command;
 
 pub use model::Size;
 pub use peer::{Peer, Programs};
-pub(crate) use peer::{TORCH, report as report_of};
+pub(crate) use peer::{TORCH, report as report_of, reports as reports_of};
 pub use task::{Rates, Task};
 
 /// Memory bandwidth that decoding one sample uses, at least.

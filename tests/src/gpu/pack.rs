@@ -49,7 +49,9 @@ pub async fn run(pack: &Pack, console: &Console) -> anyhow::Result<Report> {
     let toolkit = Toolkit::find_or_fetch(console).await?;
     console.say(format!("CUDA {} in {}", toolkit.release, toolkit.home.display()));
     let link = target.join("link");
-    deferred::make(&toolkit, &link).context("cannot make the stand-ins for CUDA's libraries")?;
+    if deferred::make(&toolkit, &link).context("cannot make the stand-ins for CUDA's libraries")? {
+        unlink(&target.join("release"))?;
+    }
     build(pack, &toolkit, &link, &target, console).await?;
 
     let stage = target.join("kit");
@@ -125,6 +127,24 @@ async fn build(
     let mut build = Process::start("cargo build", command, Output::Inherit).context("cannot start cargo")?;
     let status = build.wait(BUILD_LIMIT).await?;
     ensure!(status.success(), "the build failed ({status}); see the compiler's messages above");
+    Ok(())
+}
+
+/// Removes the programs of an earlier build, so that they are linked again.
+fn unlink(release: &Path) -> anyhow::Result<()> {
+    let deps = fs::read_dir(release.join("deps")).into_iter().flatten().flatten().map(|entry| entry.path());
+    // As in echo_node-0123456789abcdef; what else begins so has an extension.
+    let is_program = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let ours = |built: &str| {
+            name.strip_prefix(&built.replace('-', "_")).is_some_and(|rest| rest.starts_with('-'))
+        };
+        path.extension().is_none() && PROGRAMS.iter().any(|(built, _)| ours(built))
+    };
+    let linked = PROGRAMS.iter().map(|(built, _)| release.join(built)).filter(|path| path.exists());
+    for path in deps.filter(is_program).chain(linked) {
+        fs::remove_file(&path).with_context(|| path.display().to_string())?;
+    }
     Ok(())
 }
 

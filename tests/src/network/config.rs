@@ -3,6 +3,7 @@
 use super::Layout;
 use crate::binaries::Binaries;
 use anyhow::Context as _;
+use echo_policy::engine::device::DeviceChoice;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use toml::{Table, Value};
@@ -40,6 +41,8 @@ pub struct NodeConfig {
     pub name: String,
     /// Threads that it computes with.
     pub threads: usize,
+    /// What it generates on. The processor, unless a card is what is tried: what a network does is not to depend on the machine's.
+    pub device: DeviceChoice,
     /// Further arguments of `echo-node run`.
     pub arguments: Vec<String>,
     /// Environment variables on top of ours.
@@ -53,6 +56,7 @@ impl NodeConfig {
         let node = |number| Self {
             name: format!("node-{number}"),
             threads: 1,
+            device: DeviceChoice::Cpu,
             arguments: Vec::new(),
             environment: BTreeMap::new(),
         };

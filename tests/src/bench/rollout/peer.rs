@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The side of PyTorch; its arguments are a task, the type of the weights, and where they are put (`cpu`, `cuda`).
+/// The side of PyTorch; its arguments are the type of the weights, where they are put (`cpu`, `cuda`), and tasks.
 pub(crate) const TORCH: &str = include_str!("../../../peers/torch_generate.py");
 
 /// Somebody to race against.
@@ -93,10 +93,7 @@ impl Peer {
     fn command(self, task: &Path, programs: &Programs) -> Command {
         let mut command = if self.is_torch() {
             let mut command = Command::new(&programs.python);
-            command
-                .args(["-c", TORCH])
-                .arg(task)
-                .args([if self == Self::Torch { "bf16" } else { "f32" }, "cpu"]);
+            command.args(["-c", TORCH, if self == Self::Torch { "bf16" } else { "f32" }, "cpu"]).arg(task);
             command.env("HF_HUB_OFFLINE", "1");
             command
         } else {
@@ -166,6 +163,11 @@ impl Programs {
 
 /// What a process says in the last line of its output.
 pub(crate) fn report(command: &mut Command, threads: usize) -> anyhow::Result<Rates> {
+    reports(command, threads)?.pop().context("it said nothing")
+}
+
+/// What a process says of each of its tasks, a line of JSON each; other lines are noise.
+pub(crate) fn reports(command: &mut Command, threads: usize) -> anyhow::Result<Vec<Rates>> {
     // Each library reads its own; nobody gets more than the others.
     for name in ["RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
         command.env(name, threads.to_string());
@@ -173,7 +175,8 @@ pub(crate) fn report(command: &mut Command, threads: usize) -> anyhow::Result<Ra
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{:?} ended with {}", command.get_program(), output.status);
     let text = String::from_utf8(output.stdout)?;
-    Ok(serde_json::from_str(text.lines().last().context("it said nothing")?)?)
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    Ok(lines.map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
 #[cfg(test)]

@@ -44,26 +44,32 @@ const LIBRARIES: [Library; 5] = [
 /// The runtime is small, and looks for the driver by itself.
 const RUNTIME: &str = "libcudart_static.a";
 
-/// Makes the stand-ins in `dir`, where the linker is to look for them.
+/// Makes the stand-ins in `dir`, where the linker is to look for them. Says whether they are others than before: cargo does not know of them.
 ///
 /// # Errors
 /// When a library of the toolkit, a C compiler or binutils are missing.
-pub(super) fn make(toolkit: &Toolkit, dir: &Path) -> anyhow::Result<()> {
+pub(super) fn make(toolkit: &Toolkit, dir: &Path) -> anyhow::Result<bool> {
     fs::create_dir_all(dir)?;
+    let mut changed = false;
     for library in &LIBRARIES {
         let names = library.functions(toolkit)?;
         ensure!(!names.is_empty(), "no function of {} is known", library.name);
         let source = dir.join(format!("{}.c", library.name));
-        fs::write(&source, library.source(&names))?;
+        let text = library.source(&names);
+        let archive = dir.join(format!("lib{}.a", library.name));
+        if archive.is_file() && fs::read_to_string(&source).is_ok_and(|before| before == text) {
+            continue;
+        }
+        changed = true;
+        fs::write(&source, text)?;
         let object = source.with_extension("o");
         run(Command::new("cc").args(["-c", "-O2", "-fPIC", "-o"]).arg(&object).arg(&source))?;
-        let archive = dir.join(format!("lib{}.a", library.name));
         let _ = fs::remove_file(&archive);
         run(Command::new("ar").arg("rcs").arg(&archive).arg(&object))?;
     }
     let runtime = toolkit.library(RUNTIME).with_context(|| format!("the toolkit has no {RUNTIME}"))?;
     fs::copy(runtime, dir.join("libcudart.a"))?;
-    Ok(())
+    Ok(changed)
 }
 
 impl Library {

@@ -3,7 +3,7 @@
 use super::card::{Ceilings, ceilings, learner_device};
 use super::{Outcome, StepOptions};
 use crate::bench::rollout::model::{make, places};
-use crate::bench::rollout::{Rates, Size, TORCH, Task, report_of};
+use crate::bench::rollout::{Rates, Size, TORCH, Task, report_of, reports_of};
 use anyhow::Context as _;
 use echo_policy::engine::device::DeviceChoice;
 use echo_policy::flops::Work;
@@ -86,14 +86,15 @@ impl Groups {
             outcome.figure("torch", "python3 cannot import torch and transformers: not measured");
             return;
         }
-        for (samples, path) in &self.tasks {
-            let mut command = Command::new("python3");
-            command.args(["-c", TORCH]).arg(path).args(["bf16", device]).env("HF_HUB_OFFLINE", "1");
-            self.take(
-                &format!("torch_{samples}"),
-                report_of(&mut command, rayon::current_num_threads()),
-                outcome,
-            );
+        let mut command = Command::new("python3");
+        command.args(["-c", TORCH, "bf16", device]).args(self.tasks.iter().map(|(_, path)| path));
+        match reports_of(command.env("HF_HUB_OFFLINE", "1"), rayon::current_num_threads()) {
+            Ok(rates) => {
+                for ((samples, _), rates) in self.tasks.iter().zip(rates) {
+                    outcome.figure(&format!("torch_{samples}"), &rates);
+                }
+            }
+            Err(error) => outcome.part("transformers", Err(error)),
         }
     }
 

@@ -2,11 +2,11 @@
 
 use super::card::{ceilings, learner_device};
 use super::{Outcome, StepOptions};
+use crate::bench::rollout::model::make;
 use crate::binaries::Binaries;
 use crate::gpu::kit;
 use anyhow::{Context as _, ensure};
 use echo_policy::sizes::Size;
-use echo_policy::weights::DType;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -24,8 +24,7 @@ pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Resul
     options.cuda()?;
     let size = if options.small() { Size::Tiny } else { Size::B06 };
     let model = options.dir.join("model");
-    fs::create_dir_all(&model)?;
-    fs::write(model.join("config.json"), size.config()?.to_json(DType::BF16))?;
+    make(size, &model)?;
     let peak = learner_device(options.rehearse).and_then(|device| Ok(ceilings(&device)?));
     let peak = peak.map(|found| found.product_tflop_s);
     outcome.figure("product_tflop_s", peak.as_ref().ok());
@@ -107,7 +106,7 @@ fn ours(
     });
     fs::write(&file, toml::to_string(&settings)?)?;
     let mut learner = Command::new(Binaries::locate()?.learner);
-    learner.args(["bench", "--random", "--json", "--config"]).arg(file).args(words);
+    learner.args(["bench", "--json", "--config"]).arg(file).args(words);
     for (flag, number) in [("--sequences", sequences), ("--length", length), ("--steps", STEPS)] {
         learner.arg(flag).arg(number.to_string());
     }

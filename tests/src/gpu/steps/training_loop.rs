@@ -19,11 +19,10 @@ const LEAST_GAIN: f64 = 0.03;
 
 pub(super) async fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
     let cuda = options.cuda()?;
-    let wgpu = options.vulkan().map(|found| found.choice());
-    let devices: Vec<DeviceChoice> = match options.rehearse {
-        true => vec![DeviceChoice::Cpu; 2],
-        false => [cuda.choice()].into_iter().chain(wgpu).chain([DeviceChoice::Cpu]).collect(),
-    };
+    let wgpu = options.vulkan().ok().map(|found| found.choice());
+    let wgpu = wgpu.filter(|_| !options.rehearse || options.software);
+    let devices: Vec<DeviceChoice> =
+        [cuda.choice()].into_iter().chain(wgpu).chain([DeviceChoice::Cpu]).collect();
     let updates = if options.small() { SMALL } else { FULL };
     let demo = Demo {
         nodes: devices.len(),
@@ -85,7 +84,8 @@ fn node(device: &DeviceChoice, number: usize) -> NodeConfig {
     NodeConfig {
         name: name(device, number),
         threads: 1,
-        arguments: vec!["--device".into(), device.to_string()],
+        device: device.clone(),
+        arguments: Vec::new(),
         environment: BTreeMap::new(),
     }
 }
