@@ -1,7 +1,7 @@
 //! The training pass composed of candle's operations, for devices and precisions without kernels of our own.
 //!
 //! Several of candle's own fused operations return no gradient and say nothing; only operations with a gradient are used
-//! here. A graph never spans more than the part of a layer before its attention, the part after it, a block of the attention, or one piece of the
+//! here. A graph never spans more than the part of a layer before its attention, the part after it, or one piece of the
 //! head: what goes in is a variable of its own, and the gradient that arrives there is handed to the part before it. That bounds memory, and
 //! the depth of candle's recursion over the graph.
 
@@ -75,7 +75,8 @@ impl Graphs {
         let d_attended = after.remove(&self.attended).ok_or_else(|| missing("attention"))?.detach();
         let d_around = after.remove(&self.input).ok_or_else(|| missing("residual stream"))?.detach();
         let inputs = self.projected.each_ref().map(Tensor::detach);
-        let d_inputs = attention(decoder, shared).backward(&inputs, &d_attended)?;
+        let attended = self.attended.as_detached_tensor();
+        let d_inputs = attention(decoder, shared).backward(&inputs, &attended, &d_attended)?;
         let [q, k, v] = [0, 1, 2].map(|part| (&self.projected[part] * &d_inputs[part])?.sum_all());
         let mut before = ((q? + k?)? + v?)?.backward()?;
         for index in place.variables() {

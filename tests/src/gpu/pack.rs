@@ -31,6 +31,13 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("echo-bootstrap", "echo-bootstrap"),
 ];
 
+/// What is never packed, and why.
+const LEFT_OUT: [&str; 3] = [
+    "cuBLAS, cuRAND: looked for on the target, in the system or an installed PyTorch",
+    "weights: made from a seed on the target",
+    "objectives, tokenizers, tasks: they run on the processor alone, and cargo lab vectors compares them",
+];
+
 /// What is packed.
 #[derive(Clone, Debug)]
 pub struct Pack {
@@ -55,41 +62,7 @@ pub async fn run(pack: &Pack, console: &Console) -> anyhow::Result<Report> {
     build(pack, &toolkit, &link, &target, console).await?;
 
     let stage = target.join("kit");
-    if stage.exists() {
-        fs::remove_dir_all(&stage)?;
-    }
-    fs::create_dir_all(&stage)?;
-    let mut glibc = programs::Glibc::default();
-    for (built, packed) in PROGRAMS {
-        let program = stage.join(packed);
-        fs::copy(target.join("release").join(built), &program)?;
-        programs::strip(&program)?;
-        let needs = programs::inspect(&program)?;
-        console.say(format!("{packed}: {} MB, glibc {}", program.metadata()?.len() / 1_000_000, needs));
-        glibc = glibc.max(needs);
-    }
-    let mut left_out =
-        vec!["cuBLAS, cuRAND: looked for on the target, in the system or an installed PyTorch".to_owned()];
-    left_out.push("weights: made from a seed on the target".into());
-    let models = reference_data().join(MODELS);
-    match models.is_dir() {
-        true => crate::directory::copy(&models, &stage.join(MODELS))?,
-        false => left_out
-            .push(format!("reference models: {} is not there, name it with ECHO_VECTORS", models.display())),
-    }
-    for what in [
-        "objectives, tokenizers, tasks: they run on the processor alone, and cargo lab vectors compares them",
-    ] {
-        left_out.push(what.into());
-    }
-    let kit = Kit {
-        commit: commit()?,
-        capability: pack.capability,
-        cuda: toolkit.release,
-        glibc: glibc.to_string(),
-        left_out,
-    };
-    fs::write(stage.join(ABOUT), serde_json::to_vec_pretty(&kit)?)?;
+    let kit = fill(&stage, &target, pack.capability, toolkit.release, console)?;
     let bytes = archive::write(&stage, &pack.out)?;
     for what in &kit.left_out {
         console.say(format!("left out: {what}"));
@@ -128,6 +101,40 @@ async fn build(
     let status = build.wait(BUILD_LIMIT).await?;
     ensure!(status.success(), "the build failed ({status}); see the compiler's messages above");
     Ok(())
+}
+
+/// Puts everything into a directory.
+fn fill(
+    stage: &Path,
+    target: &Path,
+    capability: u32,
+    cuda: String,
+    console: &Console,
+) -> anyhow::Result<Kit> {
+    if stage.exists() {
+        fs::remove_dir_all(stage)?;
+    }
+    fs::create_dir_all(stage)?;
+    let mut glibc = programs::Glibc::default();
+    for (built, packed) in PROGRAMS {
+        let program = stage.join(packed);
+        fs::copy(target.join("release").join(built), &program)?;
+        programs::strip(&program)?;
+        let needs = programs::inspect(&program)?;
+        console.say(format!("{packed}: {} MB, glibc {needs}", program.metadata()?.len() / 1_000_000));
+        glibc = glibc.max(needs);
+    }
+    let mut left_out: Vec<String> = LEFT_OUT.map(str::to_owned).into();
+    let models = reference_data().join(MODELS);
+    if models.is_dir() {
+        crate::directory::copy(&models, &stage.join(MODELS))?;
+    } else {
+        let place = models.display();
+        left_out.push(format!("reference models: {place} is not there; name it with ECHO_VECTORS"));
+    }
+    let kit = Kit { commit: commit()?, capability, cuda, glibc: glibc.to_string(), left_out };
+    fs::write(stage.join(ABOUT), serde_json::to_vec_pretty(&kit)?)?;
+    Ok(kit)
 }
 
 /// Removes the programs of an earlier build, so that they are linked again.
