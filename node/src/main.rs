@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("echo-node: {}", told(&*error));
-            ExitCode::FAILURE
+            leave(1)
         }
     }
 }
@@ -67,20 +67,20 @@ fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     })?;
     println!("{}", farewell(&summary));
     drop(runtime);
-    Ok(leave())
+    Ok(leave(0))
 }
 
 /// Ends the process, all of whose work is done, without what libraries do at an exit. NVIDIA's Vulkan driver takes itself down there, and crashes where
 /// a device is given back at the same time (gfx-rs/wgpu, issue 8365): on an H100 a node on wgpu ended its run with SIGSEGV.
-fn leave() -> ExitCode {
+fn leave(code: u8) -> ExitCode {
     let _ = std::io::Write::flush(&mut std::io::stdout());
     #[cfg(unix)]
     // SAFETY: nothing is left to be done, and nobody is waited for.
     unsafe {
-        libc::_exit(0);
+        libc::_exit(code.into());
     }
     #[cfg(not(unix))]
-    ExitCode::SUCCESS
+    ExitCode::from(code)
 }
 
 fn log<W>(settings: &Settings, to: W) -> anyhow::Result<()>

@@ -4,6 +4,7 @@ Parameters, optimizer and loss in f32, products in bf16 by autocast, attention b
 `transformers` would have it do. What does not fit into memory is tried with activations that are recomputed, then in twice as many parts.
 """
 
+import gc
 import json
 import sys
 import time
@@ -53,21 +54,28 @@ def step(parts):
 
 parts, seconds, recompute = 1, [], False
 while len(seconds) < setting["steps"] + 1:
+    fits = True
     try:
         start = clock()
         step(parts)
         seconds.append(clock() - start)
     except torch.OutOfMemoryError:
-        seconds = []
-        if not recompute:
-            recompute = True
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        elif parts < sequences:
-            parts *= 2
-        else:
-            raise
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+        fits = False
+    if fits:
+        continue
+    # Here, where the error no longer holds what the step had made.
+    seconds = []
+    if not recompute:
+        recompute = True
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    elif parts < sequences:
+        parts *= 2
+    else:
+        raise SystemExit("not even one sequence fits into memory")
+    optimizer.zero_grad(set_to_none=True)
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
 seconds = sorted(seconds[1:])
 median = seconds[len(seconds) // 2]
 print(

@@ -6,7 +6,7 @@ mod interrupt;
 mod log;
 
 pub use error::ProcessError;
-pub use interrupt::interruptible;
+pub use interrupt::{interruptible, to_its_end};
 pub use log::LOG_TAIL_LINES;
 
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use echo_lab::console::{Console, Report};
 use echo_lab::gpu::{self, Check, Pack, Step, StepOptions, check, pack};
-use echo_lab::processes::interruptible;
+use echo_lab::processes::{interruptible, to_its_end};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -113,7 +113,7 @@ impl Gpu {
 impl CheckOptions {
     fn execute(self, console: &Console) -> anyhow::Result<Report> {
         let Self { out, budget, only, rehearse, software } = self;
-        let verdict = interruptible(check::run(&Check { out, budget, only, rehearse, software }, console))?;
+        let verdict = to_its_end(check::run(&Check { out, budget, only, rehearse, software }, console))?;
         console.say(verdict.table());
         verdict.report()
     }

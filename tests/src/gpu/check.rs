@@ -2,20 +2,29 @@
 //!
 //! A step that fails stops nobody else. A step for which the budget has no room is skipped by name.
 
-mod libraries;
+pub(crate) mod libraries;
 mod verdict;
 
 use super::kit::Kit;
 use super::steps::{Outcome, Step, StepOptions};
-use crate::console::Console;
+use crate::console::{CHECKS_FAILED, Console, Interrupted};
 use crate::processes::{Output, Process};
 use anyhow::Context as _;
+use echo_bootstrap::node::stop_requested;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub use verdict::{Ended, Verdict};
+
+/// The object for scripts, in the output directory.
+const VERDICT: &str = "gpu-check.json";
+/// How long a step that is stopped has to stop what it started.
+const GRACE: Duration = Duration::from_secs(10);
+/// The exit code of a step that came to its end and failed.
+const STEP_FAILED: i32 = CHECKS_FAILED as i32;
 
 /// What is checked, and for how long.
 #[derive(Clone, Debug)]
@@ -32,10 +41,10 @@ pub struct Check {
     pub software: bool,
 }
 
-/// Runs the steps.
+/// Runs the steps. Heeds Ctrl-C and SIGTERM itself, so that a step has time to stop what it started.
 ///
 /// # Errors
-/// When nothing can be written to the output directory, or this program cannot be started again. A step that fails is part of the verdict.
+/// [`Interrupted`]; when nothing can be written to the output directory, or this program cannot be started again. A step that fails is part of the verdict.
 pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
     let started = Instant::now();
     let out = std::path::absolute(&check.out)?;
@@ -45,10 +54,12 @@ pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
     let libraries = libraries::find();
     console.say(format!("results and logs go to {}", out.display()));
     console.say(libraries.to_string());
+    clear(&out)?;
+    let mut stop = pin!(stop_requested());
     let mut ended = Vec::new();
     for step in Step::ALL.into_iter().filter(|step| check.only.is_empty() || check.only.contains(step)) {
         let left = check.budget.saturating_sub(started.elapsed());
-        let needed = step.expected(check.rehearse || check.software);
+        let needed = step.expected(check.rehearse || (check.software && step == Step::Wgpu));
         if left < needed {
             let why = format!(
                 "skipped: takes some {} s, and {} s of the budget are left",
@@ -59,16 +70,29 @@ pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
         } else {
             let limit = left.min(step.limit());
             console.say(format!("{step}: {}, at most {} s …", step.about(), limit.as_secs()));
-            ended.push(start(step, check, &out, limit, &libraries).await?);
+            ended.push(start(step, check, &out, limit, &libraries, stop.as_mut()).await?);
         }
         if let Some(last) = ended.last() {
             console.say(format!("{step}: {last}"));
         }
     }
     let verdict = Verdict::new(ended, &kit, started.elapsed());
-    let path = out.join("gpu-check.json");
+    let path = out.join(VERDICT);
     fs::write(&path, format!("{}\n", verdict.json())).with_context(|| path.display().to_string())?;
     Ok(verdict)
+}
+
+/// Removes what an earlier check left, which would be taken for this one's.
+fn clear(out: &Path) -> anyhow::Result<()> {
+    let steps = Step::ALL.map(|step| out.join(step.name()));
+    for path in steps.iter().filter(|dir| dir.exists()) {
+        fs::remove_dir_all(path).with_context(|| format!("cannot clear {}", path.display()))?;
+    }
+    let verdict = out.join(VERDICT);
+    if verdict.exists() {
+        fs::remove_file(&verdict).with_context(|| format!("cannot remove {}", verdict.display()))?;
+    }
+    Ok(())
 }
 
 /// Runs one step to its end or its limit.
@@ -78,37 +102,38 @@ async fn start(
     out: &Path,
     limit: Duration,
     libraries: &libraries::Libraries,
+    stop: Pin<&mut impl Future<Output = ()>>,
 ) -> anyhow::Result<Ended> {
     let options =
         StepOptions { step, dir: out.join(step.name()), rehearse: check.rehearse, software: check.software };
-    // What an earlier check left there would be taken for this one's.
-    match fs::remove_dir_all(&options.dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot clear {}", options.dir.display()));
-        }
-        _ => fs::create_dir_all(&options.dir)?,
-    }
+    fs::create_dir_all(&options.dir)?;
     let log = options.dir.join("log.txt");
     let mut command = Command::new(std::env::current_exe()?);
     command.args(options.words());
     libraries.pass_to(&mut command);
     let since = Instant::now();
     let mut process = Process::start(step.name(), command, Output::Log(log.clone()))?;
-    let ended = process.wait(limit).await;
+    let ended = tokio::select! {
+        ended = process.wait(limit) => ended,
+        () = stop => {
+            let _ = process.stop(GRACE).await;
+            return Err(Interrupted.into());
+        }
+    };
     let seconds = since.elapsed().as_secs_f64();
+    let cut_short = |what: String, log: String| {
+        let found = Outcome::load(&options.dir).unwrap_or_default();
+        found.cut_short(format!("{what}; the end of its log:\n{log}"))
+    };
     let outcome = match ended {
-        Ok(status) => Outcome::load(&options.dir).unwrap_or_else(|_| {
-            Outcome::failed(format!(
-                "ended with {status} and without a result; the end of its log:\n{}",
-                process.log_tail()
-            ))
-        }),
+        // Whoever ends otherwise left half of a result at the most.
+        Ok(status) if matches!(status.code(), Some(0 | STEP_FAILED)) => Outcome::load(&options.dir)
+            .unwrap_or_else(|error| Outcome::failed(format!("its result cannot be read: {error:#}"))),
+        Ok(status) => cut_short(format!("ended with {status}"), process.log_tail()),
         Err(_) => {
-            process.kill().await?;
-            let found = Outcome::load(&options.dir).unwrap_or_default();
-            let reason =
-                format!("not done within {} s; the end of its log:\n{}", limit.as_secs(), process.log_tail());
-            found.cut_short(reason)
+            // What a driver does not let go of in time ends with its own step only.
+            let _ = process.stop(GRACE).await;
+            cut_short(format!("not done within {} s", limit.as_secs()), process.log_tail())
         }
     };
     Ok(Ended::new(step, seconds, outcome, log))

@@ -132,7 +132,7 @@ fn fill(
         let place = models.display();
         left_out.push(format!("reference models: {place} is not there; name it with ECHO_VECTORS"));
     }
-    let kit = Kit { commit: commit()?, capability, cuda, glibc: glibc.to_string(), left_out };
+    let kit = Kit { commit: commit(), capability, cuda, glibc: glibc.to_string(), left_out };
     fs::write(stage.join(ABOUT), serde_json::to_vec_pretty(&kit)?)?;
     Ok(kit)
 }
@@ -155,16 +155,13 @@ fn unlink(release: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The commit of the tree.
-fn commit() -> anyhow::Result<String> {
-    let git = |words: &[&str]| -> anyhow::Result<String> {
-        let output = Command::new("git")
-            .current_dir(workspace_root())
-            .args(words)
-            .output()
-            .context("cannot start git")?;
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+/// The commit of the tree; `unknown` where git does not tell.
+fn commit() -> String {
+    let git = |words: &[&str]| {
+        let output = Command::new("git").current_dir(workspace_root()).args(words).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let changed = !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
-    Ok(git(&["rev-parse", "HEAD"])? + if changed { "-dirty" } else { "" })
+    let changed = git(&["status", "--porcelain"]).is_some_and(|files| !files.is_empty());
+    let commit = git(&["rev-parse", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
+    commit + if changed { "-dirty" } else { "" }
 }

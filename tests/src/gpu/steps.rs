@@ -120,15 +120,16 @@ impl Step {
         })
     }
 
-    /// About what it takes on a server with a card, or at a small size; without that much time it is not begun.
+    /// What it takes on a server with an H100 and a little more, or at a small size; without that much time it is not begun.
     #[must_use]
     pub fn expected(self, small: bool) -> Duration {
         Duration::from_secs(match self {
             Self::Survey => 5,
             _ if small => 10,
-            Self::Vectors | Self::Wgpu => 25,
-            Self::Generate | Self::Train => 60,
-            Self::Loop => 40,
+            Self::Vectors | Self::Wgpu => 45,
+            Self::Generate => 100,
+            Self::Train => 150,
+            Self::Loop => 75,
         })
     }
 }
@@ -155,11 +156,6 @@ impl StepOptions {
         words
     }
 
-    /// Whether sizes are small.
-    fn small(&self) -> bool {
-        self.rehearse || self.software
-    }
-
     /// The device that nodes would generate on through CUDA; in a rehearsal the processor stands in for it.
     fn cuda(&self) -> anyhow::Result<Found> {
         let survey = Survey::take();
@@ -183,7 +179,7 @@ impl StepOptions {
         let is_wgpu = |found: &Found| matches!(&found.about, About::Wgpu { adapter, .. } if self.software || *adapter != "software");
         let found = survey.found.into_iter().find(is_wgpu);
         let none = || {
-            NoDevice("no Vulkan adapter but perhaps one in software, which --software would take; a card needs its driver and libvulkan1".into())
+            NoDevice("no card answers through Vulkan, which needs the driver and libvulkan1; --software takes Vulkan in software".into())
         };
         Ok(found.ok_or_else(none)?)
     }
@@ -240,16 +236,24 @@ impl Outcome {
     }
 
     fn save(&self, place: &Path) -> anyhow::Result<()> {
-        fs::write(place, serde_json::to_vec_pretty(self)?).with_context(|| place.display().to_string())
+        // At once: a step may be killed while it writes.
+        let beside = place.with_extension("partial");
+        fs::write(&beside, serde_json::to_vec_pretty(self)?)
+            .and_then(|()| fs::rename(&beside, place))
+            .with_context(|| place.display().to_string())
+    }
+
+    fn fail(&mut self, reason: String) {
+        self.ok = false;
+        let before = self.reason.take().map(|reason| reason + "; ").unwrap_or_default();
+        self.reason = Some(before + &reason);
     }
 
     /// Takes in that a part failed, and lets the others go on.
     fn part(&mut self, name: &str, done: anyhow::Result<()>) {
         if let Err(error) = done {
             eprintln!("{name} failed: {error:#}");
-            self.ok = false;
-            let before = self.reason.take().map(|reason| reason + "; ").unwrap_or_default();
-            self.reason = Some(format!("{before}{name}: {error:#}"));
+            self.fail(format!("{name}: {error:#}"));
         }
     }
 }
@@ -271,10 +275,46 @@ pub async fn run(options: &StepOptions) -> anyhow::Result<Outcome> {
         Step::Wgpu => wgpu::run(options, &mut outcome),
     };
     if let Err(error) = done {
-        outcome.ok = false;
-        outcome.absent = error.is::<NoDevice>();
-        outcome.reason = Some(format!("{error:#}"));
+        // What failed before has failed, whatever is missing.
+        outcome.absent = outcome.ok && error.is::<NoDevice>();
+        outcome.fail(format!("{error:#}"));
     }
     outcome.save(&place)?;
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_before_a_step_is_cut_short_is_kept_and_has_not_passed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut outcome = Outcome { place: Some(dir.path().join(RESULT)), ..Outcome::default() };
+        outcome.figure("rate", 3);
+        outcome.claim("it counts", true);
+        let found = Outcome::load(dir.path()).unwrap().cut_short("killed".into());
+        assert_eq!((found.figures["rate"].as_u64(), found.claims.len()), (Some(3), 1));
+        assert!(!found.ok && found.reason.as_deref() == Some("killed"));
+    }
+
+    #[test]
+    fn a_part_that_fails_leaves_the_others_and_is_named() {
+        let mut outcome = Outcome::default();
+        outcome.part("one", Err(anyhow::anyhow!("broken")));
+        outcome.part("two", Ok(()));
+        outcome.part("three", Err(anyhow::anyhow!("gone")));
+        assert_eq!(outcome.reason.as_deref(), Some("one: broken; three: gone"));
+        assert!(!outcome.ok);
+        outcome.claim("it holds", true);
+        assert!(!outcome.ok);
+    }
+
+    #[test]
+    fn the_words_of_a_step_are_those_that_the_command_line_takes() {
+        let options =
+            StepOptions { step: Step::Loop, dir: "some where".into(), rehearse: true, software: false };
+        assert_eq!(options.words(), ["gpu", "step", "loop", "--dir", "some where", "--rehearse"]);
+        assert!(Step::ALL.iter().all(|step| step.expected(false) <= step.limit()));
+    }
 }

@@ -10,11 +10,18 @@ use echo_bootstrap::node::stop_requested;
 /// # Errors
 /// [`Interrupted`], or what `work` returns.
 pub fn interruptible<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    runtime.block_on(async {
+    to_its_end(async {
         tokio::select! {
             done = work => done,
             () = stop_requested() => Err(Interrupted.into()),
         }
     })
+}
+
+/// Runs `work`, which heeds Ctrl-C and SIGTERM itself, on a new runtime until it is done.
+///
+/// # Errors
+/// What `work` returns.
+pub fn to_its_end<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Runtime::new().context("cannot start the runtime")?.block_on(work)
 }

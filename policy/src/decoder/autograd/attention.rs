@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use candle_core::{D, Result, Tensor};
+use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::ops::softmax_last_dim;
 
 use super::ops::{operand, product};
@@ -118,10 +118,8 @@ impl Attention<'_> {
     fn weights(&self, run: &Run, block: &Range<usize>) -> Result<Tensor> {
         let q = run.q.narrow(2, block.start, block.len())?.contiguous()?.flatten(1, 2)?;
         let scores = product(&q, &run.k.narrow(1, 0, block.end)?.t()?)?;
-        let mask =
-            self.shared.mask(run.length)?.narrow(0, block.start, block.len())?.narrow(1, 0, block.end)?;
         // As few dimensions as can be: a kernel divides by each to find what an element is added to.
-        let mask = mask.contiguous()?.reshape((1, ()))?;
+        let mask = mask(block, scores.device())?.reshape((1, ()))?;
         let masked = scores.reshape(((), mask.elem_count()))?.broadcast_add(&mask)?;
         softmax_last_dim(&masked.reshape(scores.shape())?)
     }
@@ -151,4 +149,14 @@ impl Run {
         let (block, length) = (self.block, self.length);
         (0..length).step_by(block).map(move |first| first..(first + block).min(length))
     }
+}
+
+/// 0 where a query of the block may look, -∞ where it may not, `[queries, keys]`. Made on the device: it is too large to be sent there often.
+fn mask(block: &Range<usize>, device: &Device) -> Result<Tensor> {
+    // Positions are far below 2^32.
+    let queries = Tensor::arange(block.start as u32, block.end as u32, device)?.unsqueeze(1)?;
+    let keys = Tensor::arange(0, block.end as u32, device)?.unsqueeze(0)?;
+    let later = keys.broadcast_gt(&queries)?;
+    let open = Tensor::zeros(later.shape(), DType::F32, device)?;
+    later.where_cond(&Tensor::full(f32::NEG_INFINITY, later.shape(), device)?, &open)
 }

@@ -1,14 +1,15 @@
 //! Where NVIDIA's libraries lie that the learner needs: in the system, or inside an installed PyTorch. They are too large to be packed.
 
+use crate::gpu::kit::{CUBLAS, CUBLAS_LT, CURAND};
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Those that training calls; the driver comes with the card. Whatever release of them is there.
-const WANTED: [&str; 3] = ["libcublas.so.", "libcublasLt.so.", "libcurand.so."];
+/// Those that training calls, each in the files that will do; the driver comes with the card.
+const WANTED: [&[&str]; 3] = [&CUBLAS, &CUBLAS_LT, &CURAND];
 /// Where toolkits put them.
 const USUAL: [&str; 4] = [
     "/usr/local/cuda/lib64",
@@ -16,6 +17,8 @@ const USUAL: [&str; 4] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib64",
 ];
+/// Where `LD_LIBRARY_PATH` is kept as it was: PyTorch brings libraries of its own.
+pub(crate) const OF_OTHERS: &str = "GPU_CHECK_LD_LIBRARY_PATH";
 /// Prints where Python would import torch from, without importing it.
 const TORCH: &str = "import importlib.util as u; s = u.find_spec('torch'); print(s.origin if s else '')";
 
@@ -39,19 +42,15 @@ pub(super) fn find() -> Libraries {
 /// The first directory that has each of them.
 fn among(places: &[PathBuf]) -> Libraries {
     let mut found = Libraries::default();
-    for library in WANTED {
-        match places.iter().find(|place| holds(place, library)) {
+    for files in WANTED {
+        let holds = |place: &&PathBuf| files.iter().any(|file| place.join(file).exists());
+        match places.iter().find(holds) {
             Some(place) if !found.dirs.contains(place) => found.dirs.push(place.clone()),
             Some(_) => {}
-            None => found.missing.push(library),
+            None => found.missing.push(files[0]),
         }
     }
     found
-}
-
-fn holds(dir: &Path, library: &str) -> bool {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(library))
 }
 
 /// Libraries that were installed with PyTorch: `nvidia/*/lib` beside it, and its own.
@@ -86,8 +85,8 @@ impl Libraries {
             .iter()
             .cloned()
             .chain(env::split_paths(&before).filter(|dir| !dir.as_os_str().is_empty()));
-        let joined: OsString = env::join_paths(all).unwrap_or(before);
-        command.env("LD_LIBRARY_PATH", joined);
+        let joined: OsString = env::join_paths(all).unwrap_or_else(|_| before.clone());
+        command.env("LD_LIBRARY_PATH", joined).env(OF_OTHERS, before);
     }
 }
 
@@ -97,12 +96,11 @@ impl fmt::Display for Libraries {
         if self.missing.is_empty() {
             return write!(f, "CUDA's libraries: {}", dirs.join(", "));
         }
-        let names: Vec<&str> = self.missing.iter().map(|name| name.trim_end_matches('.')).collect();
         write!(
             f,
             "CUDA's libraries: {} not found; training on a GPU needs them from the CUDA toolkit or an installed PyTorch, in a directory that \
              LD_LIBRARY_PATH names",
-            names.join(", ")
+            self.missing.join(", ")
         )
     }
 }
@@ -120,12 +118,12 @@ mod tests {
             files.iter().for_each(|file| fs::write(dir.join(file), "").unwrap());
             dir
         };
-        let some = place("some", &["libcublas.so.12", "libcublasLt.so.12"]);
+        let some = place("some", &["libcublas.so.12", "libcublasLt.so.12", "libcurand.so.9"]);
         let rest = place("rest", &["libcurand.so.10", "libcublas.so.13"]);
         let found = among(&[some.clone(), rest.clone()]);
         assert_eq!(found, Libraries { dirs: vec![some.clone(), rest], missing: Vec::new() });
         let found = among(&[dir.path().join("nowhere"), some]);
-        assert_eq!(found.missing, ["libcurand.so."]);
-        assert!(found.to_string().contains("libcurand.so not found"), "{found}");
+        assert_eq!(found.missing, ["libcurand.so.10"]);
+        assert!(found.to_string().contains("libcurand.so.10 not found"), "{found}");
     }
 }

@@ -4,6 +4,7 @@ use super::card::{ceilings, learner_device};
 use super::{Outcome, StepOptions};
 use crate::bench::rollout::model::make;
 use crate::binaries::Binaries;
+use crate::gpu::check::libraries::OF_OTHERS;
 use crate::gpu::kit;
 use anyhow::{Context as _, ensure};
 use echo_policy::sizes::Size;
@@ -22,7 +23,7 @@ const STEPS: usize = 5;
 
 pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
     options.cuda()?;
-    let size = if options.small() { Size::Tiny } else { Size::B06 };
+    let size = if options.rehearse { Size::Tiny } else { Size::B06 };
     let model = options.dir.join("model");
     make(size, &model)?;
     let peak = learner_device(options.rehearse).and_then(|device| Ok(ceilings(&device)?));
@@ -31,7 +32,7 @@ pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Resul
     let peak = peak.unwrap_or(f64::NAN);
     let compared = gradients(options, &model, outcome);
     outcome.part("gradients of the reference models", compared);
-    let (tokens, lengths) = if options.small() { SMALL } else { FULL };
+    let (tokens, lengths) = if options.rehearse { SMALL } else { FULL };
     let torch = has_torch();
     if !torch {
         outcome.figure("torch", "python3 cannot import torch and transformers: not measured");
@@ -50,7 +51,11 @@ pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Resul
                 json!({"tok_s": ratio("tok_s"), "memory": ratio("peak_memory_mb")}),
             );
         }
-        take(&format!("torch_{length}"), theirs, peak, outcome);
+        match theirs {
+            Ok(theirs) => drop(take(&format!("torch_{length}"), Ok(theirs), peak, outcome)),
+            // A peer that cannot be measured is nothing that ours did wrong.
+            Err(error) => outcome.figure(&format!("torch_{length}"), format!("{error:#}")),
+        }
     }
     Ok(())
 }
@@ -74,7 +79,10 @@ fn take(name: &str, report: anyhow::Result<Value>, peak: f64, outcome: &mut Outc
 
 /// Losses and gradients of the reference models in f32: the bench compares them before its steps.
 fn gradients(options: &StepOptions, model: &Path, outcome: &mut Outcome) -> anyhow::Result<()> {
-    let models = kit::models()?;
+    let Some(models) = kit::models()? else {
+        outcome.figure("gradients", "no reference models were packed: not compared");
+        return Ok(());
+    };
     let words = ["--vectors".as_ref(), models.as_os_str()];
     let found = ours(options, model, 1, 16, &words)?;
     outcome.figure("gradients", &found["vectors"]);
@@ -118,8 +126,8 @@ fn peer(options: &StepOptions, model: &Path, sequences: usize, length: usize) ->
     let setting = json!({
         "model": model, "device": if options.rehearse { "cpu" } else { "cuda" }, "sequences": sequences, "length": length, "steps": STEPS,
     });
-    let mut python = Command::new("python3");
-    python.args(["-c", TORCH, &setting.to_string()]).env("HF_HUB_OFFLINE", "1");
+    let mut python = python();
+    python.args(["-c", TORCH, &setting.to_string()]);
     let mut found = last_line(python)?;
     let config = echo_policy::config::ModelConfig::from_file(&model.join("config.json"))?;
     let (count, length) = (sequences as u64, length as u64);
@@ -134,28 +142,25 @@ fn peer(options: &StepOptions, model: &Path, sequences: usize, length: usize) ->
 }
 
 fn last_line(mut command: Command) -> anyhow::Result<Value> {
-    let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    eprint!("{said}");
-    let end: Vec<&str> = said.lines().rev().take(3).collect();
-    ensure!(
-        output.status.success(),
-        "{:?} ended with {}: {}",
-        command.get_program(),
-        output.status,
-        end.into_iter().rev().collect::<Vec<_>>().join(" | ")
-    );
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "{:?} ended with {}; see the log", command.get_program(), output.status);
     let text = String::from_utf8(output.stdout)?;
     Ok(serde_json::from_str(text.lines().last().context("it said nothing")?)?)
 }
 
+/// Python, with its own libraries.
+pub(super) fn python() -> Command {
+    let mut python = Command::new("python3");
+    if let Some(before) = std::env::var_os(OF_OTHERS) {
+        python.env("LD_LIBRARY_PATH", before);
+    }
+    python.env("HF_HUB_OFFLINE", "1");
+    python
+}
+
 /// Whether Python has what the peers need.
 pub(super) fn has_torch() -> bool {
-    let mut python = Command::new("python3");
-    python
-        .args(["-c", "import torch, transformers"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    python.status().is_ok_and(|status| status.success())
+    let mut python = python();
+    python.args(["-c", "import torch, transformers"]).stdin(Stdio::null());
+    python.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }

@@ -4,6 +4,9 @@ use super::{Outcome, StepOptions};
 use crate::console::Console;
 use crate::demo::{self, Demo, Faults, STALENESS_BUDGET};
 use crate::network::{Network, NodeConfig, section};
+use anyhow::Context as _;
+use echo_learner::run_dir::RunDir;
+use echo_learner::summary::Summary;
 use echo_policy::engine::device::DeviceChoice;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -15,7 +18,7 @@ const SMALL: u64 = 12;
 /// Supervised updates of a rehearsal: it shows that everything runs, not that anything is learned.
 const SMALL_WARM_UP: i64 = 20;
 /// Least gain of accuracy over 200 updates, of held-out orders; the demo's own gain over 600 is 0.4.
-const LEAST_GAIN: f64 = 0.03;
+const LEAST_GAIN: f64 = 0.15;
 
 pub(super) async fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
     let cuda = options.cuda()?;
@@ -23,7 +26,7 @@ pub(super) async fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow:
     let wgpu = wgpu.filter(|_| !options.rehearse || options.software);
     let devices: Vec<DeviceChoice> =
         [cuda.choice()].into_iter().chain(wgpu).chain([DeviceChoice::Cpu]).collect();
-    let updates = if options.small() { SMALL } else { FULL };
+    let updates = if options.rehearse { SMALL } else { FULL };
     let demo = Demo {
         nodes: devices.len(),
         updates,
@@ -34,7 +37,7 @@ pub(super) async fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow:
     let mut config = demo::network(&demo)?;
     let settings = &mut config.learner.settings;
     section(settings, "train")?.insert("device".into(), if options.rehearse { "cpu" } else { "cuda" }.into());
-    if options.small() {
+    if options.rehearse {
         let warm_up = section(settings, "warmup")?;
         warm_up.insert("updates".into(), Value::Integer(SMALL_WARM_UP));
         warm_up.remove("until_accuracy");
@@ -43,7 +46,12 @@ pub(super) async fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow:
     config.nodes = devices.iter().zip(1..).map(|(device, number)| node(device, number)).collect();
     let network = Network::start(config).await?;
     let layout = network.layout().clone();
-    let (summary, _) = demo::drive(&demo, network, &Console::new(true)).await?;
+    let driven = demo::drive(&demo, network, &Console::new(true)).await;
+    // Also when somebody did not end as they should: what was learned by then is there.
+    outcome.part("the network", driven.map(drop));
+    let path = RunDir::new(&layout.run_dir()).summary();
+    let text = std::fs::read(&path).context("the learner has not come to its end")?;
+    let summary: Summary = serde_json::from_slice(&text)?;
 
     let groups: BTreeMap<String, _> = (devices.iter().zip(1..))
         .map(|(device, number)| {
@@ -63,12 +71,10 @@ pub(super) async fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow:
     outcome.claim("no node loses its device", kept);
     let all = groups.values().all(|figures| figures["accepted"].as_u64() > Some(0));
     outcome.claim("groups of every device pass the audit", all);
-    let lies = ["sampling", "reward", "schema"]
-        .iter()
-        .filter_map(|reason| summary.trajectories_rejected.get(*reason))
-        .sum::<u64>();
-    outcome.claim("no group of an honest node is refused as a lie", lies == 0);
-    if !options.small() {
+    let honest = ["stale", "lease", "duplicate"];
+    let rejected = summary.trajectories_rejected.keys().filter(|reason| !honest.contains(&reason.as_str()));
+    outcome.claim("no group is refused but for coming late", rejected.count() == 0);
+    if !options.rehearse {
         let gain = summary.accuracy_after - summary.accuracy_before;
         outcome.claim(&format!("held-out accuracy rises by {LEAST_GAIN} and more"), gain >= LEAST_GAIN);
     }
