@@ -145,7 +145,7 @@ impl Run {
 
 impl SignList {
     fn execute(self) -> anyhow::Result<ExitCode> {
-        let now = clock::now();
+        let now = clock::wall();
         let signed = sign::sign_file(&self.input, &self.key, self.output.as_deref(), now)?;
         if self.json {
             print_json(&signed)?;
@@ -162,7 +162,7 @@ impl SignList {
 
 impl ShowList {
     fn execute(self) -> anyhow::Result<ExitCode> {
-        let now = clock::now();
+        let now = clock::wall();
         let shown = show::show_file(&self.file, now)?;
         if self.json {
             print_json(&shown)?;

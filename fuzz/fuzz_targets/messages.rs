@@ -15,11 +15,12 @@ use echo_protocol::control::{
     MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, Neighbour, Neighbourhood,
     Peer, Request, Response,
 };
+use echo_protocol::epoch::Epoch;
 use echo_protocol::heartbeat::{
     Heartbeat, MAX_ADDRESS_BYTES, MAX_ADDRESSES, Reach, UplinkReport, WHOLE_PERMILLE,
 };
 use echo_protocol::identity::{NodeKey, PublicKey};
-use echo_protocol::lease::{LastOrder, Lease, LeaseId, MAX_LEASE_ORDERS};
+use echo_protocol::lease::{HeldOrder, Lease, LeaseId, MAX_LEASE_ORDERS, ReturnReason, Returned};
 use echo_protocol::manifest::{Manifest, TensorEntry, TensorType};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::precision::{Caches, MAX_PRECISION_BYTES, PrecisionName};
@@ -250,7 +251,7 @@ fn sound() -> Vec<Vec<u8>> {
         node: me,
         first: OrderCounter(64),
         count: 8,
-        deadline: UnixMillis(1_700_000_000_000),
+        lifetime_ms: 600_000,
     };
     let charter = charter(me);
     let receipt = Receipt {
@@ -306,8 +307,9 @@ fn words(run: RunId, key: &NodeKey) -> [Vec<u8>; 6] {
     [bytes(&Word::Offer(offer)), bytes(&sound), lie.to_bytes(), bytes(&Word::Report(lie)), bare, unable]
 }
 
-fn requests(me: PublicKey) -> [Request; 5] {
+fn requests(me: PublicKey) -> [Request; 6] {
     let heartbeat = Heartbeat {
+        epoch: Epoch(2),
         installed: Some(PolicyVersion(2)),
         progress: Some((PolicyVersion(3), 500)),
         rollouts_per_s: 1.5,
@@ -323,7 +325,12 @@ fn requests(me: PublicKey) -> [Request; 5] {
         Request::Charter,
         Request::Heartbeat(heartbeat),
         Request::Manifest(Some(PolicyVersion(3))),
-        Request::Lease { orders: 8, last: Some(LastOrder { lease: LeaseId(3), counter: OrderCounter(9) }) },
+        Request::Lease { orders: 8, last: Some(HeldOrder { lease: LeaseId(3), counter: OrderCounter(9) }) },
+        Request::Return(Returned {
+            orders: vec![HeldOrder { lease: LeaseId(3), counter: OrderCounter(9) }],
+            reason: ReturnReason::Undoable,
+            detail: "a trap".into(),
+        }),
         Request::Neighbours { lost: vec![me] },
     ]
 }
@@ -333,7 +340,7 @@ fn responses(
     charter: Signed<Charter>,
     lease: Signed<Lease>,
     manifest: Signed<Manifest>,
-) -> [Response; 7] {
+) -> [Response; 8] {
     let peer = Peer { key: me, addresses: vec!["/ip4/192.0.2.1/tcp/4001".into()] };
     let neighbourhood = Neighbourhood {
         mode: Mode::Echo,
@@ -344,6 +351,8 @@ fn responses(
     [
         Response::Charter(charter),
         Response::News {
+            epoch: Epoch(2),
+            wall: UnixMillis(1_700_000_000_000),
             newest: Some(PolicyVersion(3)),
             neighbourhood: Some(neighbourhood.clone()),
             ended: false,
@@ -352,6 +361,7 @@ fn responses(
         Response::Manifest(Some(manifest)),
         Response::Leases { leases: vec![lease], retry_after_ms: 500 },
         Response::Neighbours(Some(neighbourhood)),
+        Response::Returned,
         Response::Refused("not now".into()),
     ]
 }
@@ -411,6 +421,7 @@ fn charter(learner: PublicKey) -> Charter {
 fn manifest(run: RunId) -> Manifest {
     Manifest {
         run,
+        epoch: Epoch(2),
         version: PolicyVersion(3),
         base: None,
         files: Vec::new(),

@@ -374,7 +374,7 @@ pub(crate) fn shared(
         groups_per_update: config.train.groups_per_update,
         record: config.record.config(),
     };
-    let desk = Desk::open(store, desk, version, tally, checkpoint.map(|state| &state.desk))?;
+    let desk = Desk::open(store, desk, clock::now(), version, tally, checkpoint.map(|state| &state.desk))?;
     let admission = Admission::new(workload.run, &workload.charter, workload.mix.clone(), workload.clone())
         .taking(&config.admission.precisions);
     let mut addresses: Vec<String> = host.listen_addrs().iter().map(Multiaddr::to_string).collect();
@@ -430,7 +430,7 @@ pub fn listed_peers(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
     let text = peer_list::read_file(path).with_context(|| format!("peer list {}", path.display()))?;
     let mut trust = Trust { keeper: config.network.list_key.clone(), ..Trust::default() };
     let list =
-        peer_list::open(&text, clock::now(), &mut trust).with_context(|| path.display().to_string())?;
+        peer_list::open(&text, clock::wall(), &mut trust).with_context(|| path.display().to_string())?;
     // A run that is founded later makes its key then.
     if let Some(key) = keyfile::load(&RunDir::new(&config.run.dir).identity())?
         && !list.lists(&key.public())

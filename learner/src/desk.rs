@@ -14,18 +14,23 @@ use crate::leases::{
 };
 use crate::record::{Decision, Network, Record, RecordConfig, RecordJournal, Subject};
 use crate::store::{Store, StoreError};
+use echo_protocol::epoch::Epoch;
 use echo_protocol::identity::PublicKey;
-use echo_protocol::lease::{LastOrder, Lease};
+use echo_protocol::lease::{HeldOrder, Lease, MAX_RETURN_DETAIL, MAX_RETURNED, ReturnReason, Returned};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::staleness::Staleness;
 use echo_protocol::submission::{Outcome, RefuseReason};
 use echo_protocol::time::UnixMillis;
 use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 pub use reply::Reply;
 pub use state::DeskState;
+
+/// Milliseconds between two log lines about orders that nodes cannot do: a task that always fails would write one for each.
+const COMPLAIN_EVERY_MS: u64 = 30_000;
 
 /// Why the desk cannot work.
 #[derive(Debug, thiserror::Error)]
@@ -56,14 +61,14 @@ pub enum DeskError {
 }
 
 /// How far a batch has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     /// Groups that are there for it.
     pub ready: usize,
     /// Orders that are out.
     pub out: u64,
-    /// Nodes that they are out with.
-    pub holders: usize,
+    /// Nodes that they are out with, and how many, those first that hold the most.
+    pub holders: Vec<(PublicKey, u64)>,
     /// The newest version that was published.
     pub published: Option<PolicyVersion>,
 }
@@ -78,7 +83,7 @@ pub struct Wish {
     /// How many orders it wants.
     pub orders: u32,
     /// The last one that reached it.
-    pub last: Option<LastOrder>,
+    pub last: Option<HeldOrder>,
 }
 
 /// The numbers of a desk.
@@ -110,16 +115,19 @@ pub struct Desk {
     groups_per_update: usize,
     progress: Progress,
     closed: bool,
+    /// When a node that cannot do an order is worth a line again.
+    next_complaint: UnixMillis,
     /// The first failure of the disk.
     failure: Option<BufferError>,
 }
 
 impl Desk {
-    /// Opens the desk of a run that stands at `version`, as the store remembers it; `tally` is what was counted so far, as far as it is on
+    /// Opens the desk of a run that stands at `version`, as the store remembers it, and begins a new epoch; `tally` is what was counted so far, as far as it is on
     /// record. A store that remembers nothing is made from `checkpoint`, what was the state at this version.
     pub fn open(
         store: Arc<dyn Store>,
         config: DeskConfig,
+        now: UnixMillis,
         version: PolicyVersion,
         tally: Tally,
         checkpoint: Option<&DeskState>,
@@ -143,10 +151,11 @@ impl Desk {
         let tally = Tally { accepted: buffer.totals().acknowledged.groups, ..tally };
         let journal = LeaseJournal::new(store);
         let known = |counter| Ok::<_, DeskError>(buffer.status(counter)?.is_some());
-        let book = match journal.load(leases.run, known)? {
-            Some(snapshot) => LeaseBook::restore(leases, snapshot)?,
+        let mut book = match journal.load(leases.run, known)? {
+            Some(snapshot) => LeaseBook::restore(leases, snapshot, now)?,
             None => LeaseBook::new(leases),
         };
+        book.begin(Epoch::after(book.epoch(), now));
         // What an earlier process published: every published version had all its batches in the journal. The bound may name
         // versions that were never announced, which no node can have, and whose groups would be asked to come again.
         let ahead = buffer.newest_batch().map_or(version, PolicyVersion::next).max(version);
@@ -163,6 +172,7 @@ impl Desk {
             groups_per_update,
             progress,
             closed: false,
+            next_complaint: UnixMillis(0),
             failure: None,
         })
     }
@@ -181,10 +191,30 @@ impl Desk {
             return lost;
         }
         let leases = self.book.grant(now, node, orders, self.room());
-        for order in self.book.take_given_up() {
-            tracing::warn!(%order, "given up: {MAX_LEASES_OF_ORDER} leases of it brought nothing; can the task judge its prompt?");
-        }
+        self.say_given_up("nobody said why");
         leases
+    }
+
+    /// Takes back orders that `node` will not do, as far as it holds them.
+    pub fn take_back(&mut self, now: UnixMillis, node: &PublicKey, returned: Returned) {
+        let Returned { mut orders, reason, detail } = returned;
+        orders.truncate(MAX_RETURNED);
+        orders.retain(|held| self.book.take_back(node, *held, reason));
+        let Some(first) = orders.first().map(|held| held.counter) else { return };
+        // The text comes from the network and goes into a log line.
+        let detail: String = detail.chars().filter(|c| !c.is_control()).take(MAX_RETURN_DETAIL).collect();
+        if reason == ReturnReason::Undoable && now >= self.next_complaint {
+            self.next_complaint = now.plus(COMPLAIN_EVERY_MS);
+            tracing::warn!(node = %node.short(), order = %first, "a node cannot do its order, which goes to others: {detail}");
+        }
+        tracing::debug!(node = %node.short(), orders = orders.len(), ?reason, "orders came back: {detail}");
+        self.say_given_up(&detail);
+    }
+
+    fn say_given_up(&mut self, why: &str) {
+        for order in self.book.take_given_up() {
+            tracing::warn!(%order, "given up, training goes on without it: {MAX_LEASES_OF_ORDER} leases of it brought nothing ({why})");
+        }
     }
 
     /// Writes what was granted so far. The disk is waited for without the desk; afterwards [`Desk::leased`] is due.
@@ -212,7 +242,7 @@ impl Desk {
         use echo_protocol::lease::LeaseId;
 
         // To nodes that every answer has reached.
-        let last = Some(LastOrder { lease: LeaseId(u64::MAX), counter: OrderCounter(u64::MAX) });
+        let last = Some(HeldOrder { lease: LeaseId(u64::MAX), counter: OrderCounter(u64::MAX) });
         let leases = self.grant(now, &Wish { node, installed, orders, last });
         self.journal.save(&mut self.book)?;
         Ok(leases)
@@ -470,6 +500,11 @@ impl Desk {
         self.groups_per_update
     }
 
+    /// The epoch that began when the desk was opened.
+    pub fn epoch(&self) -> Epoch {
+        self.book.epoch()
+    }
+
     /// Whether anything was ever leased or accepted.
     pub fn has_begun(&self) -> bool {
         self.book.cursor() > OrderCounter(0) || self.totals().acknowledged.groups > 0
@@ -477,10 +512,12 @@ impl Desk {
 
     /// What the batch of `version` has to wait for.
     pub fn work(&self, version: PolicyVersion) -> Work {
+        let mut holders: Vec<_> = self.book.holders().iter().map(|(node, orders)| (*node, *orders)).collect();
+        holders.sort_by_key(|(_, orders)| Reverse(*orders));
         Work {
             ready: self.buffer.ready(version, &self.staleness),
             out: self.book.outstanding(),
-            holders: self.book.holders(),
+            holders,
             published: self.progress.newest_published,
         }
     }

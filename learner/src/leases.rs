@@ -10,8 +10,9 @@
 //!   Orders are draws that do not depend on each other, so one that is never delivered is missed by nobody.
 //!
 //! No node decides alone which orders are left out. An idle order is not leased to a node that held it before, while another one asks for
-//! orders that did not. And of the leases that end without a delivery the first of each node counts, then only those that run out, and
-//! those whose group could not be judged: going away and having a group refused costs nothing, and done again says nothing of the order.
+//! orders that did not. And of the leases that end without a delivery the first of each node counts, then only those that run out,
+//! those whose order came back as one that cannot be done, and those whose group could not be judged: going away and having a group
+//! refused costs nothing, and done again says nothing of the order.
 //!
 //! A lease may leave the learner only after [`LeaseJournal`] made it durable. Deliveries are not written: after
 //! a crash the buffer says which orders it has, and the book is rebuilt from the journal and the buffer together.
@@ -21,11 +22,13 @@ mod journal;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use echo_protocol::charter::RunId;
 use echo_protocol::control::MAX_LEASES;
+use echo_protocol::epoch::Epoch;
 use echo_protocol::identity::PublicKey;
-use echo_protocol::lease::{LastOrder, Lease, LeaseId, MAX_LEASE_ORDERS};
+use echo_protocol::lease::{HeldOrder, Lease, LeaseId, MAX_LEASE_ORDERS, ReturnReason};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::time::UnixMillis;
 
@@ -40,7 +43,7 @@ pub const MAX_OPEN_ORDERS: usize = 1 << 20;
 /// Leases of one order that may end without a delivery: an order that nobody can do (a prompt that the task cannot judge, or that has no
 /// tokens) comes before all fresh ones each time, and is given up then. Far more than honest nodes need that come and go; and nodes
 /// that would have a certain order left out have to be given it every time. Counted are the first lease of each node, and of its later ones
-/// those that ran out, or whose group could not be judged. A restart counts anew.
+/// those that ran out, that came back as ones that cannot be done, or whose group could not be judged. A restart counts anew.
 pub const MAX_LEASES_OF_ORDER: u32 = 8;
 
 /// Idle orders that are looked at for one that a node did not hold before.
@@ -85,6 +88,8 @@ pub enum LeaseRefusal {
 #[derive(Clone, Debug)]
 struct Open {
     lease: Lease,
+    /// When its orders may be leased to somebody else.
+    deadline: UnixMillis,
     /// Orders of the lease that are out or idle.
     left: u32,
 }
@@ -109,6 +114,10 @@ enum End {
     Refused,
     /// The group could not be judged.
     Unjudged,
+    /// Its node gave it back.
+    Returned,
+    /// Its node gave it back as one that nobody can do.
+    Undoable,
 }
 
 #[derive(Clone, Debug)]
@@ -130,6 +139,9 @@ pub struct LeaseBook {
     /// The next order that was never leased.
     cursor: OrderCounter,
     next_lease: LeaseId,
+    /// Leases that this book did not grant, and that may be out all the same: its directory was restored from a backup, and they
+    /// were granted after that was made.
+    unknown: Range<LeaseId>,
     /// Leases with an order left.
     leases: BTreeMap<LeaseId, Open>,
     /// Every order that is out or idle.
@@ -156,6 +168,7 @@ impl LeaseBook {
             config,
             cursor: OrderCounter(0),
             next_lease: LeaseId(0),
+            unknown: LeaseId(0)..LeaseId(0),
             leases: BTreeMap::new(),
             orders: BTreeMap::new(),
             idle: BTreeSet::new(),
@@ -167,6 +180,18 @@ impl LeaseBook {
             given_up: Vec::new(),
             changes: Changes::default(),
         }
+    }
+
+    /// Begins an epoch: its leases have numbers that no earlier process gave.
+    pub fn begin(&mut self, epoch: Epoch) {
+        let first = self.next_lease.max(epoch.first_lease());
+        self.unknown = self.next_lease..first;
+        self.next_lease = first;
+    }
+
+    /// The epoch of the leases that are granted.
+    pub fn epoch(&self) -> Epoch {
+        self.next_lease.epoch()
     }
 
     /// Leases up to `orders` orders to `node`, at most `room` (what the staleness budget allows,
@@ -192,26 +217,32 @@ impl LeaseBook {
     }
 
     /// The leases of `node` behind `last`, the last of its orders that reached it, as far as their orders are out and at most `orders` of
-    /// them: the answer that brought them got lost, or the node has begun anew. They are leased as they were.
+    /// them: the answer that brought them got lost, or the node has begun anew. They are leased for the time that they have left.
     pub fn lost(
         &self,
         now: UnixMillis,
         node: &PublicKey,
-        last: Option<LastOrder>,
+        last: Option<HeldOrder>,
         orders: u32,
     ) -> Vec<Lease> {
         let first = last.map_or(LeaseId(0), |last| last.lease);
         let mut room = orders as usize;
         let mut lost = Vec::new();
         for id in self.of_node(node, first) {
-            let open = self.leases.get(&id).filter(|open| open.lease.deadline > now);
-            let Some(Open { lease, .. }) = open else { continue };
+            let open = self.leases.get(&id).filter(|open| open.deadline > now);
+            let Some(Open { lease, deadline, .. }) = open else { continue };
+            let lifetime_ms = deadline.since(now);
             let is_lost = |counter: &OrderCounter| {
-                self.is_out(id, *counter) && last < Some(LastOrder { lease: id, counter: *counter })
+                self.is_out(id, *counter) && last < Some(HeldOrder { lease: id, counter: *counter })
             };
             let counters: Vec<OrderCounter> = lease.orders().filter(is_lost).take(room).collect();
             room -= counters.len();
-            lost.extend(ranges(&counters).map(|(first, count)| Lease { first, count, ..lease.clone() }));
+            lost.extend(ranges(&counters).map(|(first, count)| Lease {
+                first,
+                count,
+                lifetime_ms,
+                ..lease.clone()
+            }));
             if room == 0 {
                 break;
             }
@@ -229,6 +260,9 @@ impl LeaseBook {
     /// # Errors
     /// Why it may not.
     pub fn check(&self, node: &PublicKey, id: LeaseId, counter: OrderCounter) -> Result<(), LeaseRefusal> {
+        if self.unknown.contains(&id) {
+            return Err(LeaseRefusal::NotFound(id));
+        }
         let slot = self.orders.get(&counter);
         if slot.is_none() && counter < self.cursor {
             return Err(LeaseRefusal::Delivered(counter));
@@ -262,6 +296,21 @@ impl LeaseBook {
             self.rest(counter, End::Refused);
         }
         held
+    }
+
+    /// Makes an order idle that `node` will not do under this lease, or gives it up. False, and nothing changes, when it does not
+    /// hold it so.
+    pub fn take_back(&mut self, node: &PublicKey, held: HeldOrder, reason: ReturnReason) -> bool {
+        let HeldOrder { lease, counter } = held;
+        let holds = self.is_out(lease, counter) && self.holder(lease) == Some(node);
+        if holds {
+            let end = match reason {
+                ReturnReason::Undoable => End::Undoable,
+                ReturnReason::Late | ReturnReason::Dropped => End::Returned,
+            };
+            self.rest(counter, end);
+        }
+        holds
     }
 
     /// Records that `node`'s group of `counter` could not be judged, by a run that has `accepted` so many groups. True if that is not the first
@@ -314,9 +363,9 @@ impl LeaseBook {
         (self.orders.len() - self.idle.len()) as u64
     }
 
-    /// Nodes that orders are out with.
-    pub fn holders(&self) -> usize {
-        self.out_by_node.len()
+    /// Nodes that orders are out with, and how many.
+    pub fn holders(&self) -> &BTreeMap<PublicKey, u64> {
+        &self.out_by_node
     }
 
     /// Orders that wait to be leased again.
@@ -334,9 +383,10 @@ impl LeaseBook {
         self.cursor
     }
 
-    /// Whether a lease of this number was ever granted.
-    pub fn has_granted(&self, id: LeaseId) -> bool {
-        id < self.next_lease
+    /// Whether a lease of this number may ever have been granted. What was granted in other epochs is not known: a directory
+    /// that is restored from a backup has forgotten some.
+    pub fn may_have_granted(&self, id: LeaseId) -> bool {
+        id < self.next_lease || id.epoch() != self.epoch()
     }
 
     /// Notes what is durable.
@@ -399,8 +449,9 @@ impl LeaseBook {
     fn open(&mut self, now: UnixMillis, node: PublicKey, first: OrderCounter, count: u32) -> Lease {
         let id = self.next_lease;
         self.next_lease = LeaseId(id.0 + 1);
-        let deadline = now.plus(self.config.lifetime_ms);
-        let lease = Lease { run: self.config.run, id, node, first, count, deadline };
+        let lifetime_ms = self.config.lifetime_ms;
+        let deadline = now.plus(lifetime_ms);
+        let lease = Lease { run: self.config.run, id, node, first, count, lifetime_ms };
         for counter in lease.orders() {
             let before = self.detach(counter);
             let (ended, holders) = before.map(|slot| (slot.ended, slot.holders)).unwrap_or_default();
@@ -411,7 +462,7 @@ impl LeaseBook {
         self.deadlines.insert((deadline, id));
         self.by_node.insert((node, id));
         *self.out_by_node.entry(node).or_default() += u64::from(count);
-        self.leases.insert(id, Open { lease: lease.clone(), left: count });
+        self.leases.insert(id, Open { lease: lease.clone(), deadline, left: count });
         self.changes.push(Change::Granted(lease.clone()));
         lease
     }
@@ -426,7 +477,7 @@ impl LeaseBook {
         if let Some(open) = self.leases.get_mut(&slot.lease) {
             open.left -= 1;
             if open.left == 0 {
-                self.deadlines.remove(&(open.lease.deadline, slot.lease));
+                self.deadlines.remove(&(open.deadline, slot.lease));
                 self.by_node.remove(&(open.lease.node, slot.lease));
                 self.leases.remove(&slot.lease);
                 self.changes.push(Change::Closed(slot.lease));
@@ -441,7 +492,7 @@ impl LeaseBook {
         let Some(node) = self.leases.get(&slot.lease).map(|open| open.lease.node) else { return };
         let (lease, before) = (slot.lease, slot.state);
         slot.state = match end {
-            End::Refused | End::Unjudged => State::GivenBack,
+            End::Refused | End::Unjudged | End::Returned | End::Undoable => State::GivenBack,
             End::Expired | End::Gone => State::Lapsed,
         };
         if before != State::Out {
@@ -451,7 +502,7 @@ impl LeaseBook {
         if is_first {
             slot.holders.push(node);
         }
-        if is_first || matches!(end, End::Expired | End::Unjudged) {
+        if is_first || matches!(end, End::Expired | End::Unjudged | End::Undoable) {
             slot.ended += 1;
         }
         let is_over = slot.ended >= MAX_LEASES_OF_ORDER;
@@ -469,7 +520,7 @@ impl LeaseBook {
         let Some(open) = self.leases.get(&id) else { return Vec::new() };
         let lapsed: Vec<OrderCounter> =
             open.lease.orders().filter(|counter| self.is_out(id, *counter)).collect();
-        self.deadlines.remove(&(open.lease.deadline, id));
+        self.deadlines.remove(&(open.deadline, id));
         lapsed.iter().for_each(|counter| self.rest(*counter, end));
         lapsed
     }

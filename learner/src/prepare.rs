@@ -58,7 +58,8 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
     config.train.device.open(config.train.compute)?;
     fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
     let key = dir.key()?;
-    let Beginning { charter, workload, tasks, weights, files } = begin(config, &key, clock::now(), progress)?;
+    let Beginning { charter, workload, tasks, weights, files } =
+        begin(config, &key, clock::wall(), progress)?;
     if dir.start().exists() {
         fs::remove_dir_all(dir.start()).map_err(io_error(&dir.start()))?;
     }
@@ -135,7 +136,7 @@ pub fn rehearse(config: &RunConfig, policy: &Path) -> Result<Founded, PrepareErr
     let tasks = Tasks::read(config)?;
     tasks.keep(&dir)?;
     let start = Start::at(policy)?;
-    let charter = Signed::sign(&start.charter(config, &tasks, &key, clock::now())?, &key)?;
+    let charter = Signed::sign(&start.charter(config, &tasks, &key, clock::wall())?, &key)?;
     let (run, opened) = Charter::open(&charter)?;
     let workload = Workload::open(run, opened, policy, &tasks.files)?;
     Ok(Founded { dir, config: config.clone(), key, charter, workload })

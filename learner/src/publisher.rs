@@ -12,6 +12,7 @@ use echo_policy::error::DecoderError;
 use echo_policy::weights::{DType, RawTensor};
 use echo_protocol::codec::CodecError;
 use echo_protocol::delta::Width;
+use echo_protocol::epoch::Epoch;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::manifest::{Manifest, ManifestError, TensorType};
 use echo_protocol::signed::Signed;
@@ -89,6 +90,7 @@ impl Publisher {
         &mut self,
         workload: &Workload,
         key: &NodeKey,
+        epoch: Epoch,
         version: PolicyVersion,
         tensors: impl IntoIterator<Item = Result<RawTensor, DecoderError>>,
     ) -> Result<Publication, PublishError> {
@@ -110,7 +112,7 @@ impl Publisher {
 
         let mut row = encoded.row;
         let base = base.map(|base| base.version);
-        let manifest = cutter.manifest(workload.run, version, encoded.chunks, base, encoded.deltas)?;
+        let manifest = cutter.manifest(workload.run, epoch, version, encoded.chunks, base, encoded.deltas)?;
         let (manifest, signed) = sign(manifest, key)?;
         let manifest = Arc::new(manifest);
         draft.keep(&manifest);

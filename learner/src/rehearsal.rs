@@ -165,7 +165,7 @@ impl Rehearsal {
             let tensors = weights.iter().map(|tensor| Ok(raw(tensor, dtype)));
             // Only one task at a time publishes.
             let mut publisher = publisher.lock().unwrap_or_else(PoisonError::into_inner);
-            anyhow::Ok(publisher.publish(workload, &shared.key, version, tensors)?)
+            anyhow::Ok(publisher.publish(workload, &shared.key, shared.epoch, version, tensors)?)
         })
         .await??;
         let Publication { manifest, signed, row } = publication;

@@ -275,7 +275,8 @@ impl Releaser {
         tracing::debug!("publishing {version}");
         let workload = &self.shared.workload;
         let tensors = weights.tensors(dtype(workload.charter.snapshot_type));
-        let publication = self.publisher.publish(workload, &self.shared.key, version, tensors)?;
+        let publication =
+            self.publisher.publish(workload, &self.shared.key, self.shared.epoch, version, tensors)?;
         // First: a node may deliver under this version before the announcement returns.
         if let Some(audit) = &self.shared.audit {
             let rounded = audit.as_nodes_have_it(weights)?;

@@ -21,6 +21,8 @@ use crate::workload::Workload;
 use echo_protocol::charter::Charter;
 use echo_protocol::clock;
 use echo_protocol::content::ContentId;
+use echo_protocol::epoch::Epoch;
+use echo_protocol::heartbeat::Heartbeat;
 use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::snapshots::{SnapshotEvent, Snapshots};
@@ -48,6 +50,8 @@ pub struct Shared {
     pub charter: Signed<Charter>,
     /// The run's key.
     pub key: NodeKey,
+    /// The epoch of this process.
+    pub epoch: Epoch,
     admission: Admission,
     /// Knows the policies that nodes work under, where tokens are checked.
     pub audit: Option<SamplingAudit>,
@@ -77,6 +81,7 @@ impl Shared {
         fleet: Fleet,
         keep_versions: usize,
     ) -> Self {
+        let epoch = desk.epoch();
         let (desk, fleet) = (Mutex::new(desk), Mutex::new(fleet));
         let (manifests, ended) = (Mutex::new(VecDeque::new()), Mutex::new(false));
         let (arrived, audit) = (Condvar::new(), None);
@@ -86,6 +91,7 @@ impl Shared {
             workload,
             charter,
             key,
+            epoch,
             admission,
             audit,
             verifiers,
@@ -173,6 +179,14 @@ impl Shared {
     /// Says that the run has ended, so that nodes stop.
     pub fn end(&self) {
         *lock(&self.ended) = true;
+    }
+
+    /// A heartbeat without what it says of versions of another epoch: the weights may be others.
+    fn of_this_epoch(&self, heartbeat: Heartbeat) -> Heartbeat {
+        match heartbeat.epoch == self.epoch {
+            true => heartbeat,
+            false => Heartbeat { installed: None, progress: None, ..heartbeat },
+        }
     }
 
     fn newest(&self) -> Option<PolicyVersion> {

@@ -49,7 +49,7 @@ pub(crate) fn shared_over(
         groups_per_update,
         record: RecordConfig::default(),
     };
-    let desk = Desk::open(store, desk, PolicyVersion(0), Tally::default(), None).unwrap();
+    let desk = Desk::open(store, desk, UnixMillis(0), PolicyVersion(0), Tally::default(), None).unwrap();
     let fleet = FleetConfig {
         mode: Mode::Echo,
         uplink: UNKNOWN_UPLINK,

@@ -89,7 +89,7 @@ fn no_board(error: &io::Error) {
 
 /// The time in Unix seconds.
 fn now() -> f64 {
-    clock::now().0 as f64 / 1000.0
+    clock::wall().0 as f64 / 1000.0
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod meter;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use echo_protocol::epoch::Epoch;
 use echo_protocol::submission::RefuseReason;
 use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
@@ -87,6 +88,8 @@ pub struct Facts {
     pub silence: Option<String>,
     /// The installed version.
     pub version: Option<PolicyVersion>,
+    /// The learner's epoch in which it was published.
+    pub epoch: Option<Epoch>,
     /// When it was installed, in milliseconds since the Unix epoch.
     pub installed_at: Option<UnixMillis>,
     /// What the installed version was loaded on.
@@ -121,6 +124,8 @@ pub struct Facts {
     pub traffic: Traffic,
     /// The snapshot that is being received.
     pub download: Option<Download>,
+    /// Milliseconds that this machine's clock is ahead of the learner's.
+    pub clock_ahead_ms: Option<i64>,
 }
 
 impl Facts {

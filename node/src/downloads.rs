@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use echo_protocol::clock;
+use echo_protocol::epoch::Epoch;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::snapshots::{SnapshotEvent, Snapshots, Stopped};
@@ -47,8 +48,8 @@ pub struct Downloads {
     pub policy: Option<watch::Sender<Option<Arc<Installed>>>>,
     /// What a node does that does not generate, from its first snapshot on.
     pub instead: Option<State>,
-    /// The installed version.
-    pub installed: watch::Sender<Option<PolicyVersion>>,
+    /// The installed version, and its epoch.
+    pub installed: watch::Sender<Option<(Epoch, PolicyVersion)>>,
 }
 
 impl Downloads {
@@ -97,23 +98,29 @@ impl Downloads {
 
     /// Installs the newest complete snapshot; those that are overtaken meanwhile are skipped.
     async fn install(&self, mut completed: watch::Receiver<Option<Arc<Manifest>>>) -> Result<(), NodeError> {
+        let mut in_use: Option<Arc<Manifest>> = None;
         while completed.changed().await.is_ok() {
             let Some(manifest) = completed.borrow_and_update().clone() else { continue };
-            let version = manifest.version;
-            if *self.installed.borrow() >= Some(version) {
+            let (epoch, version) = (manifest.epoch, manifest.version);
+            let newest = (*self.installed.borrow()).filter(|(of, _)| *of == epoch);
+            if newest.is_some_and(|(_, newest)| newest >= version) || !self.manifests.is_of(epoch) {
                 continue;
             }
-            let Some(policy) = &self.policy else {
-                self.done(version);
+            // A learner that begins an epoch publishes again what it has.
+            let is_in_use = in_use.as_ref().is_some_and(|in_use| in_use.has_content_of(&manifest));
+            let Some(policy) = self.policy.as_ref().filter(|_| !is_in_use) else {
+                self.done(&manifest);
                 continue;
             };
             let (store, images, workload) = (self.store.clone(), self.images.clone(), self.workload.clone());
             let ladder = self.ladder.clone();
-            let load = move || install::load(&store, &images, &manifest, &workload, &ladder);
+            let loaded = manifest.clone();
+            let load = move || install::load(&store, &images, &loaded, &workload, &ladder);
             match tokio::task::spawn_blocking(load).await {
                 Ok(Ok(installed)) => {
                     policy.send_replace(Some(Arc::new(installed)));
-                    self.done(version);
+                    self.done(&manifest);
+                    in_use = Some(manifest);
                 }
                 Ok(Err(InstallError::Chunk { index, source })) => {
                     tracing::warn!(%version, "not installed yet: {source}");
@@ -135,15 +142,16 @@ impl Downloads {
         Err(Stopped.into())
     }
 
-    fn done(&self, version: PolicyVersion) {
+    fn done(&self, manifest: &Manifest) {
+        let (epoch, version) = (manifest.epoch, manifest.version);
         self.board.set(|facts| {
-            facts.version = Some(version);
-            facts.installed_at = Some(clock::now());
+            (facts.epoch, facts.version) = (Some(epoch), Some(version));
+            facts.installed_at = Some(clock::wall());
             facts.download = None;
             facts.state = self.instead.unwrap_or(facts.state);
         });
         // After the board: the heartbeat that this sets off reads it.
-        self.installed.send_replace(Some(version));
+        self.installed.send_replace(Some((epoch, version)));
         tracing::info!(%version, "installed");
         if let Err(error) = self.manifests.keep(version, &self.kept) {
             tracing::warn!(%error, "the next start will have to ask for the newest snapshot first");

@@ -5,12 +5,14 @@ use std::time::Duration;
 use echo_protocol::charter::Charter;
 use echo_protocol::codec::CodecError;
 use echo_protocol::control::{MAX_LEASES, MAX_NEIGHBOURS, Neighbourhood, Request, Response};
+use echo_protocol::epoch::Epoch;
 use echo_protocol::heartbeat::Heartbeat;
 use echo_protocol::identity::PublicKey;
-use echo_protocol::lease::{LastOrder, Lease};
+use echo_protocol::lease::{HeldOrder, Lease, Returned};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::{Host, NetError, PeerId};
 use echo_protocol::signed::Signed;
+use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
 
 /// The longest wait for an answer. A learner that needs longer is as good as gone.
@@ -44,6 +46,10 @@ pub enum AskError {
 /// What is new at the learner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
+    /// The learner's epoch.
+    pub epoch: Epoch,
+    /// The learner's wall clock.
+    pub wall: UnixMillis,
     /// The newest published version.
     pub newest: Option<PolicyVersion>,
     /// Where to receive snapshots from, if that has changed.
@@ -87,8 +93,9 @@ impl Learner {
     /// [`AskError`]
     pub async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<News, AskError> {
         match self.ask(&Request::Heartbeat(heartbeat), "heartbeat").await? {
-            Response::News { newest, neighbourhood, ended } => {
-                Ok(News { newest, neighbourhood: neighbourhood.map(Neighbourhood::bounded), ended })
+            Response::News { epoch, wall, newest, neighbourhood, ended } => {
+                let neighbourhood = neighbourhood.map(Neighbourhood::bounded);
+                Ok(News { epoch, wall, newest, neighbourhood, ended })
             }
             _ => Err(AskError::OffTopic { asked: "heartbeat" }),
         }
@@ -124,7 +131,7 @@ impl Learner {
     pub async fn leases(
         &self,
         orders: u32,
-        last: Option<LastOrder>,
+        last: Option<HeldOrder>,
     ) -> Result<(Vec<Signed<Lease>>, u32), AskError> {
         match self.ask(&Request::Lease { orders, last }, "lease").await? {
             Response::Leases { mut leases, retry_after_ms } => {
@@ -132,6 +139,17 @@ impl Learner {
                 Ok((leases, retry_after_ms))
             }
             _ => Err(AskError::OffTopic { asked: "lease" }),
+        }
+    }
+
+    /// Gives orders back.
+    ///
+    /// # Errors
+    /// [`AskError`]
+    pub async fn give_back(&self, returned: Returned) -> Result<(), AskError> {
+        match self.ask(&Request::Return(returned), "return").await? {
+            Response::Returned => Ok(()),
+            _ => Err(AskError::OffTopic { asked: "return" }),
         }
     }
 

@@ -42,6 +42,7 @@ pub mod orders;
 pub mod outbox;
 pub mod precision;
 pub mod preflight;
+pub mod returns;
 pub mod rollout;
 pub mod session;
 pub mod shutdown;

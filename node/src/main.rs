@@ -55,7 +55,7 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
 }
 
 fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
-    let ready = preflight::check(settings, clock::now())?;
+    let ready = preflight::check(settings, clock::wall())?;
     let screen = Screen::new();
     log(settings, screen.log_writer())?;
     // One thread for the network: waking a second one costs a volunteer more than it carries. Disk, hashes and generating have theirs.
@@ -136,7 +136,7 @@ fn receipts(settings: &Settings, command: &Receipts) -> anyhow::Result<ExitCode>
 }
 
 fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
-    let checked = preflight::check(settings, clock::now());
+    let checked = preflight::check(settings, clock::wall());
     // Runs differ in what they need, so what cannot be judged is no problem yet.
     let programs = preflight::programs();
     if json {

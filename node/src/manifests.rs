@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use echo_protocol::epoch::Epoch;
 use echo_protocol::manifest::{MAX_MANIFEST_BYTES, Manifest, ManifestError};
 use echo_protocol::net::snapshots::{Snapshots, Stopped};
 use echo_protocol::signed::{ENVELOPE_BYTES, Signed, SignedError};
@@ -40,17 +41,34 @@ pub enum Standing {
     News,
     /// The newest that is known already.
     Known,
-    /// Older than what is known.
+    /// Older than what is known, or of another epoch than the learner's.
     Old,
+}
+
+/// What the learner says is newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Newest {
+    /// The learner's epoch.
+    pub epoch: Epoch,
+    /// The newest version of that epoch; `None` before the first is published.
+    pub version: Option<PolicyVersion>,
 }
 
 /// The manifests of one run.
 pub struct Manifests {
     workload: Arc<Workload>,
     snapshots: Snapshots,
-    seen: Mutex<BTreeMap<PolicyVersion, Seen>>,
+    known: Mutex<Known>,
     /// Rung at every manifest that is news.
     news: Notify,
+}
+
+/// The manifests of one epoch.
+#[derive(Default)]
+struct Known {
+    /// That of the learner; before it has answered, that of the first manifest.
+    epoch: Option<Epoch>,
+    seen: BTreeMap<PolicyVersion, Seen>,
 }
 
 /// A manifest that was checked.
@@ -63,7 +81,7 @@ struct Seen {
 impl Manifests {
     /// Announces to `snapshots` what turns out to be news.
     pub fn new(workload: Arc<Workload>, snapshots: Snapshots) -> Self {
-        Self { workload, snapshots, seen: Mutex::default(), news: Notify::new() }
+        Self { workload, snapshots, known: Mutex::default(), news: Notify::new() }
     }
 
     /// Checks a manifest, and has its snapshot fetched if it is news.
@@ -76,7 +94,7 @@ impl Manifests {
             Err(error) => return Ok(Err(error)),
         };
         let version = manifest.version;
-        let standing = self.remember(version, manifest.base, signed);
+        let standing = self.remember(&manifest, signed);
         if standing == Standing::News {
             tracing::info!(%version, bytes = manifest.total_bytes, "a new snapshot");
             self.snapshots.announce(Arc::new(manifest)).await?;
@@ -94,9 +112,34 @@ impl Manifests {
             Ok(manifest) => manifest,
             Err(error) => return Ok(Err(error)),
         };
-        self.lock().entry(manifest.version).or_insert(Seen { signed, base: manifest.base });
+        {
+            let mut known = self.lock();
+            if known.epoch != Some(manifest.epoch) {
+                return Ok(Ok(()));
+            }
+            known.seen.entry(manifest.version).or_insert(Seen { signed, base: manifest.base });
+        }
         self.snapshots.announce(Arc::new(manifest)).await?;
         Ok(Ok(()))
+    }
+
+    /// Whether the learner has something that was not seen here.
+    pub fn lag_behind(&self, newest: Newest) -> bool {
+        let known = self.lock();
+        known.epoch != Some(newest.epoch) || newest.version > known.newest()
+    }
+
+    /// Turns to the epoch that the learner is in. What was seen of another one counts no more, however large its numbers are.
+    pub fn turn_to(&self, epoch: Epoch) {
+        let mut known = self.lock();
+        if known.epoch != Some(epoch) {
+            *known = Known { epoch: Some(epoch), seen: BTreeMap::new() };
+        }
+    }
+
+    /// Whether the learner is in this epoch, as far as is known.
+    pub fn is_of(&self, epoch: Epoch) -> bool {
+        self.lock().epoch.is_none_or(|known| known == epoch)
     }
 
     /// Waits until there was news since the last call.
@@ -106,7 +149,7 @@ impl Manifests {
 
     /// A version between an older one that was seen and the newest, which lacks only this manifest to be reached by deltas.
     pub fn missed(&self) -> Option<PolicyVersion> {
-        missed(&self.lock().iter().map(|(version, seen)| (*version, seen.base)).collect())
+        missed(&self.lock().seen.iter().map(|(version, seen)| (*version, seen.base)).collect())
     }
 
     fn open(&self, signed: &Signed<Manifest>) -> Result<Manifest, BadManifest> {
@@ -116,13 +159,12 @@ impl Manifests {
         Ok(manifest)
     }
 
-    fn remember(
-        &self,
-        version: PolicyVersion,
-        base: Option<PolicyVersion>,
-        signed: Signed<Manifest>,
-    ) -> Standing {
-        let mut seen = self.lock();
+    fn remember(&self, manifest: &Manifest, signed: Signed<Manifest>) -> Standing {
+        let mut known = self.lock();
+        if *known.epoch.get_or_insert(manifest.epoch) != manifest.epoch {
+            return Standing::Old;
+        }
+        let (version, base, seen) = (manifest.version, manifest.base, &mut known.seen);
         match seen.last_key_value().map(|(newest, _)| *newest) {
             Some(newest) if version < newest => Standing::Old,
             Some(newest) if version == newest => Standing::Known,
@@ -138,7 +180,7 @@ impl Manifests {
 
     /// The newest version seen.
     pub fn newest(&self) -> Option<PolicyVersion> {
-        self.lock().last_key_value().map(|(version, _)| *version)
+        self.lock().newest()
     }
 
     /// Keeps the manifest of an installed version at `path`, for the next start. Does nothing for a version no longer remembered.
@@ -146,7 +188,7 @@ impl Manifests {
     /// # Errors
     /// [`StateError::Io`]
     pub fn keep(&self, version: PolicyVersion, path: &Path) -> Result<(), StateError> {
-        let signed = self.lock().get(&version).map(|seen| seen.signed.to_bytes());
+        let signed = self.lock().seen.get(&version).map(|seen| seen.signed.to_bytes());
         signed.map_or(Ok(()), |bytes| json_file::write_bytes(path, &bytes, true))
     }
 
@@ -161,9 +203,15 @@ impl Manifests {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PolicyVersion, Seen>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         // Entries are inserted whole; the map is sound whatever happened to the thread that held it.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn newest(&self) -> Option<PolicyVersion> {
+        self.seen.last_key_value().map(|(version, _)| *version)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use echo_protocol::charter::RunId;
 use echo_protocol::identity::PublicKey;
-use echo_protocol::lease::{LastOrder, Lease, LeaseId};
+use echo_protocol::lease::{HeldOrder, Lease, LeaseId};
 use echo_protocol::order::OrderCounter;
 use echo_protocol::signed::{Signed, SignedError};
 use echo_protocol::time::UnixMillis;
@@ -17,8 +17,15 @@ pub struct LeasedOrder {
     pub lease: LeaseId,
     /// The order.
     pub counter: OrderCounter,
-    /// When it may be leased to somebody else.
+    /// When it may be leased to somebody else, by this process's clock.
     pub deadline: UnixMillis,
+}
+
+impl LeasedOrder {
+    /// As the learner knows it.
+    pub fn held(&self) -> HeldOrder {
+        HeldOrder { lease: self.lease, counter: self.counter }
+    }
 }
 
 /// A lease that does not permit this node anything.
@@ -37,7 +44,7 @@ pub enum LeaseError {
     },
 }
 
-/// Opens a lease and lists its orders.
+/// Opens a lease that came at `now`, and lists its orders.
 ///
 /// # Errors
 /// [`LeaseError`]
@@ -46,6 +53,7 @@ pub fn open_lease(
     learner: &PublicKey,
     run: &RunId,
     me: &PublicKey,
+    now: UnixMillis,
 ) -> Result<impl Iterator<Item = LeasedOrder> + use<>, LeaseError> {
     let lease = signed.open_from(learner)?;
     if lease.run != *run {
@@ -54,7 +62,8 @@ pub fn open_lease(
     if lease.node != *me {
         return Err(LeaseError::NotOurs { lease: lease.id, whose: format!("node {}", lease.node.short()) });
     }
-    Ok(lease.orders().map(move |counter| LeasedOrder { lease: lease.id, counter, deadline: lease.deadline }))
+    let deadline = now.plus(lease.lifetime_ms);
+    Ok(lease.orders().map(move |counter| LeasedOrder { lease: lease.id, counter, deadline }))
 }
 
 /// The filling side of the queue.
@@ -62,7 +71,7 @@ pub fn open_lease(
 pub struct OrderStock {
     queue: mpsc::Sender<LeasedOrder>,
     taken: Arc<Notify>,
-    last: Option<LastOrder>,
+    last: Option<HeldOrder>,
 }
 
 /// The working side of the queue.
@@ -92,13 +101,13 @@ impl OrderStock {
     pub fn add(&mut self, order: LeasedOrder) -> bool {
         let added = self.queue.try_send(order).is_ok();
         if added {
-            self.last = Some(LastOrder { lease: order.lease, counter: order.counter });
+            self.last = Some(order.held());
         }
         added
     }
 
     /// The order that was added last.
-    pub fn last(&self) -> Option<LastOrder> {
+    pub fn last(&self) -> Option<HeldOrder> {
         self.last
     }
 
@@ -146,7 +155,7 @@ mod tests {
         let (mut stock, mut source) = order_queue(8);
         assert_eq!((stock.wanted(), stock.last()), (8, None));
         assert!((0..8).all(|n| stock.add(order(n))) && !stock.add(order(8)));
-        let last = LastOrder { lease: LeaseId(1), counter: OrderCounter(7) };
+        let last = HeldOrder { lease: LeaseId(1), counter: OrderCounter(7) };
         assert_eq!(stock.last(), Some(last), "there was no place for the other one");
         assert_eq!(stock.wanted(), 0);
         assert_eq!(source.batch(4).await.unwrap().len(), 4);
@@ -181,15 +190,18 @@ mod tests {
             node: me.public(),
             first: OrderCounter(10),
             count: 2,
-            deadline: UnixMillis(50),
+            lifetime_ms: 50,
         };
         let open = |lease: &Lease, signer: &NodeKey| {
             let signed = Signed::sign(lease, signer).unwrap();
-            open_lease(&signed, &learner.public(), &run(1), &me.public())
+            open_lease(&signed, &learner.public(), &run(1), &me.public(), UnixMillis(7))
                 .map(|orders| orders.collect::<Vec<_>>())
         };
         let orders = open(&lease, &learner).unwrap();
-        assert_eq!(orders.iter().map(|o| o.counter.0).collect::<Vec<_>>(), [10, 11]);
+        assert_eq!(
+            orders.iter().map(|o| (o.counter.0, o.deadline.0)).collect::<Vec<_>>(),
+            [(10, 57), (11, 57)]
+        );
         assert!(matches!(open(&lease, &me), Err(LeaseError::Signed(_))));
         let other_run = Lease { run: run(2), ..lease.clone() };
         let other_node = Lease { node: learner.public(), ..lease };

@@ -17,6 +17,7 @@ use echo_policy::engine::Limits;
 use echo_policy::error::EngineError;
 use echo_protocol::clock;
 use echo_protocol::identity::NodeKey;
+use echo_protocol::lease::{HeldOrder, ReturnReason};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -26,12 +27,18 @@ use crate::install::Installed;
 use crate::ladder::Ladder;
 use crate::orders::{LeasedOrder, OrderSource};
 use crate::outbox::{Outbox, OutboxError};
+use crate::returns::Returns;
 use crate::workload::{Workload, WorkloadError};
 use flight::Flight;
 use given_up::GivenUp;
 
 /// Most orders in flight: enough rows to keep a processor busy, few enough that each is done soon.
 pub const MAX_IN_FLIGHT: usize = 8;
+
+/// Why a node that ends gives its orders back.
+const STOPPED: &str = "the node stops";
+/// Why a node whose learner was put back gives its orders back.
+const SET_BACK: &str = "the learner went back to an older policy";
 
 /// Why what was in flight came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +80,9 @@ pub struct Worker {
     pub outbox: Outbox,
     /// Where the owner sees what happens.
     pub board: Arc<Board>,
-    /// Ends the worker; what is in flight is abandoned.
+    /// Where orders go that come to nothing.
+    pub returns: Returns,
+    /// Ends the worker; what is in flight is given back.
     pub stop: CancellationToken,
 }
 
@@ -89,13 +98,13 @@ impl Worker {
 
     fn run(mut self, runtime: &Handle) -> Result<(), OutboxError> {
         let workload = self.workload.clone();
-        let (stop, mut given_up) = (self.stop.clone(), GivenUp::default());
+        let (stop, mut given_up) = (self.stop.clone(), GivenUp::new(self.returns.clone()));
         loop {
             match self.fly(runtime, &workload, &mut given_up) {
                 Ok(()) => return Ok(()),
                 Err(RolloutError::Outbox(error)) => return Err(error),
                 Err(error) => {
-                    tracing::error!(%error, "what was in flight is abandoned, its orders will be leased again; waiting for a newer policy");
+                    tracing::error!(%error, "what was in flight is given back; waiting for a newer policy");
                     self.board.set(|facts| facts.state = State::PolicyUnusable);
                     // The next attempt under the same weights would end in the same way.
                     let changed = stop.run_until_cancelled(self.policy.changed());
@@ -107,7 +116,7 @@ impl Worker {
         }
     }
 
-    /// Works until stopped, or until the orders end.
+    /// Works until stopped, or until the orders end. What is not done then goes back.
     fn fly(
         &mut self,
         runtime: &Handle,
@@ -115,14 +124,43 @@ impl Worker {
         given_up: &mut GivenUp,
     ) -> Result<(), RolloutError> {
         let stop = self.stop.clone();
-        let Some(Some(mut newest)) = runtime.block_on(stop.run_until_cancelled(self.first_policy())) else {
+        let Some(Some(newest)) = runtime.block_on(stop.run_until_cancelled(self.first_policy())) else {
+            self.drop_orders(Vec::new(), STOPPED);
             return Ok(());
         };
         let mut flight = Flight::new(workload, newest.clone(), Limits::default());
+        let ended = self.follow(runtime, workload, newest, &mut flight, given_up);
+        let why = ended.as_ref().err().map_or_else(|| STOPPED.to_owned(), ToString::to_string);
+        self.drop_orders(flight.abandon(), &why);
+        ended
+    }
+
+    /// Gives back what is in flight and what waits.
+    fn drop_orders(&mut self, mut held: Vec<HeldOrder>, why: &str) {
+        held.extend(self.orders.ready(usize::MAX).iter().map(LeasedOrder::held));
+        self.returns.give_back(&held, ReturnReason::Dropped, why);
+    }
+
+    /// Draws tokens for what is in flight, and takes up orders and policies as they come.
+    fn follow<'w>(
+        &mut self,
+        runtime: &Handle,
+        workload: &'w Workload,
+        mut newest: Arc<Installed>,
+        flight: &mut Flight<'w>,
+        given_up: &mut GivenUp,
+    ) -> Result<(), RolloutError> {
+        let stop = self.stop.clone();
         // When a policy took over last, and how many tokens there were then. Another one comes when that has come to something, else policies
         // that come faster than what was said can be computed anew would leave no token.
         let mut last: Option<(Instant, u64)> = None;
         loop {
+            if let Some(older) = self.set_back(&newest) {
+                // No learner takes what was begun under a policy that it has not come to.
+                self.drop_orders(flight.abandon(), SET_BACK);
+                *flight = Flight::new(workload, older.clone(), Limits::default());
+                (newest, last) = (older, None);
+            }
             let came_to = |(since, before): (Instant, u64)| {
                 flight.drawn() > before && flight.is_settled(since.elapsed())
             };
@@ -134,17 +172,17 @@ impl Worker {
                     Some(Some(orders)) => orders,
                     _ => return Ok(()),
                 }
-            } else if !waits && self.has_room(&flight) {
+            } else if !waits && self.has_room(flight) {
                 self.orders.ready(self.in_flight - flight.len())
             } else {
                 Vec::new()
             };
-            if let Some(newer) = may.then(|| self.newer()).flatten() {
+            if let Some(newer) = may.then(|| self.newer(&newest)).flatten() {
                 flight.install(newer.clone())?;
                 newest = newer;
                 last = Some((Instant::now(), flight.drawn()));
             }
-            self.begin(orders, &mut flight, &newest, given_up)?;
+            self.begin(orders, flight, &newest, given_up)?;
             if flight.is_empty() {
                 continue;
             }
@@ -154,7 +192,7 @@ impl Worker {
                     newest = flight.move_on(&self.ladder, &error)?;
                 }
                 Err(error @ EngineError::Memory { .. }) => match flight.give_up_oldest() {
-                    Some(order) => given_up.note(order, &error),
+                    Some(order) => given_up.note(order, ReturnReason::Dropped, &error),
                     None => return Err(error.into()),
                 },
                 Err(error) => return Err(error.into()),
@@ -162,7 +200,7 @@ impl Worker {
             if stop.is_cancelled() {
                 return Ok(());
             }
-            self.deliver(&mut flight, given_up)?;
+            self.deliver(flight, given_up)?;
         }
     }
 
@@ -171,10 +209,22 @@ impl Worker {
         self.policy.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// The installed policy, if it was not looked at before.
-    fn newer(&mut self) -> Option<Arc<Installed>> {
-        let has_changed = self.policy.has_changed().unwrap_or(false);
+    /// The installed policy, if it was not looked at before. An older one than that in use is for [`Worker::set_back`].
+    fn newer(&mut self, newest: &Installed) -> Option<Arc<Installed>> {
+        let is_older =
+            self.policy.borrow().as_ref().is_some_and(|installed| installed.version() < newest.version());
+        let has_changed = !is_older && self.policy.has_changed().unwrap_or(false);
         has_changed.then(|| self.policy.borrow_and_update().clone()).flatten()
+    }
+
+    /// The installed policy, if it is older than the one in use: the learner was put back.
+    fn set_back(&mut self, newest: &Installed) -> Option<Arc<Installed>> {
+        let installed = self.policy.borrow().clone()?;
+        let older = installed.version() < newest.version();
+        if older {
+            self.policy.mark_unchanged();
+        }
+        older.then_some(installed)
     }
 
     /// Waits for room in the outbox, then for orders, while nothing is in flight.
@@ -208,10 +258,17 @@ impl Worker {
         let now = clock::now();
         for order in orders {
             if order.deadline <= now {
-                tracing::debug!(order = %order.counter, "skipped: its lease was over before it was begun");
+                tracing::debug!(order = %order.counter, "given back: its lease was over before it was begun");
+                self.returns.give_back(
+                    &[order.held()],
+                    ReturnReason::Late,
+                    "its lease was over before it was begun",
+                );
             } else if !(flight.contains(order.counter) || self.outbox.contains(order.counter)?) {
                 match flight.begin(order, &installed.tokenizer) {
-                    Err(error) if error.is_of_order() => given_up.note(order.counter, &error),
+                    Err(error) if error.is_of_order() => {
+                        given_up.note(order.held(), ReturnReason::Undoable, &error);
+                    }
                     begun => begun?,
                 }
             }
@@ -222,10 +279,10 @@ impl Worker {
     /// Puts the groups that are done into the outbox. Whoever held an order last may deliver it when its lease is over, too.
     fn deliver(&self, flight: &mut Flight<'_>, given_up: &mut GivenUp) -> Result<(), RolloutError> {
         let mut groups = Vec::new();
-        for (counter, group) in flight.landed(&self.key) {
+        for (held, group) in flight.landed(&self.key) {
             match group {
-                Ok(group) => groups.push((counter, group)),
-                Err(error) => given_up.note(counter, &error),
+                Ok(group) => groups.push((held.counter, group)),
+                Err(error) => given_up.note(held, ReturnReason::Undoable, &error),
             }
         }
         if groups.is_empty() {

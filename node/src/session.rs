@@ -6,11 +6,13 @@ use std::time::Duration;
 use echo_protocol::charter::{Charter, RunId};
 use echo_protocol::clock;
 use echo_protocol::control::MAX_NEIGHBOURS;
+use echo_protocol::epoch::Epoch;
 use echo_protocol::heartbeat::{HEARTBEAT_EVERY_MS, Heartbeat, MAX_ADDRESSES, UplinkReport, WHOLE_PERMILLE};
 use echo_protocol::net::snapshots::{SnapshotStats, Snapshots, Stopped};
 use echo_protocol::net::{Host, Multiaddr};
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::signed::Signed;
+use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -18,6 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::board::{Board, Download, State, Traffic};
 use crate::discovery::Discovery;
 use crate::learner::{AskError, Learner, News};
+use crate::manifests::Newest;
 use crate::neighbours::Neighbours;
 
 /// Unanswered heartbeats after which the connection is given up and the learner looked for anew.
@@ -28,6 +31,9 @@ const NONSENSE_PAUSE: Duration = Duration::from_secs(5);
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 /// How often good peers are written down while all is well.
 const REMEMBER_EVERY: Duration = Duration::from_secs(60);
+
+/// Difference of two clocks that is worth a word, in milliseconds. An answer takes some seconds at most.
+const CLOCK_OFF_MS: u64 = 60_000;
 
 /// How a session ends by itself.
 #[derive(Debug)]
@@ -55,15 +61,17 @@ pub struct Session {
     /// Where the owner sees what happens.
     pub board: Arc<Board>,
     /// What is installed: told to the learner at once.
-    pub installed: watch::Receiver<Option<PolicyVersion>>,
+    pub installed: watch::Receiver<Option<(Epoch, PolicyVersion)>>,
     /// Whether this node passes snapshots on.
     pub relays: bool,
     /// The upload cap that its owner set.
     pub max_upload: Option<BytesPerSec>,
     /// Whether the learner answers.
     pub linked: watch::Sender<bool>,
-    /// The newest version that the learner has told of.
-    pub newest: watch::Sender<Option<PolicyVersion>>,
+    /// What the learner says is newest.
+    pub newest: watch::Sender<Option<Newest>>,
+    /// How far this machine's clock was ahead of the learner's when that was last worth a word.
+    pub clock_ahead_ms: Option<i64>,
     /// Says that the learner's connection ended.
     pub learner_gone: Arc<Notify>,
 }
@@ -165,13 +173,9 @@ impl Session {
     }
 
     async fn take(&mut self, news: News) -> Result<(), Stopped> {
-        self.newest.send_if_modified(|newest| {
-            let newer = news.newest > *newest;
-            if newer {
-                *newest = news.newest;
-            }
-            newer
-        });
+        let newest = Some(Newest { epoch: news.epoch, version: news.newest });
+        self.newest.send_if_modified(|known| std::mem::replace(known, newest) != newest);
+        self.compare_clocks(news.wall);
         match news.neighbourhood {
             Some(neighbourhood) => self.neighbours.take(neighbourhood).await,
             None => Ok(()),
@@ -185,6 +189,7 @@ impl Session {
         let facts = self.board.facts(clock::now());
         let addresses = self.host.own_addrs();
         Ok(Heartbeat {
+            epoch: facts.epoch.unwrap_or_default(),
             installed: facts.version,
             progress: facts.download.map(|download| (download.version, permille(&download))),
             rollouts_per_s: facts.told_rollouts_per_s(),
@@ -196,6 +201,25 @@ impl Session {
             uplinks,
             neighbourhood: self.neighbours.digest(),
         })
+    }
+
+    /// Says how far this machine's clock is off. Only lists go by it, so work goes on.
+    fn compare_clocks(&mut self, learner: UnixMillis) {
+        let ahead_ms = clock::wall().0 as i64 - learner.0 as i64;
+        self.board.set(|facts| facts.clock_ahead_ms = Some(ahead_ms));
+        let said = self.clock_ahead_ms.unwrap_or(0);
+        if ahead_ms.abs_diff(said) < CLOCK_OFF_MS {
+            return;
+        }
+        self.clock_ahead_ms = Some(ahead_ms);
+        let (seconds, way) =
+            (ahead_ms.unsigned_abs() / 1_000, if ahead_ms > 0 { "ahead of" } else { "behind" });
+        match ahead_ms.unsigned_abs() < CLOCK_OFF_MS {
+            true => tracing::info!("this machine's clock agrees with the learner's again"),
+            false => tracing::warn!(
+                "this machine's clock is {seconds} s {way} the learner's. Work goes on; but peer lists expire by the clock, so set it"
+            ),
+        }
     }
 
     async fn connected(&self) -> bool {

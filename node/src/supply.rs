@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use echo_protocol::clock;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::snapshots::Stopped;
-use echo_protocol::version::PolicyVersion;
 use tokio::sync::watch;
 
 use crate::install::Installed;
 use crate::learner::{AskError, Learner};
-use crate::manifests::{MAX_MANIFESTS, Manifests};
+use crate::manifests::{MAX_MANIFESTS, Manifests, Newest};
 use crate::orders::{OrderStock, open_lease};
 use crate::outbox::Outbox;
 use crate::workload::Workload;
@@ -82,9 +82,9 @@ impl Leasing {
             }
         };
         self.refused = None;
-        let mut got = 0;
+        let (now, mut got) = (clock::now(), 0);
         for signed in leases {
-            match open_lease(&signed, &self.workload.learner, &self.workload.run, &self.me) {
+            match open_lease(&signed, &self.workload.learner, &self.workload.run, &self.me, now) {
                 Ok(orders) => {
                     got += orders.take((wanted - got) as usize).filter(|order| self.stock.add(*order)).count()
                         as u32;
@@ -96,27 +96,26 @@ impl Leasing {
     }
 }
 
-/// Asks the learner for the newest manifest when a heartbeat told of a version that gossip did not bring.
+/// Follows the learner's epoch, and asks for the newest manifest when a heartbeat told of a version that gossip did not bring.
 ///
 /// # Errors
 /// [`Stopped`] when nothing is fetched any more.
 pub async fn fetch_manifests(
     learner: Learner,
     manifests: Arc<Manifests>,
-    mut newest: watch::Receiver<Option<PolicyVersion>>,
+    mut newest: watch::Receiver<Option<Newest>>,
 ) -> Result<(), Stopped> {
+    let is_missing = |told: &Option<Newest>| told.is_some_and(|told| manifests.lag_behind(told));
     loop {
-        let missing = newest.wait_for(|told| *told > manifests.newest()).await.map(|told| *told);
-        if missing.is_err() {
-            return Ok(());
-        }
+        let Ok(Some(told)) = newest.wait_for(is_missing).await.map(|told| *told) else { return Ok(()) };
+        manifests.turn_to(told.epoch);
         tokio::time::sleep(GOSSIP_HEAD_START).await;
-        if *newest.borrow() <= manifests.newest() {
+        if !is_missing(&newest.borrow()) {
             continue;
         }
         let problem = match learner.newest_manifest().await {
             Ok(Some(signed)) => match manifests.offer(signed).await? {
-                Ok(_) if *newest.borrow() <= manifests.newest() => continue,
+                Ok(_) if !is_missing(&newest.borrow()) => continue,
                 Ok(_) => "it sent an old one".to_owned(),
                 Err(error) => error.to_string(),
             },

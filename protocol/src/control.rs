@@ -1,13 +1,15 @@
-//! Control: small questions that a node asks the learner, over `/echo/control/4`.
+//! Control: small questions that a node asks the learner, over `/echo/control/5`.
 
 use crate::charter::Charter;
 use crate::codec::{self, CodecError};
+use crate::epoch::Epoch;
 use crate::heartbeat::Heartbeat;
 use crate::identity::PublicKey;
-use crate::lease::{LastOrder, Lease};
+use crate::lease::{HeldOrder, Lease, Returned};
 use crate::manifest::Manifest;
 use crate::relay::{Mode, Role};
 use crate::signed::Signed;
+use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
 
@@ -36,8 +38,10 @@ pub enum Request {
         /// Orders wanted.
         orders: u32,
         /// The last that reached the node since it started. Those behind it were leased in an answer that got lost: they come again.
-        last: Option<LastOrder>,
+        last: Option<HeldOrder>,
     },
+    /// These orders I will not do: lease them to somebody else.
+    Return(Returned),
     /// Whom to receive snapshots from, now.
     Neighbours {
         /// Neighbours that are gone, at most [`MAX_NEIGHBOURS`].
@@ -52,7 +56,11 @@ pub enum Response {
     Charter(Signed<Charter>),
     /// The answer to a heartbeat.
     News {
-        /// The newest published version.
+        /// The learner's epoch: what nodes saw of another one counts no more.
+        epoch: Epoch,
+        /// The learner's wall clock. Nothing goes by it; a node whose own is far off says so to its owner.
+        wall: UnixMillis,
+        /// The newest version published in this epoch.
         newest: Option<PolicyVersion>,
         /// Where to receive snapshots from; `None` when the node has this neighbourhood already.
         neighbourhood: Option<Neighbourhood>,
@@ -68,6 +76,8 @@ pub enum Response {
         /// When to ask again, in milliseconds, if this is not enough.
         retry_after_ms: u32,
     },
+    /// The orders are taken back, as far as the node held them.
+    Returned,
     /// Whom to receive snapshots from; `None` for a stranger: a heartbeat makes it a member.
     Neighbours(Option<Neighbourhood>),
     /// The request could not be served.
@@ -175,7 +185,13 @@ mod tests {
         other.neighbours[0].role = Role::Mesh;
         assert_ne!(one.digest(), other.digest());
         assert_eq!((one.parent(), other.parent()), (Some(&peer(1)), None));
-        let news = Response::News { newest: None, neighbourhood: Some(one), ended: false };
+        let news = Response::News {
+            epoch: Epoch(3),
+            wall: UnixMillis(4),
+            newest: None,
+            neighbourhood: Some(one),
+            ended: false,
+        };
         assert_eq!(Response::from_bytes(&news.to_bytes().unwrap()).unwrap(), news);
     }
 

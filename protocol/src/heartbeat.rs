@@ -1,6 +1,7 @@
 //! What a node tells the learner about itself, every second and at every installation.
 
 use crate::control::MAX_NEIGHBOURS;
+use crate::epoch::Epoch;
 use crate::identity::PublicKey;
 use crate::rate::BytesPerSec;
 use crate::version::PolicyVersion;
@@ -23,6 +24,8 @@ pub const WHOLE_PERMILLE: u16 = 1_000;
 /// A node's state. Authenticated by the connection that it arrives on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heartbeat {
+    /// The epoch of the versions that it names.
+    pub epoch: Epoch,
     /// The version that it generates under; `None` before the first installation.
     pub installed: Option<PolicyVersion>,
     /// The version that it receives, and how much of it is here, in thousandths.

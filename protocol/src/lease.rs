@@ -4,7 +4,6 @@ use crate::charter::RunId;
 use crate::identity::PublicKey;
 use crate::order::OrderCounter;
 use crate::signed::Signable;
-use crate::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 /// Most orders in one lease.
@@ -15,17 +14,19 @@ pub const MAX_LEASE_ORDERS: u32 = 1024;
 #[serde(transparent)]
 pub struct LeaseId(pub u64);
 
-/// The last order that has reached a node. Orders come in the order of their leases' numbers, and within a lease in their own; so what was leased
-/// to the node behind this one has not reached it.
+/// An order and the lease that it came with.
+///
+/// Orders come in the order of their leases' numbers, and within a lease in their own. So what was leased to a node after the
+/// last order that reached it has not reached it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct LastOrder {
+pub struct HeldOrder {
     /// The lease.
     pub lease: LeaseId,
     /// The order.
     pub counter: OrderCounter,
 }
 
-/// Permission for one node to work on `count` orders from `first` until `deadline`.
+/// Permission for one node to work on `count` orders from `first`, for `lifetime_ms`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// The run.
@@ -38,12 +39,41 @@ pub struct Lease {
     pub first: OrderCounter,
     /// How many orders, from `first` upwards.
     pub count: u32,
-    /// When the orders may be leased to somebody else.
-    pub deadline: UnixMillis,
+    /// Milliseconds after which the orders may be leased to somebody else. Each side counts them on a clock of its
+    /// own, from when the lease left or came: two machines need not agree what time it is.
+    pub lifetime_ms: u64,
+}
+
+/// Why a node gives orders back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReturnReason {
+    /// They cannot be done: a prompt has no tokens or too many, or the task fails to judge its responses.
+    Undoable,
+    /// Their lease ran out before they were begun.
+    Late,
+    /// The node stops, or lost the policy that they were begun under.
+    Dropped,
+}
+
+/// Most orders that are given back at once.
+pub const MAX_RETURNED: usize = 256;
+/// Longest reason in words, in bytes.
+pub const MAX_RETURN_DETAIL: usize = 300;
+
+/// Orders that their node will not do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Returned {
+    /// The orders, at most [`MAX_RETURNED`], each with its lease.
+    pub orders: Vec<HeldOrder>,
+    /// Why.
+    pub reason: ReturnReason,
+    /// The same in words, for the operator; at most [`MAX_RETURN_DETAIL`].
+    pub detail: String,
 }
 
 impl Signable for Lease {
-    const CONTEXT: &'static str = "echo lease 1";
+    const CONTEXT: &'static str = "echo lease 2";
     const MAX_BYTES: usize = 512;
 }
 

@@ -24,6 +24,7 @@ pub mod content;
 pub mod control;
 pub mod delta;
 pub mod draw;
+pub mod epoch;
 pub mod groups;
 pub mod heartbeat;
 pub mod identity;

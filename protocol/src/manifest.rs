@@ -13,6 +13,7 @@ pub use piece::{DeltaEntry, Piece, PieceIndex};
 use crate::charter::{CHUNK_BYTES, RunId};
 use crate::codec;
 use crate::content::{ChunkIndex, ContentId};
+use crate::epoch::Epoch;
 use crate::signed::Signable;
 use crate::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,8 @@ pub struct FileEntry {
 pub struct Manifest {
     /// The run.
     pub run: RunId,
+    /// The learner's epoch: a later one may publish the same version anew.
+    pub epoch: Epoch,
     /// The version that these weights are.
     pub version: PolicyVersion,
     /// The version that the deltas start from; `None` for a key frame, which has none.
@@ -99,7 +102,7 @@ pub struct ManifestError {
 }
 
 impl Signable for Manifest {
-    const CONTEXT: &'static str = "echo snapshot manifest 2";
+    const CONTEXT: &'static str = "echo snapshot manifest 3";
     const MAX_BYTES: usize = MAX_MANIFEST_BYTES;
 }
 
@@ -195,6 +198,13 @@ impl Manifest {
         ContentId::of(&codec::encode(self, MAX_MANIFEST_BYTES).unwrap_or_default())
     }
 
+    /// Whether both describe the same version with the same bytes, whatever their epochs and deltas are.
+    pub fn has_content_of(&self, other: &Self) -> bool {
+        self.version == other.version
+            && self.chunks == other.chunks
+            && (&self.files, &self.tensors) == (&other.files, &other.tensors)
+    }
+
     /// How many piece indices the snapshot has: one for each chunk, and one more for each chunk's delta.
     pub fn pieces(&self) -> u32 {
         2 * self.chunks.len() as u32
@@ -259,6 +269,7 @@ pub(crate) mod tests {
         let total = u64::from(chunks) * (16 << 10) - 4;
         Manifest {
             run: RunId::of(&charter),
+            epoch: Epoch(1),
             version: PolicyVersion(version),
             base: None,
             files: vec![FileEntry { name: "tokenizer.json".into(), offset: 0, length: 8 }],

@@ -144,6 +144,8 @@ pub enum Input {
     },
     /// This peer is the source and has stored every piece.
     Published(Arc<Manifest>),
+    /// The learner began a new epoch: what is known of versions is of the one before, whose pieces had the same numbers.
+    NewEpoch,
     /// A whole piece is on disk that no neighbour sent: it was built from a delta, say.
     Gained {
         /// Of which version.
@@ -378,6 +380,7 @@ impl Relay {
             Input::Wanted { version, pieces } => self.wanted(now, version, pieces),
             Input::WantedToo { version, piece } => self.wanted_too(now, version, piece),
             Input::Published(manifest) => self.published(now, manifest),
+            Input::NewEpoch => self.forget_versions(now),
             Input::Gained { version, piece } => self.gained(now, version, piece),
             Input::Damaged { version, piece } => self.damaged(now, version, piece),
             Input::Neighbours(named) => self.named(now, named),

@@ -137,7 +137,7 @@ pub(crate) async fn enter(
     relays: bool,
 ) -> anyhow::Result<(Host, Learner, JoinSet<()>)> {
     let text = std::fs::read_to_string(list).with_context(|| format!("cannot read {}", list.display()))?;
-    let list = peer_list::open(&text, clock::now(), &mut Trust::default())?;
+    let list = peer_list::open(&text, clock::wall(), &mut Trust::default())?;
     let (_, key) = list.learners().next().context("the list names no run")?;
     let learner = peer_of_key(&key).context("the learner's key is none")?;
     let (host, events) = Host::start(HostConfig {

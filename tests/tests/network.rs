@@ -76,7 +76,7 @@ async fn a_network_starts_loses_members_gets_them_back_and_ends() {
     let layout = network.layout().clone();
 
     let list = fs::read_to_string(layout.list()).unwrap();
-    let list = peer_list::open(&list, clock::now(), &mut Trust::default()).unwrap();
+    let list = peer_list::open(&list, clock::wall(), &mut Trust::default()).unwrap();
     assert_eq!(list.learners().collect::<Vec<_>>(), [("addition", network.learner_key())]);
     assert!(
         list.peers.len() >= 2 && list.peers.iter().all(|peer| peer.contains("/p2p/")),

@@ -23,14 +23,8 @@ use std::sync::Arc;
 pub(crate) fn state_at(run: RunId, version: u64) -> State {
     let next = OrderCounter(4 * version + 4);
     let node = PublicKey::from_bytes([9; 32]);
-    let lease = Lease {
-        run,
-        id: LeaseId(version),
-        node,
-        first: OrderCounter(next.0 - 2),
-        count: 2,
-        deadline: UnixMillis(7),
-    };
+    let lease =
+        Lease { run, id: LeaseId(version), node, first: OrderCounter(next.0 - 2), count: 2, lifetime_ms: 7 };
     let leases = vec![OpenLease { left: lease.orders().collect(), lease }];
     let count = Count { groups: 2, trajectories: 8 };
     let totals = Totals { acknowledged: count, waiting: count, ..Totals::default() };

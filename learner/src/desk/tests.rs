@@ -38,7 +38,8 @@ impl World {
             record: RecordConfig::default(),
         };
         let store = Arc::new(MemoryStore::default());
-        let desk = Desk::open(store.clone(), config, PolicyVersion(0), Tally::default(), None).unwrap();
+        let desk = Desk::open(store.clone(), config, UnixMillis(0), PolicyVersion(0), Tally::default(), None)
+            .unwrap();
         let admission = Admission::new(run, &charter, workload.mix.clone(), Arc::new(workload));
         Self { desk, admission, node: PublicKey::from_bytes([7; 32]), run, rewards: vec![0.0], store, config }
     }
@@ -46,7 +47,7 @@ impl World {
     /// As after a kill, with what was on record then.
     fn reopen(&mut self, tally: Tally) {
         let store = self.store.clone();
-        self.desk = Desk::open(store, self.config, PolicyVersion(0), tally, None).unwrap();
+        self.desk = Desk::open(store, self.config, UnixMillis(0), PolicyVersion(0), tally, None).unwrap();
     }
 
     /// Asks for as much work as there is under `version`.
@@ -220,7 +221,8 @@ fn versions_from_before_a_lost_database_are_waited_for_after_a_further_restart_t
     let checkpoint = world.desk.state(PolicyVersion(0));
     world.store = Arc::new(MemoryStore::default());
     let (store, zero) = (world.store.clone(), PolicyVersion(0));
-    world.desk = Desk::open(store, world.config, zero, Tally::default(), Some(&checkpoint)).unwrap();
+    world.desk =
+        Desk::open(store, world.config, UnixMillis(0), zero, Tally::default(), Some(&checkpoint)).unwrap();
     let lease = world.lease(0).remove(0);
     let trajectory = Trajectory {
         response: vec![1],

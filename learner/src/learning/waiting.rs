@@ -11,6 +11,9 @@ use std::time::Duration;
 /// A wait is told of after this, after twice this, after four times this ...
 const FIRST: Duration = Duration::from_secs(30);
 
+/// Nodes that a word names: those that hold the most orders.
+const NAMED: usize = 3;
+
 /// A wait for one batch.
 pub(super) struct Waiting {
     version: PolicyVersion,
@@ -61,8 +64,14 @@ impl Waiting {
             work.ready,
             desk.groups_per_update(),
             work.out,
-            work.holders
+            work.holders.len()
         );
+        let most =
+            work.holders.iter().take(NAMED).map(|(node, orders)| format!("{orders} with {}", node.short()));
+        let most: Vec<String> = most.collect();
+        if !most.is_empty() {
+            let _ = write!(text, " ({})", most.join(", "));
+        }
         let published = work.published.map_or_else(|| "none".to_owned(), |version| version.to_string());
         let _ = write!(
             text,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use echo_protocol::charter::RunId;
 use echo_protocol::lease::{Lease, LeaseId};
 use echo_protocol::order::OrderCounter;
+use echo_protocol::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 use super::{Changes, LeaseBook, LeaseConfig, Open, Slot, State, ranges};
@@ -20,7 +21,8 @@ pub struct OpenLease {
 
 /// The state of a [`LeaseBook`].
 ///
-/// Idle orders count as out here: after a restore they are idle again as soon as their lease's deadline has passed.
+/// Idle orders count as out here. After a restore every lease runs once more from its beginning: no clock says how much
+/// time has passed, and a node that has gone loses its orders at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseSnapshot {
     /// The run.
@@ -97,11 +99,15 @@ impl LeaseBook {
         }
     }
 
-    /// The book in the state of `snapshot`.
+    /// The book in the state of `snapshot`, from `now` on.
     ///
     /// # Errors
     /// When the snapshot is another run's, or contradicts itself.
-    pub fn restore(config: LeaseConfig, snapshot: LeaseSnapshot) -> Result<Self, SnapshotError> {
+    pub fn restore(
+        config: LeaseConfig,
+        snapshot: LeaseSnapshot,
+        now: UnixMillis,
+    ) -> Result<Self, SnapshotError> {
         if snapshot.run != config.run {
             return Err(SnapshotError::WrongRun { found: snapshot.run, expected: config.run });
         }
@@ -131,10 +137,11 @@ impl LeaseBook {
                 return Err(contradiction("the orders", id));
             }
             *book.out_by_node.entry(lease.node).or_default() += orders.len() as u64;
-            book.deadlines.insert((lease.deadline, id));
+            let deadline = now.plus(lease.lifetime_ms.min(config.lifetime_ms));
+            book.deadlines.insert((deadline, id));
             book.by_node.insert((lease.node, id));
             book.orders.extend(orders);
-            book.leases.insert(id, Open { left: left.len() as u32, lease });
+            book.leases.insert(id, Open { left: left.len() as u32, deadline, lease });
         }
         book.changes = Changes::default();
         Ok(book)

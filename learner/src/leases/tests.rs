@@ -35,7 +35,7 @@ fn fresh_orders_follow_each_other_within_every_limit() {
     let mut book = LeaseBook::new(LeaseConfig { max_open_per_node: 10_000, ..config() });
     let leases = book.grant(at(0), node(1), 2_500, u64::MAX);
     assert_eq!(ranges(&leases), [(0, 1024), (1024, 1024), (2048, 452)]);
-    assert_eq!(leases[0].deadline, at(1_000));
+    assert_eq!((leases[0].lifetime_ms, book.next_deadline()), (1_000, Some(at(1_000))));
     assert_eq!(ranges(&book.grant(at(0), node(2), 5, 3)), [(2500, 3)]);
     assert_eq!(book.grant(at(0), node(2), 5, 0), []);
     assert_eq!(
@@ -74,8 +74,63 @@ fn expired_orders_are_leased_again_before_fresh_ones() {
     assert_eq!((book.outstanding(), book.idle(), book.out_with(&node(1))), (4, 0, 0));
 }
 
-fn last(lease: LeaseId, counter: u64) -> Option<LastOrder> {
-    Some(LastOrder { lease, counter: OrderCounter(counter) })
+#[test]
+fn an_order_that_nobody_can_do_is_given_up_without_waiting_for_a_lease_to_end() {
+    let mut book = LeaseBook::new(config());
+    for round in 0..MAX_LEASES_OF_ORDER {
+        // Two nodes in turn: nobody else is there.
+        let me = node(1 + (round % 2) as u8);
+        let lease = book.grant(at(0), me, 1, 10).remove(0);
+        assert_eq!((lease.first, book.take_given_up()), (OrderCounter(0), vec![]), "round {round}");
+        let held = HeldOrder { lease: lease.id, counter: OrderCounter(0) };
+        assert!(!book.take_back(&node(9), held, ReturnReason::Undoable), "it is not theirs");
+        assert!(book.take_back(&me, held, ReturnReason::Undoable));
+        assert!(!book.take_back(&me, held, ReturnReason::Undoable), "it is not out any more");
+    }
+    assert_eq!((book.take_given_up(), book.outstanding(), book.idle()), (vec![OrderCounter(0)], 0, 0));
+    assert_eq!(ranges(&book.grant(at(0), node(1), 1, 10)), [(1, 1)]);
+}
+
+#[test]
+fn a_node_that_gives_everything_back_has_no_order_left_out() {
+    let mut book = LeaseBook::new(config());
+    for _ in 0..3 * MAX_LEASES_OF_ORDER {
+        for lease in book.grant(at(0), node(1), 1, 1) {
+            let held = HeldOrder { lease: lease.id, counter: lease.first };
+            book.take_back(&node(1), held, ReturnReason::Dropped);
+        }
+    }
+    assert_eq!((book.take_given_up(), book.idle()), (vec![], 1));
+}
+
+#[test]
+fn leases_run_once_more_after_a_restart_whatever_its_clock_says() {
+    let mut book = LeaseBook::new(config());
+    let lease = book.grant(at(1_000_000), node(1), 2, 10).remove(0);
+    let mut restored = LeaseBook::restore(config(), book.snapshot(), at(5)).unwrap();
+    assert_eq!(restored.next_deadline(), Some(at(1_005)));
+    assert_eq!(restored.lost(at(305), &node(1), None, 10), [Lease { lifetime_ms: 700, ..lease }]);
+    assert_eq!(restored.expire(at(1_005)).len(), 2);
+}
+
+#[test]
+fn leases_of_other_epochs_may_have_been_granted() {
+    let mut book = LeaseBook::new(config());
+    book.begin(Epoch(5));
+    let lease = book.grant(at(0), node(1), 1, 10).remove(0);
+    assert_eq!((lease.id, book.epoch()), (Epoch(5).first_lease(), Epoch(5)));
+    let never = LeaseId(lease.id.0 + 1);
+    assert!(book.may_have_granted(lease.id) && !book.may_have_granted(never));
+    // A directory that was restored from a backup does not know what it granted later, nor in which epochs.
+    assert!(book.may_have_granted(Epoch(4).first_lease()) && book.may_have_granted(Epoch(6).first_lease()));
+    // Work under them is worth nothing, even where its order is out with the same node again.
+    let lost = Epoch(4).first_lease();
+    assert_eq!(book.check(&node(1), lost, lease.first), Err(LeaseRefusal::NotFound(lost)));
+    assert_eq!(book.check(&node(1), lease.id, lease.first), Ok(()));
+}
+
+fn last(lease: LeaseId, counter: u64) -> Option<HeldOrder> {
+    Some(HeldOrder { lease, counter: OrderCounter(counter) })
 }
 
 #[test]
@@ -269,11 +324,11 @@ fn snapshots_of_another_run_or_with_contradictions_are_refused() {
     book.grant(at(0), node(1), 3, 10);
     book.grant(at(0), node(2), 3, 10);
     let good = book.snapshot();
-    let restored = LeaseBook::restore(config(), good.clone()).unwrap();
+    let restored = LeaseBook::restore(config(), good.clone(), at(0)).unwrap();
     assert_eq!((restored.snapshot(), restored.outstanding()), (good.clone(), 6));
 
     let other = LeaseConfig { run: run(2), ..config() };
-    assert!(matches!(LeaseBook::restore(other, good.clone()), Err(SnapshotError::WrongRun { .. })));
+    assert!(matches!(LeaseBook::restore(other, good.clone(), at(0)), Err(SnapshotError::WrongRun { .. })));
     let breaks: [fn(&mut LeaseSnapshot); 5] = [
         |s| s.cursor = OrderCounter(5),
         |s| s.next_lease = LeaseId(1),
@@ -284,7 +339,7 @@ fn snapshots_of_another_run_or_with_contradictions_are_refused() {
     for (case, breaking) in breaks.into_iter().enumerate() {
         let mut bad = good.clone();
         breaking(&mut bad);
-        let restored = LeaseBook::restore(config(), bad);
+        let restored = LeaseBook::restore(config(), bad, at(0));
         assert!(matches!(restored, Err(SnapshotError::Contradiction(_))), "case {case}");
     }
 }
@@ -306,7 +361,7 @@ fn damaged_records_cost_their_orders_and_damaged_counters_are_an_error() {
     journal.save(&mut book).unwrap();
     assert!(store.damage(Tree::Leases, &first.0.to_be_bytes(), |bytes| bytes.truncate(9)));
     let snapshot = load(&store, &BTreeSet::new()).unwrap().unwrap();
-    let book = LeaseBook::restore(config(), snapshot).unwrap();
+    let book = LeaseBook::restore(config(), snapshot, at(0)).unwrap();
     assert_eq!((book.outstanding(), book.cursor()), (2, OrderCounter(5)));
 
     let wrong = LeaseJournal::new(store.clone()).load::<LeaseJournalError>(run(2), |_| Ok(false));
@@ -397,8 +452,7 @@ proptest! {
                             delivered.contains(&counter.0) || given_up.contains(&counter)
                         };
                         prop_assert!(!lease.orders().any(settled));
-                        let running = |old: &&Lease| old.node != lease.node && old.deadline > at(now);
-                        for old in sent.iter().filter(running) {
+                        for old in sent.iter().filter(|old| old.node != lease.node) {
                             // Leased to two nodes at once only when the first gave it back or was gone.
                             let both = lease.orders().find(|counter| {
                                 old.covers(*counter) && book.check(&old.node, old.id, *counter).is_ok()
@@ -438,7 +492,7 @@ proptest! {
                 Op::Crash { survivors } => {
                     store.crash(survivors);
                     book = match load(&store, &delivered).unwrap() {
-                        Some(snapshot) => LeaseBook::restore(config(), snapshot).unwrap(),
+                        Some(snapshot) => LeaseBook::restore(config(), snapshot, at(now)).unwrap(),
                         None => LeaseBook::new(config()),
                     };
                     // What the disk does not know to be given up is leased again.

@@ -100,7 +100,7 @@ fn open(dir: &Path) -> anyhow::Result<Listing> {
 
 fn decide(dir: &Path, peer: &str, decision: Decision) -> anyhow::Result<()> {
     let subject = subject(peer, &open(dir)?)?;
-    append(&RunDir::new(dir).peers_journal(), &Entry { at: clock::now(), subject, decision })?;
+    append(&RunDir::new(dir).peers_journal(), &Entry { at: clock::wall(), subject, decision })?;
     println!(
         "noted; the learner follows within a second, or when it is started; `peers list` shows it as noted until then"
     );

@@ -34,7 +34,7 @@ impl Learner {
         };
         let tensors = [tensor("a", &policy[..half]), tensor("b", &policy[half..])];
         let version = PolicyVersion(version);
-        self.publisher.publish(&self.workload, &self.key, version, tensors).unwrap()
+        self.publisher.publish(&self.workload, &self.key, Epoch(1), version, tensors).unwrap()
     }
 }
 

@@ -41,7 +41,7 @@ impl Fault {
     /// but nobody comes by accident to a lease that was never given, or to somebody else's.
     pub fn of_lease(refusal: LeaseRefusal, book: &LeaseBook) -> Self {
         match refusal {
-            LeaseRefusal::NotFound(id) if book.has_granted(id) => Self::Innocent,
+            LeaseRefusal::NotFound(id) if book.may_have_granted(id) => Self::Innocent,
             LeaseRefusal::Expired(_) | LeaseRefusal::Delivered(_) => Self::Innocent,
             LeaseRefusal::NotFound(_) | LeaseRefusal::OtherNode(_) | LeaseRefusal::OutsideRange { .. } => {
                 Self::Lie

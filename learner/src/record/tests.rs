@@ -374,7 +374,7 @@ type Delivered = BTreeSet<OrderCounter>;
 fn reload(store: &Arc<MemoryStore>, config: LeaseConfig, delivered: &Delivered) -> LeaseBook {
     let known = |counter: OrderCounter| Ok::<_, LeaseJournalError>(delivered.contains(&counter));
     match LeaseJournal::new(store.clone()).load(config.run, known).unwrap() {
-        Some(snapshot) => LeaseBook::restore(config, snapshot).unwrap(),
+        Some(snapshot) => LeaseBook::restore(config, snapshot, at(0)).unwrap(),
         None => LeaseBook::new(config),
     }
 }

@@ -8,7 +8,7 @@ use crate::record::Network;
 use echo_protocol::clock;
 use echo_protocol::control::{MAX_NEIGHBOURS, Request, Response};
 use echo_protocol::identity::PublicKey;
-use echo_protocol::lease::LastOrder;
+use echo_protocol::lease::HeldOrder;
 use echo_protocol::net::peer::key_of_peer;
 use echo_protocol::net::{HostEvent, HostEvents, Reply, outer_ip};
 use echo_protocol::signed::Signed;
@@ -109,6 +109,7 @@ fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Requ
     match request {
         Request::Charter => Response::Charter(shared.charter.clone()),
         Request::Heartbeat(heartbeat) => {
+            let heartbeat = shared.of_this_epoch(heartbeat);
             let (now, known) = (clock::now(), heartbeat.neighbourhood);
             let desk = shared.desk();
             // A suspension ends by itself, and until then its node keeps its place. Who is banned has none.
@@ -126,6 +127,8 @@ fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Requ
                     let neighbourhood = fleet.neighbourhood(now, &node);
                     drop(fleet);
                     Response::News {
+                        epoch: shared.epoch,
+                        wall: clock::wall(),
                         newest: shared.newest(),
                         neighbourhood: neighbourhood.filter(|neighbourhood| neighbourhood.digest() != known),
                         ended: *lock(&shared.ended),
@@ -143,6 +146,10 @@ fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Requ
             Response::Manifest(found.map(|(_, signed)| signed.clone()))
         }
         Request::Lease { orders, last } => lease(shared, granting, node, orders, last),
+        Request::Return(returned) => {
+            shared.desk().take_back(clock::now(), &node, returned);
+            Response::Returned
+        }
         Request::Neighbours { mut lost } => {
             lost.truncate(MAX_NEIGHBOURS);
             let (now, mut fleet) = (clock::now(), shared.fleet());
@@ -157,7 +164,7 @@ fn lease(
     granting: &Granting,
     node: PublicKey,
     orders: u32,
-    last: Option<LastOrder>,
+    last: Option<HeldOrder>,
 ) -> Response {
     if let Err(wait) = granting.pace(node) {
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);

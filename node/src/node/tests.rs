@@ -7,9 +7,10 @@ use crate::testing;
 use echo_policy::engine::DeviceChoice;
 use echo_protocol::codec;
 use echo_protocol::control::{Neighbour, Neighbourhood, Peer, Request, Response};
+use echo_protocol::epoch::Epoch;
 use echo_protocol::heartbeat::Heartbeat;
 use echo_protocol::identity::PublicKey;
-use echo_protocol::lease::{Lease, LeaseId};
+use echo_protocol::lease::{HeldOrder, Lease, LeaseId};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::peer::key_of_peer;
 use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
@@ -23,6 +24,7 @@ use echo_protocol::relay::{self, KEPT_VERSIONS, Mode};
 use echo_protocol::signed::Signed;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
+use echo_protocol::time::UnixMillis;
 use echo_protocol::trajectory::TrajectoryGroup;
 use echo_protocol::version::PolicyVersion;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +44,11 @@ struct Books {
     /// Versions whose manifests were asked for by number.
     asked: BTreeSet<PolicyVersion>,
     leased: u64,
+    /// Orders that came back.
+    returned: Vec<HeldOrder>,
+    epoch: Epoch,
+    /// How far its clock is behind.
+    clock_behind_ms: u64,
     /// Accepted orders, with the newest version in each.
     accepted: BTreeMap<u64, u64>,
     heartbeat: Heartbeat,
@@ -96,7 +103,8 @@ impl FakeLearner {
     }
 
     async fn publish(&self, version: u64) -> Arc<Manifest> {
-        let manifest = Arc::new(testing::snapshot(&self.store, version));
+        let epoch = self.books.lock().unwrap().epoch;
+        let manifest = Arc::new(Manifest { epoch, ..testing::snapshot(&self.store, version) });
         self.tell(std::slice::from_ref(&manifest));
         self.snapshots.publish(manifest.clone()).await.unwrap();
         manifest
@@ -130,7 +138,8 @@ fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: Request) -> Re
             let newest = books.kept.keys().last().copied();
             let known = books.heartbeat.neighbourhood == neighbourhood(me).digest();
             let neighbourhood = (!known).then(|| neighbourhood(me));
-            Response::News { newest, neighbourhood, ended: books.ended }
+            let wall = UnixMillis(clock::wall().0.saturating_sub(books.clock_behind_ms));
+            Response::News { epoch: books.epoch, wall, newest, neighbourhood, ended: books.ended }
         }
         Request::Manifest(None) => Response::Manifest(books.kept.values().last().cloned()),
         Request::Manifest(Some(version)) => {
@@ -141,10 +150,14 @@ fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: Request) -> Re
             let (id, first) = (LeaseId(books.leased), OrderCounter(books.leased));
             books.leased += u64::from(orders);
             let node = key_of_peer(&peer).unwrap();
-            let deadline = clock::now().plus(60_000);
-            let lease = Lease { run: testing::run_id(), id, node, first, count: orders, deadline };
+            let run = testing::run_id();
+            let lease = Lease { run, id, node, first, count: orders, lifetime_ms: 60_000 };
             let leases = vec![Signed::sign(&lease, &testing::learner_key()).unwrap()];
             Response::Leases { leases, retry_after_ms: 100 }
+        }
+        Request::Return(returned) => {
+            books.returned.extend(returned.orders);
+            Response::Returned
         }
         Request::Neighbours { .. } => Response::Neighbours(Some(neighbourhood(me))),
     }
@@ -314,6 +327,56 @@ async fn a_relay_keeps_snapshots_and_says_so_without_asking_for_work() {
     let facts = running.await.unwrap().facts;
     assert_eq!((facts.state, facts.version.map(|v| v.0)), (State::Relaying, Some(4)));
     assert!(facts.installed_at.is_some());
+    learner.die().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_follows_a_learner_that_was_put_back_to_an_older_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let books = Arc::new(Mutex::new(Books::default()));
+    let learner = FakeLearner::start(dir.path(), loopback(), books.clone()).await;
+    learner.publish(7).await;
+    let settings = settings(dir.path(), &learner.host);
+    let (stop, running) = start(&settings);
+    until(&books, |books| books.accepted.len() >= 10).await;
+
+    // As from a backup: a new epoch, an older version, and nothing known of version 7.
+    let listened = learner.die().await;
+    {
+        let mut books = books.lock().unwrap();
+        books.kept.clear();
+        books.epoch = Epoch(1);
+    }
+    let learner = FakeLearner::start(dir.path(), listened, books.clone()).await;
+    learner.publish(3).await;
+    let is_back = |books: &Books| {
+        books.heartbeat.epoch == Epoch(1) && books.heartbeat.installed == Some(PolicyVersion(3))
+    };
+    until(&books, is_back).await;
+    until(&books, |books| books.accepted.values().any(|version| *version == 3)).await;
+    // And forward again.
+    learner.publish(4).await;
+    until(&books, |books| books.accepted.values().any(|version| *version == 4)).await;
+    stop.cancel();
+    running.await.unwrap();
+    learner.die().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_stops_gives_its_orders_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let books = Arc::new(Mutex::new(Books { clock_behind_ms: 660_000, ..Books::default() }));
+    let learner = FakeLearner::start(dir.path(), loopback(), books.clone()).await;
+    learner.publish(1).await;
+    let settings = settings(dir.path(), &learner.host);
+    let (stop, running) = start(&settings);
+    until(&books, |books| books.accepted.len() >= 4).await;
+    stop.cancel();
+    let facts = running.await.unwrap().facts;
+    let books = books.lock().unwrap();
+    assert!(!books.returned.is_empty());
+    let ahead = facts.clock_ahead_ms.unwrap();
+    assert!((660_000..720_000).contains(&ahead), "clocks that differ stop nothing: {ahead}");
     learner.die().await;
 }
 

@@ -31,6 +31,7 @@ use crate::neighbours::Neighbours;
 use crate::orders::order_queue;
 use crate::outbox::Outbox;
 use crate::preflight::Ready;
+use crate::returns::returns;
 use crate::rollout::{MAX_IN_FLIGHT, Worker};
 use crate::session::{Ending, Session};
 use crate::status::{Reporter, Screen};
@@ -41,6 +42,8 @@ use crate::workload::Workload;
 
 /// A stopped host's addresses are free again within this time.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+/// A node that ends waits so long for the learner to take orders back.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(1);
 /// The pause between two attempts to listen on them.
 const RELEASE_POLL: Duration = Duration::from_millis(100);
 
@@ -54,6 +57,8 @@ pub(super) struct Works {
     /// Ends when it is told to, or when finished work cannot be kept.
     worker: JoinHandle<Result<(), NodeError>>,
     stop_worker: CancellationToken,
+    /// Ends when the worker has, and what it gave back is with the learner.
+    returning: JoinHandle<()>,
     /// Go on until they are aborted.
     services: JoinSet<Result<(), NodeError>>,
 }
@@ -91,7 +96,8 @@ impl Works {
         board.set(|facts| {
             facts.outbox = outbox.len();
             // What an earlier run left here says nothing about this one.
-            (facts.version, facts.installed_at, facts.download, facts.parent) = (None, None, None, None);
+            (facts.version, facts.epoch, facts.installed_at) = (None, None, None);
+            (facts.download, facts.parent) = (None, None);
         });
         let store = Arc::new(ChunkStore::open(&ready.data.chunks())?);
         let images = Images::open(&ready.data.images())?;
@@ -124,6 +130,8 @@ impl Works {
         let waiting = settings.max_orders.div_ceil(2) as usize;
         let in_flight = (settings.max_orders as usize).saturating_sub(waiting).clamp(1, MAX_IN_FLIGHT);
         let (stock, orders) = order_queue(waiting);
+        let (returns, returning) = returns();
+        let returning = tokio::spawn(returning.run(learner.clone(), is_linked.clone()));
         let stop_worker = CancellationToken::new();
 
         let worker = Worker {
@@ -135,6 +143,7 @@ impl Works {
             ladder: ladder.clone(),
             outbox: outbox.clone(),
             board: board.clone(),
+            returns,
             stop: stop_worker.clone(),
         };
         let worker = if settings.generates() { generate(worker)? } else { idle(stop_worker.clone()) };
@@ -248,10 +257,11 @@ impl Works {
             max_upload: settings.max_upload,
             linked,
             newest,
+            clock_ahead_ms: None,
             learner_gone,
         };
         let session = tokio::spawn(async move { Ok(session.run().await?) });
-        Ok(Self { host, outbox, board: board.clone(), session, worker, stop_worker, services })
+        Ok(Self { host, outbox, board: board.clone(), session, worker, stop_worker, returning, services })
     }
 
     /// Works until the session ends by itself, or until `stop` (`None`). Then everything is taken down.
@@ -273,6 +283,10 @@ impl Works {
         joined(&mut self.worker).await;
         if let Ok(Some(Ending::RunEnded)) = ended {
             self.deliver(stop).await;
+        }
+        // Whatever is not given back by then goes back when the learner misses the heartbeats.
+        if tokio::time::timeout(GIVE_BACK_WITHIN, &mut self.returning).await.is_err() {
+            self.returning.abort();
         }
         self.session.abort();
         joined(&mut self.session).await;

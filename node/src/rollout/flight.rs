@@ -9,6 +9,7 @@ use echo_policy::error::EngineError;
 use echo_policy::tokenizer::Tokenizer;
 use echo_protocol::charter::Takeover;
 use echo_protocol::identity::NodeKey;
+use echo_protocol::lease::HeldOrder;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::precision::{Caches, PrecisionName};
 use echo_protocol::signed::Signed;
@@ -35,7 +36,7 @@ pub(super) struct Flight<'w> {
 }
 
 /// An order whose samples have come to their ends, and the group that it became: signed, or why not.
-pub(super) type Landed = (OrderCounter, Result<Vec<u8>, String>);
+pub(super) type Landed = (HeldOrder, Result<Vec<u8>, String>);
 
 impl<'w> Flight<'w> {
     pub(super) fn new(workload: &'w Workload, installed: Arc<Installed>, limits: Limits) -> Self {
@@ -125,10 +126,19 @@ impl<'w> Flight<'w> {
     }
 
     /// Gives up the order that is longest in flight; which it was.
-    pub(super) fn give_up_oldest(&mut self) -> Option<OrderCounter> {
+    pub(super) fn give_up_oldest(&mut self) -> Option<HeldOrder> {
         let ticket = self.generation.oldest()?;
         self.generation.abandon(ticket);
-        self.orders.remove(&ticket).map(|(order, _)| order.counter)
+        self.orders.remove(&ticket).map(|(order, _)| order.held())
+    }
+
+    /// Lets all orders go; which they were.
+    pub(super) fn abandon(&mut self) -> Vec<HeldOrder> {
+        let orders = std::mem::take(&mut self.orders);
+        for ticket in orders.keys() {
+            self.generation.abandon(*ticket);
+        }
+        orders.into_values().map(|(order, _)| order.held()).collect()
     }
 
     /// Draws a token for every sample that is caught up, and tells the episodes which turns have ended.
@@ -147,7 +157,7 @@ impl<'w> Flight<'w> {
         let mut landed = Vec::new();
         for (ticket, completions) in self.generation.finished() {
             if let Some((order, samples)) = self.orders.remove(&ticket) {
-                landed.push((order.counter, self.group(key, order, samples, completions)));
+                landed.push((order.held(), self.group(key, order, samples, completions)));
             }
         }
         landed

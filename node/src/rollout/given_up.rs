@@ -3,30 +3,42 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
+use echo_protocol::lease::{HeldOrder, ReturnReason};
 use echo_protocol::order::OrderCounter;
+
+use crate::returns::Returns;
 
 /// Most orders that are remembered, the newest.
 const MAX_REMEMBERED: usize = 1024;
 
-/// Orders that were given up: one whose prompt has no tokens, or that the task could not judge. Nobody is told but the owner, each once,
-/// however often it is leased again; the learner gets no group, sees the lease end, and in the end gives the order up itself.
-#[derive(Debug, Default)]
-pub(super) struct GivenUp(BTreeSet<OrderCounter>);
+/// Orders that were given up: one whose prompt has no tokens, or that the task could not judge. Each goes back to the learner,
+/// with the reason. The owner reads of it once, however often it is leased again.
+#[derive(Debug)]
+pub(super) struct GivenUp {
+    known: BTreeSet<OrderCounter>,
+    returns: Returns,
+}
 
 impl GivenUp {
-    /// Notes that `order` came to nothing.
-    pub(super) fn note(&mut self, order: OrderCounter, why: &dyn Display) {
+    pub(super) fn new(returns: Returns) -> Self {
+        Self { known: BTreeSet::new(), returns }
+    }
+
+    /// Gives an order back that came to nothing.
+    pub(super) fn note(&mut self, held: HeldOrder, reason: ReturnReason, why: &dyn Display) {
+        let (order, why) = (held.counter, why.to_string());
         if self.is_news(order) {
-            tracing::error!(%order, "gave one order up: {why}. The others go on; this one is leased to somebody else");
+            tracing::error!(%order, "gave one order back to the learner: {why}. The others go on");
         } else {
-            tracing::debug!(%order, "gave an order up again: {why}");
+            tracing::debug!(%order, "gave an order back again: {why}");
         }
+        self.returns.give_back(&[held], reason, &why);
     }
 
     fn is_news(&mut self, order: OrderCounter) -> bool {
-        let news = self.0.insert(order);
-        while self.0.len() > MAX_REMEMBERED {
-            self.0.pop_first();
+        let news = self.known.insert(order);
+        while self.known.len() > MAX_REMEMBERED {
+            self.known.pop_first();
         }
         news
     }
@@ -38,11 +50,11 @@ mod tests {
 
     #[test]
     fn the_owner_hears_of_an_order_once_and_the_newest_are_remembered() {
-        let mut given_up = GivenUp::default();
+        let mut given_up = GivenUp::new(crate::returns::returns().0);
         let mut is_news = |order| given_up.is_news(OrderCounter(order));
         assert!(is_news(7) && !is_news(7) && is_news(8) && !is_news(7));
         assert!((100..100 + MAX_REMEMBERED as u64).all(&mut is_news));
         assert!(!is_news(100));
-        assert_eq!(given_up.0.len(), MAX_REMEMBERED);
+        assert_eq!(given_up.known.len(), MAX_REMEMBERED);
     }
 }

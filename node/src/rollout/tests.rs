@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::orders::{OrderStock, order_queue};
+use crate::returns::{Returning, returns};
 use crate::testing;
 use crate::testing::card::{Call, card};
 use crate::workload::WorkloadError;
@@ -32,6 +33,7 @@ struct Bench {
     policy: watch::Sender<Option<Arc<Installed>>>,
     ladder: Arc<Ladder>,
     board: Arc<Board>,
+    returning: Returning,
     stop: CancellationToken,
     thread: thread::JoinHandle<Result<(), OutboxError>>,
 }
@@ -44,7 +46,7 @@ fn fly(flight: &mut Flight<'_>, at: usize, second: &Arc<Installed>) -> Vec<(Orde
             flight.install(second.clone()).unwrap();
         }
         flight.step(&second.tokenizer).unwrap();
-        groups.extend(flight.landed(&key()).into_iter().map(|(counter, group)| (counter, group.unwrap())));
+        groups.extend(flight.landed(&key()).into_iter().map(|(held, group)| (held.counter, group.unwrap())));
         if flight.is_empty() {
             assert!(step > at, "nothing was left for the second policy");
             break;
@@ -74,6 +76,7 @@ fn bench_on(devices: Vec<Device>, workload: Arc<Workload>) -> Bench {
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
     let outbox = Outbox::open(&dir.path().join("outbox"), &testing::run_id()).unwrap();
     let (stock, orders) = order_queue(64);
+    let (returns, returning) = returns();
     let (policy, installed) = watch::channel(None);
     let (board, stop) = (Arc::new(Board::default()), CancellationToken::new());
     let ladder = Arc::new(Ladder::of(devices, board.clone()));
@@ -86,9 +89,11 @@ fn bench_on(devices: Vec<Device>, workload: Arc<Workload>) -> Bench {
         ladder: ladder.clone(),
         outbox: outbox.clone(),
         board: board.clone(),
+        returns,
         stop: stop.clone(),
     };
-    Bench { thread: worker.spawn().unwrap(), _dir: dir, store, outbox, stock, policy, ladder, board, stop }
+    let thread = worker.spawn().unwrap();
+    Bench { _dir: dir, store, outbox, stock, policy, ladder, board, returning, stop, thread }
 }
 
 impl Bench {
@@ -106,6 +111,14 @@ impl Bench {
         while self.board.facts(clock::now()).rollouts < groups * u64::from(testing::GROUP) {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// The orders that were given back since the last call, and why.
+    fn returned(&mut self) -> BTreeMap<u64, ReturnReason> {
+        let returned = self.returning.taken().into_iter();
+        returned
+            .flat_map(|one| one.orders.into_iter().map(move |held| (held.counter.0, one.reason)))
+            .collect()
     }
 
     fn end(self) {
@@ -165,6 +178,7 @@ async fn orders_whose_lease_is_over_or_whose_group_waits_are_not_begun() {
         "the waiting group is still the old one"
     );
     assert_eq!(bench.board.facts(clock::now()).rollouts, u64::from(testing::GROUP));
+    assert_eq!(bench.returned(), [(1, ReturnReason::Late)].into());
     bench.end();
 }
 
@@ -188,6 +202,7 @@ async fn a_prompt_without_tokens_costs_its_own_order_alone() {
         assert_eq!(bench.outbox.contains(OrderCounter(counter)).unwrap(), good.contains(&counter));
     }
     assert_ne!(bench.board.facts(clock::now()).state, State::PolicyUnusable);
+    assert_eq!(bench.returned(), poison.iter().map(|counter| (*counter, ReturnReason::Undoable)).collect());
     bench.end();
 }
 
@@ -210,6 +225,34 @@ async fn nothing_is_generated_while_the_outbox_is_full() {
     while !bench.outbox.contains(OrderCounter(1)).unwrap() {
         changes.changed().await.unwrap();
     }
+    bench.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_begun_under_a_policy_that_was_withdrawn_goes_back() {
+    let mut bench = bench();
+    bench.install(9);
+    (0..12).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
+    while bench.board.facts(clock::now()).state != State::Generating {
+        tokio::task::yield_now().await;
+    }
+    bench.install(3);
+    let mut returned = BTreeMap::new();
+    // Whatever came to an end before the older policy was seen is delivered.
+    let delivered =
+        |bench: &Bench| (0..12).filter(|n| bench.outbox.contains(OrderCounter(*n)).unwrap()).count();
+    while returned.len() + delivered(&bench) < 12 {
+        returned.extend(bench.returned());
+        tokio::task::yield_now().await;
+    }
+    assert!(returned.values().all(|reason| *reason == ReturnReason::Dropped), "{returned:?}");
+    bench.order(20, UnixMillis(u64::MAX));
+    while !bench.outbox.contains(OrderCounter(20)).unwrap() {
+        tokio::task::yield_now().await;
+    }
+    let (_, bytes) = bench.outbox.first(|counter| counter.0 != 20).unwrap().unwrap();
+    let group: TrajectoryGroup = Signed::from_bytes(&bytes).unwrap().open().unwrap();
+    assert_eq!(group.newest_version().unwrap().0, 3);
     bench.end();
 }
 
@@ -428,7 +471,7 @@ fn a_policy_that_waits_to_take_over_moves_with_the_one_in_use() {
         }
     }
     assert_eq!((moved, landed.len()), (1, 9));
-    for (counter, group) in landed {
+    for (HeldOrder { counter, .. }, group) in landed {
         let group: TrajectoryGroup = Signed::from_bytes(&group.unwrap()).unwrap().open().unwrap();
         group.check_form(workload.form()).unwrap();
         let versions: Vec<_> =
@@ -487,7 +530,7 @@ fn orders_that_join_others_in_flight_come_to_the_same_groups() {
         }
         joining.step(&installed.tokenizer).unwrap();
         let landed = joining.landed(&key());
-        groups.extend(landed.into_iter().map(|(counter, group)| (counter, group.unwrap())));
+        groups.extend(landed.into_iter().map(|(held, group)| (held.counter, group.unwrap())));
     }
     assert_eq!(groups, together);
 }

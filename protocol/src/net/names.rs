@@ -3,7 +3,7 @@
 //! A name carries the version of what is spoken under it. A change that an older peer would misread gets a new number.
 
 /// Requests and responses of at most a few megabytes: leases, news, manifests, neighbourhoods, heartbeats.
-pub const CONTROL: &str = "/echo/control/4";
+pub const CONTROL: &str = "/echo/control/5";
 
 /// Streams that carry the chunks of snapshots.
 pub const CHUNKS: &str = "/echo/chunks/3";

@@ -15,6 +15,7 @@ use crate::charter::RunId;
 use crate::codec;
 use crate::content::ContentId;
 use crate::draw::Draws;
+use crate::epoch::Epoch;
 use crate::manifest::{DeltaEntry, Manifest, TensorEntry, TensorType};
 use crate::version::PolicyVersion;
 use world::World;
@@ -138,6 +139,7 @@ pub(super) fn manifest(version: u64, bytes: u64, chunk_bytes: u32, deltas: bool)
     };
     Manifest {
         run: run_id(id(2, 0, 0)),
+        epoch: Epoch::default(),
         version: PolicyVersion(version),
         base: deltas.then(|| PolicyVersion(version - 1)),
         files: Vec::new(),

@@ -129,6 +129,15 @@ impl Relay {
         self.discard_old();
     }
 
+    /// Forgets every version, and refuses those who wait for one of them.
+    pub(super) fn forget_versions(&mut self, now: UnixMillis) {
+        if self.current.take().is_some() {
+            self.close_all(now);
+        }
+        let known: Vec<PolicyVersion> = self.versions.keys().copied().collect();
+        known.into_iter().for_each(|version| self.discard(version));
+    }
+
     /// Stops receiving in favour of `other`. An older version is forgotten, and its consumers learn that it does not come; a newer one
     /// waits for what is received first.
     fn set_aside(&mut self, now: UnixMillis, other: PolicyVersion) {

@@ -3,6 +3,7 @@
 use super::{ChunkStore, StoreError};
 use crate::charter::RunId;
 use crate::content::ContentId;
+use crate::epoch::Epoch;
 use crate::manifest::{DeltaEntry, FileEntry, Manifest, ManifestError, TensorEntry, TensorType};
 use crate::version::PolicyVersion;
 
@@ -90,6 +91,7 @@ impl SnapshotCutter {
     pub fn manifest(
         self,
         run: RunId,
+        epoch: Epoch,
         version: PolicyVersion,
         chunks: Vec<ContentId>,
         base: Option<PolicyVersion>,
@@ -97,13 +99,13 @@ impl SnapshotCutter {
     ) -> Result<Manifest, ManifestError> {
         let Self { files, tensors, total_bytes, chunk_bytes, .. } = self;
         let manifest =
-            Manifest { run, version, base, files, tensors, total_bytes, chunk_bytes, chunks, deltas };
+            Manifest { run, epoch, version, base, files, tensors, total_bytes, chunk_bytes, chunks, deltas };
         manifest.validate()?;
         Ok(manifest)
     }
 }
 
-/// Writes a snapshot without deltas to `store` and describes it. Memory holds one item and one chunk at a time. The caller keeps the
+/// Writes a snapshot of the first epoch, without deltas, to `store` and describes it. Memory holds one item and one chunk at a time. The caller keeps the
 /// manifest ([`ChunkStore::keep`]).
 ///
 /// # Errors
@@ -127,5 +129,5 @@ pub fn write_snapshot(
     if !last.is_empty() {
         chunks.push(store.put(&last)?);
     }
-    Ok(cutter.manifest(run, version, chunks, None, Vec::new())?)
+    Ok(cutter.manifest(run, Epoch::default(), version, chunks, None, Vec::new())?)
 }

@@ -4,8 +4,9 @@ use super::{PATIENCE, PAUSE};
 use anyhow::{Context as _, bail};
 use echo_protocol::charter::Charter;
 use echo_protocol::control::{Peer, Request, Response};
+use echo_protocol::epoch::Epoch;
 use echo_protocol::heartbeat::{HEARTBEAT_EVERY_MS, Heartbeat};
-use echo_protocol::lease::{LastOrder, Lease};
+use echo_protocol::lease::{HeldOrder, Lease};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::{Host, Multiaddr, PeerId};
 use echo_protocol::signed::Signed;
@@ -20,6 +21,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// What the learner says in answer to a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
+    /// The learner's epoch.
+    pub epoch: Epoch,
     /// The newest published version.
     pub newest: Option<PolicyVersion>,
     /// Whom to receive snapshots from.
@@ -36,7 +39,7 @@ pub struct Learner {
     relays: bool,
     news: watch::Sender<News>,
     /// The last order that came.
-    last: watch::Sender<Option<LastOrder>>,
+    last: watch::Sender<Option<HeldOrder>>,
 }
 
 impl Learner {
@@ -68,16 +71,17 @@ impl Learner {
     /// When it is not answered.
     pub async fn beat(&self) -> anyhow::Result<News> {
         let heartbeat = Heartbeat {
+            epoch: self.news.borrow().epoch,
             installed: self.news.borrow().newest,
             addresses: self.host.listen_addrs().iter().map(Multiaddr::to_string).collect(),
             relays: self.relays,
             ..Heartbeat::default()
         };
         match self.ask(&Request::Heartbeat(heartbeat)).await? {
-            Response::News { newest, neighbourhood, ended } => {
+            Response::News { epoch, newest, neighbourhood, ended, .. } => {
                 // A heartbeat that names no neighbourhood is told of it every time.
                 let parent = neighbourhood.and_then(|named| named.parent().cloned());
-                let news = News { newest, parent, ended };
+                let news = News { epoch, newest, parent, ended };
                 self.news.send_replace(news.clone());
                 Ok(news)
             }
@@ -134,7 +138,7 @@ impl Learner {
                 if let Some(newest) = leases.last() {
                     let lease: Lease = newest.open()?;
                     let counter = lease.orders().last().context("a lease of no orders")?;
-                    self.last.send_replace(Some(LastOrder { lease: lease.id, counter }));
+                    self.last.send_replace(Some(HeldOrder { lease: lease.id, counter }));
                 }
                 Ok(leases)
             }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::store::{MemoryStore, Store, StoreError, Tree, WriteBatch};
 use crate::testing;
-use echo_protocol::lease::LastOrder;
+use echo_protocol::lease::HeldOrder;
 use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeSet;
 
@@ -122,7 +122,7 @@ fn what_was_answered_to_nobody_is_answered_again() {
     let lost = answer.try_recv().unwrap().remove(0);
     assert_eq!((lost.first.0, lost.count), (0, 3));
     // It has reached the node now.
-    let last = lost.orders().last().map(|counter| LastOrder { lease: lost.id, counter });
+    let last = lost.orders().last().map(|counter| HeldOrder { lease: lost.id, counter });
     let (reply, mut answer) = oneshot::channel();
     let wish = Wish { last, ..wish(1, Some(PolicyVersion(0)), 8) };
     grant(&shared, vec![Question { wish, reply }]).unwrap();

@@ -80,7 +80,8 @@ impl Builder {
         self.waiting.is_empty() && self.running.is_empty()
     }
 
-    fn clear(&mut self) {
+    /// Nothing is to be built any more. What is being applied goes on.
+    pub(super) fn clear(&mut self) {
         self.waiting.clear();
         self.needed_by.clear();
         self.building_at.clear();

@@ -3,7 +3,8 @@
 //! One version at a time is the *target*. A plan says how to make it from what is on disk: which pieces to fetch, and which deltas to
 //! apply. Where the cheapest way leads through deltas of older versions, these are fetched first, as *stones*; when one is complete,
 //! the way is planned anew. A target is finished although newer versions have been announced meanwhile, as jumping at every publication
-//! could starve a slow link for ever; it gives way to the newest one when nobody serves it any more, or when nothing of it has come yet.
+//! could starve a slow link for ever; it gives way to the newest one when nobody serves it any more, when nothing of it has come
+//! yet, or when nothing more of it comes.
 //!
 //! The relay machine knows nothing of this: to it deltas are pieces, and a chunk that was built is a piece gained.
 //!
@@ -13,6 +14,7 @@
 use super::builder::Builder;
 use super::plan::{Fetch, Plan};
 use crate::content::ContentId;
+use crate::epoch::Epoch;
 use crate::manifest::{Manifest, PieceIndex};
 use crate::piece_set::PieceSet;
 use crate::recipe::Step;
@@ -33,6 +35,9 @@ const PATIENCE_MS: u64 = 3_000;
 /// After so many patiences in a row deltas are given up whatever neighbours claim. Together they are longer than the machine bears the
 /// silence of a slow neighbour, which may serve many others first.
 const LAST_PATIENCE: u32 = 4;
+
+/// When nothing of a target has come for so long, it gives way to a newer one: whoever holds the rest may be gone.
+const STALLED_MS: u64 = 20_000;
 
 /// What happened.
 #[derive(Debug)]
@@ -107,8 +112,10 @@ struct Planning {
 pub(super) struct Downloads {
     /// Manifests that are kept at most.
     limit: usize,
-    /// Versions whose manifests are about to be kept.
-    arriving: BTreeSet<PolicyVersion>,
+    /// Versions whose manifests are about to be kept, and the epochs of these.
+    arriving: BTreeMap<PolicyVersion, Epoch>,
+    /// Manifests of an epoch that has ended. What they name is kept until a manifest of the new one says what of it is of use.
+    ended: Vec<Arc<Manifest>>,
     /// What these name is kept on disk.
     manifests: BTreeMap<PolicyVersion, Arc<Manifest>>,
     /// Those of them that the machine knows.
@@ -127,6 +134,8 @@ pub(super) struct Downloads {
     /// When deltas that nobody has are given up, and how many patiences passed without a part of a delta.
     patience: Option<UnixMillis>,
     lost_patiences: u32,
+    /// When the target counts as stalled.
+    stalled: Option<UnixMillis>,
     /// Whether what earlier processes left behind has been deleted.
     swept: bool,
     actions: VecDeque<Action>,
@@ -137,7 +146,8 @@ impl Downloads {
     pub(super) fn new(kept: usize) -> Self {
         Self {
             limit: kept + MORE_MANIFESTS,
-            arriving: BTreeSet::new(),
+            arriving: BTreeMap::new(),
+            ended: Vec::new(),
             manifests: BTreeMap::new(),
             served: BTreeSet::new(),
             installed: None,
@@ -150,6 +160,7 @@ impl Downloads {
             builder: Builder::default(),
             patience: None,
             lost_patiences: 0,
+            stalled: None,
             swept: false,
             actions: VecDeque::new(),
         }
@@ -181,6 +192,17 @@ impl Downloads {
         self.build();
     }
 
+    /// The learner has begun a new epoch: nothing is known of its versions.
+    pub(super) fn forget(&mut self) {
+        self.ended.extend(std::mem::take(&mut self.manifests).into_values());
+        self.arriving.clear();
+        self.served.clear();
+        (self.installed, self.target, self.fetching, self.patience) = (None, None, None, None);
+        (self.begun, self.fetched, self.floor) = (false, false, PolicyVersion(0));
+        self.planning.iter_mut().for_each(|planning| planning.outdated = true);
+        self.builder.clear();
+    }
+
     /// What to do next, if anything.
     pub(super) fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
@@ -188,20 +210,34 @@ impl Downloads {
 
     /// When [`Downloads::lose_patience`] wants to be called.
     pub(super) fn timeout(&self) -> Option<UnixMillis> {
-        self.patience
+        let stalled = self.stalled.filter(|_| self.may_move_on());
+        [self.patience, stalled].into_iter().flatten().min()
+    }
+
+    /// Whether a newer version than the target is known.
+    fn may_move_on(&self) -> bool {
+        let newest = self.manifests.last_key_value().map(|(version, _)| *version);
+        self.target.is_some() && newest > self.target
     }
 
     fn arrives(&mut self, manifest: Arc<Manifest>, published: bool) {
         let version = manifest.version;
         let past = !published && self.installed >= Some(version);
         let known = self.manifests.contains_key(&version) || past;
-        if !known && self.arriving.len() < self.limit && self.arriving.insert(version) {
+        let arrives = self.arriving.contains_key(&version);
+        if !known && !arrives && self.arriving.len() < self.limit {
+            self.arriving.insert(version, manifest.epoch);
             self.actions.push_back(Action::Keep { manifest, published });
         }
     }
 
     fn kept(&mut self, manifest: Arc<Manifest>, published: bool) {
         let version = manifest.version;
+        if self.arriving.get(&version) != Some(&manifest.epoch) {
+            // It was announced before the learner began anew.
+            self.actions.push_back(Action::Delete(manifest));
+            return;
+        }
         self.arriving.remove(&version);
         if published {
             // Two publications may be kept in either order.
@@ -216,6 +252,7 @@ impl Downloads {
             return;
         }
         self.manifests.insert(version, manifest.clone());
+        self.actions.extend(self.ended.drain(..).map(Action::Delete));
         match self.target {
             Some(target) if version < target => self.plan(),
             Some(_) if self.begun => {}
@@ -228,7 +265,7 @@ impl Downloads {
     /// way may lead through their deltas.
     fn aim(&mut self) {
         let newest = self.manifests.last_key_value().map(|(version, _)| *version);
-        if self.arriving.first().is_some_and(|older| Some(*older) < newest) {
+        if self.arriving.first_key_value().is_some_and(|(older, _)| Some(*older) < newest) {
             return;
         }
         if newest > self.installed && newest > self.target {
@@ -263,6 +300,7 @@ impl Downloads {
         let version = fetch.manifest.version;
         self.patience = fetch.wants_deltas().then(|| now.plus(PATIENCE_MS));
         self.lost_patiences = 0;
+        self.stalled = Some(now.plus(STALLED_MS));
         self.fetching = Some(Fetching { version, wanted: fetch.wanted.clone() });
         self.served.insert(version);
         self.actions.push_back(Action::Fetch(fetch));
@@ -272,6 +310,7 @@ impl Downloads {
         let Some(manifest) = self.manifests.get(&version) else { return };
         if self.fetching.as_ref().is_some_and(|fetching| fetching.version == version) {
             self.begun = true;
+            self.stalled = Some(now.plus(STALLED_MS));
             if self.patience.is_some() && manifest.is_delta(piece) {
                 (self.patience, self.lost_patiences) = (Some(now.plus(PATIENCE_MS)), 0);
             }
@@ -348,12 +387,18 @@ impl Downloads {
         self.plan();
     }
 
-    /// Deltas have not come for a while: does without those that no neighbour has. `supply` says where a piece of a version can be had.
+    /// Something has not come for a while. A stalled target gives way to a newer one; deltas that no neighbour has are done
+    /// without. `supply` says where a piece of a version can be had.
     pub(super) fn lose_patience(
         &mut self,
         now: UnixMillis,
         supply: impl Fn(PolicyVersion, PieceIndex) -> Supply,
     ) {
+        if self.stalled.is_some_and(|at| now >= at) && self.may_move_on() {
+            tracing::info!(target = ?self.target, "nothing of a snapshot has come for a while: turning to a newer one");
+            self.stalled = Some(now.plus(STALLED_MS));
+            return self.aim();
+        }
         if self.patience.is_none_or(|patience| now < patience) {
             return;
         }

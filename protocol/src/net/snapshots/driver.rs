@@ -10,6 +10,7 @@ use super::{SnapshotEvent, SnapshotStats, SnapshotsConfig, Stopped};
 use crate::clock;
 use crate::content::{ChunkIndex, ContentId};
 use crate::control::Peer;
+use crate::epoch::Epoch;
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;
 use crate::manifest::{Manifest, PieceIndex};
@@ -81,6 +82,10 @@ pub(super) struct Driver {
     events: mpsc::Sender<SnapshotEvent>,
     edges: Edges,
     downloads: Downloads,
+    /// The learner's epoch, by the last manifest that was announced.
+    epoch: Option<Epoch>,
+    /// What streams up to this number report is of versions of an earlier epoch.
+    stale_serial: u64,
     /// The newest complete snapshot that the owner has not been told of.
     install: Option<Arc<Manifest>>,
     neighbours: Vec<(Peer, Role)>,
@@ -107,6 +112,8 @@ impl Driver {
             store,
             inbox,
             host,
+            epoch: None,
+            stale_serial: 0,
             install: None,
             neighbours: Vec::new(),
             progress_at: UnixMillis(0),
@@ -163,7 +170,10 @@ impl Driver {
             Command::Downloads(event) => {
                 match event {
                     Event::Damaged { version, piece } => return self.damaged(now, version, piece),
-                    Event::Announced(ref manifest) => self.times.announced(manifest.version, now),
+                    Event::Announced(ref manifest) => {
+                        self.enter(now, manifest.epoch);
+                        self.times.announced(manifest.version, now);
+                    }
                     _ => {}
                 }
                 self.downloads.handle(now, event);
@@ -185,6 +195,8 @@ impl Driver {
         let pulled = self.edges.pulls(&peer, serial);
         let served = self.edges.serves(&peer, serial);
         let input = match report {
+            // Versions of the epoch before had the same numbers.
+            Report::Stored { .. } | Report::Damaged { .. } if serial <= self.stale_serial => return,
             // What was verified and stored is welcome, whatever became of its stream.
             Report::Stored { version, stored } => return self.stored(now, peer, version, stored),
             Report::Damaged { version, piece } => return self.damaged(now, version, piece),
@@ -236,6 +248,19 @@ impl Driver {
             // Progress is news only while somebody has time for it.
             let _ = self.events.try_send(SnapshotEvent::Progress { version, have_bytes, total_bytes });
         }
+    }
+
+    /// Forgets what it knows of versions when the learner has begun a new epoch. Pieces go by their content, so those on disk
+    /// serve the new one.
+    fn enter(&mut self, now: UnixMillis, epoch: Epoch) {
+        let before = self.epoch.replace(epoch);
+        if before.is_none_or(|before| before == epoch) {
+            return;
+        }
+        self.relay.handle(now, Input::NewEpoch);
+        self.downloads.forget();
+        self.install = None;
+        self.stale_serial = self.edges.last_serial();
     }
 
     /// A piece turned out to be damaged on disk, and has been deleted. The source cannot fetch it from anybody.

@@ -413,3 +413,64 @@ fn publications_may_be_kept_in_either_order() {
     downloads.handle(now, Event::Published(publication(1)));
     assert!(matches!(downloads.poll_action(), Some(Action::Keep { published: true, .. })));
 }
+
+/// The learner began anew: it publishes `version` again, whole, and without the deltas that it had before.
+fn anew(party: &mut Party, version: u64) {
+    party.downloads.forget();
+    let again =
+        Manifest { epoch: Epoch(2), base: None, deltas: Vec::new(), ..with_deltas(version, CHUNKS, 100) };
+    party.receives = None;
+    party.tell(Event::Announced(Arc::new(again)));
+}
+
+#[test]
+fn a_version_that_is_published_anew_is_installed_though_it_was_under_way() {
+    let mut party = Party::with(1);
+    party.announce(2);
+    assert!(party.plan() && party.receive());
+    anew(&mut party, 2);
+    party.settle();
+    assert_eq!(party.installed, [2]);
+}
+
+#[test]
+fn a_learner_that_was_put_back_is_followed_back_and_costs_nothing_that_is_on_disk() {
+    let mut party = Party::with(1);
+    party.announce(2);
+    party.settle();
+    party.announce(3);
+    party.settle();
+    assert_eq!(party.installed, [2, 3]);
+    let before = party.fetched;
+    anew(&mut party, 2);
+    party.settle();
+    assert_eq!((party.installed.as_slice(), party.fetched), ([2, 3, 2].as_slice(), before));
+}
+
+#[test]
+fn a_manifest_of_the_epoch_before_that_is_kept_late_changes_nothing() {
+    let mut party = Party::with(1);
+    let late = Arc::new(with_deltas(5, CHUNKS, 100));
+    party.downloads.handle(party.now, Event::Announced(late.clone()));
+    assert!(matches!(party.downloads.poll_action(), Some(Action::Keep { .. })));
+    anew(&mut party, 2);
+    party.tell(Event::Kept { manifest: late, published: false });
+    party.settle();
+    assert_eq!((party.installed.last(), party.deleted.contains(&5)), (Some(&2), true));
+}
+
+#[test]
+fn a_target_that_has_stalled_gives_way_to_a_newer_one() {
+    let mut party = Party::with(1);
+    party.announce(2);
+    assert!(party.plan() && party.receive());
+    party.announce(4);
+    let nobody = |_, _| Supply::Nowhere;
+    for _ in 0..STALLED_MS / PATIENCE_MS {
+        party.lose_patience(nobody);
+        assert_eq!(party.receiving(), Some(2));
+    }
+    party.lose_patience(nobody);
+    party.settle();
+    assert_eq!(party.installed, [4]);
+}

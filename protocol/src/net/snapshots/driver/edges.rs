@@ -68,6 +68,11 @@ impl Edges {
         }
     }
 
+    /// The number of the newest stream.
+    pub(super) fn last_serial(&self) -> u64 {
+        self.next_serial
+    }
+
     /// Bytes that went through all streams.
     pub(super) fn traffic(&self) -> &Traffic {
         &self.traffic
