@@ -5,6 +5,7 @@ mod bench;
 mod broadcast;
 mod gpu;
 mod study;
+mod trouble;
 mod vectors;
 
 use anyhow::{anyhow, ensure};
@@ -25,6 +26,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use study::StudyCommand;
+use trouble::TroubleOptions;
 use vectors::Vectors;
 
 const EXAMPLES: &str = "\
@@ -32,6 +34,8 @@ Examples:
   cargo lab demo                                  train two-digit addition with four volunteers on this machine
   cargo lab demo --kill-node 2 --kill-learner     the same, with two volunteers and the learner killed on the way
   cargo lab attack --json                         the same among liars, floods and slow lorises, against honest volunteers only
+  cargo lab trouble --json                        clocks that are off, kills, restarts, backups, damaged files, one after the other
+  cargo lab trouble --random 60 --seed 7          the same with 60 random schedules
   cargo lab broadcast --nodes 8 --uplink 300mbit --node-up 100mbit --node-down 100mbit --size 256MiB
                                                   how long a snapshot takes to a fleet behind real links (as root)
   cargo lab test                                  everything that can be tested, from a fresh machine on
@@ -74,6 +78,8 @@ enum Command {
     Demo(DemoOptions),
     /// Train the demo's task twice, among honest members and among liars, and compare what is learned.
     Attack(AttackOptions),
+    /// Put everyday trouble on real processes, and see how a run comes through.
+    Trouble(TroubleOptions),
     /// Time a snapshot's way from a source to nodes behind capped links: network namespaces as root, else loopback.
     Broadcast(Box<BroadcastOptions>),
     /// A node of a broadcast that serves rotten groups; `broadcast --rotten` starts it.
@@ -197,6 +203,7 @@ impl Command {
         match self {
             Self::Demo(options) => interruptible(demo::run(options.demo()?, console)),
             Self::Attack(options) => options.execute(console),
+            Self::Trouble(options) => options.execute(console),
             Self::Broadcast(options) => interruptible(echo_lab::broadcast::run(options.broadcast(), console)),
             Self::RottenNode { list, listen, number } => {
                 interruptible(RottenNode { list, listen, number }.run())?;

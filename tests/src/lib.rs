@@ -9,6 +9,7 @@
 //! - [`attack`] trains among liars, floods and slow lorises, and shows what they cost;
 //! - [`liar`] takes part in a run as a node that lies, [`small_run`] is a network for tests to put it in;
 //! - [`broadcast`] measures how a snapshot spreads, on hosts that [`netns`] makes up; [`simulate`] runs relay machines in simulated networks;
+//! - [`trouble`] puts everyday trouble on real processes, and sees how they come through;
 //! - [`live`] and [`plot`] show how training goes;
 //! - [`console`] is how commands speak, to people and to scripts.
 //!
@@ -37,4 +38,5 @@ pub mod simulate;
 pub mod small_run;
 pub mod study;
 pub mod suite;
+pub mod trouble;
 pub mod vectors;

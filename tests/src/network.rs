@@ -43,7 +43,9 @@ pub struct Network {
     // Fields are dropped in this order: volunteers first, so that none of them logs the end of the others.
     nodes: Vec<Option<Process>>,
     learner: Option<Process>,
-    bootstrap: Process,
+    bootstrap: Option<Process>,
+    /// Where it listens, so that it comes back where the list says.
+    bootstrap_addresses: Vec<String>,
 }
 
 /// The draft of the network's list, as `echo-bootstrap sign-list` reads it.
@@ -69,9 +71,12 @@ impl Network {
         let command = Command::new(&config.binaries.bootstrap);
         let (bootstrap, peers) = start_bootstrap(command, &LISTEN, &layout).await?;
         let run = ListedRun { name: config.run.clone(), learner: learner_key.to_string() };
+        let bootstrap_addresses = peers.iter().map(|peer| listened(peer)).collect();
         sign_list(&config.binaries, &layout, &config.network, peers, run).await?;
         let nodes = config.nodes.iter().map(|_| None).collect();
-        let mut network = Self { config, layout, learner_key, nodes, learner: None, bootstrap };
+        let bootstrap = Some(bootstrap);
+        let mut network =
+            Self { config, layout, learner_key, nodes, learner: None, bootstrap, bootstrap_addresses };
         network.start_learner()?;
         for index in 0..network.nodes.len() {
             network.start_node(index)?;
@@ -126,10 +131,15 @@ impl Network {
     /// # Errors
     /// When it cannot be started.
     pub fn add_node(&mut self, node: NodeConfig) -> anyhow::Result<usize> {
-        let index = self.nodes.len();
+        let index = self.announce_node(node);
+        self.start_node(index).map(|()| index)
+    }
+
+    /// Adds a volunteer to those of the configuration, which is started later, and returns its index.
+    pub fn announce_node(&mut self, node: NodeConfig) -> usize {
         self.config.nodes.push(node);
         self.nodes.push(None);
-        self.start_node(index).map(|()| index)
+        self.nodes.len() - 1
     }
 
     /// Starts a volunteer, for the first time or again, with the data directory it had.
@@ -185,7 +195,9 @@ impl Network {
     /// [`ProcessError::Ended`](crate::processes::ProcessError::Ended) for whatever ended without us. A learner that
     /// ended well is no error: its run is over.
     pub fn check(&mut self) -> anyhow::Result<()> {
-        self.bootstrap.must_run()?;
+        if let Some(bootstrap) = &mut self.bootstrap {
+            bootstrap.must_run()?;
+        }
         for node in self.nodes.iter_mut().flatten() {
             // A run that is over ends its volunteers too.
             if node.ended()?.is_none_or(|status| !status.success()) {
@@ -223,8 +235,76 @@ impl Network {
         if let Some(learner) = &mut self.learner {
             learner.stop(grace).await?;
         }
-        self.bootstrap.stop(grace).await?;
+        if let Some(bootstrap) = &mut self.bootstrap {
+            bootstrap.stop(grace).await?;
+        }
         Ok(())
+    }
+
+    /// Kills a process by its name as a power cut would (SIGKILL).
+    ///
+    /// # Errors
+    /// When it is not up.
+    pub async fn kill(&mut self, who: &str) -> anyhow::Result<()> {
+        Ok(self.take(who)?.kill().await?)
+    }
+
+    /// Asks a process to end (SIGTERM), and says how it did.
+    ///
+    /// # Errors
+    /// When it is not up, or has not ended within `limit`.
+    pub async fn stop_process(&mut self, who: &str, limit: Duration) -> anyhow::Result<ExitStatus> {
+        let mut process = self.take(who)?;
+        process.terminate();
+        Ok(process.wait(limit).await?)
+    }
+
+    /// Starts a process that was killed or stopped, on what it left.
+    ///
+    /// # Errors
+    /// When it is up, or cannot be started.
+    pub async fn start_again(&mut self, who: &str) -> anyhow::Result<()> {
+        match who {
+            "learner" => self.resume_learner(),
+            "bootstrap" => {
+                ensure!(self.bootstrap.is_none(), "the bootstrap node is up already");
+                let command = Command::new(&self.config.binaries.bootstrap);
+                let listen = &self.bootstrap_addresses;
+                self.bootstrap = Some(start_bootstrap(command, listen, &self.layout).await?.0);
+                Ok(())
+            }
+            _ => self.start_node(self.index(who)?),
+        }
+    }
+
+    /// Has a process stand still (SIGSTOP), or go on (SIGCONT).
+    ///
+    /// # Errors
+    /// When it is not up.
+    pub fn freeze(&mut self, who: &str, frozen: bool) -> anyhow::Result<()> {
+        let process = self.slot(who)?.as_ref().with_context(|| format!("{who} is not up"))?;
+        ensure!(process.freeze(frozen), "{who} could not be signalled");
+        Ok(())
+    }
+
+    fn index(&self, who: &str) -> anyhow::Result<usize> {
+        let index = self.config.nodes.iter().position(|node| node.name == who);
+        index.with_context(|| format!("{who} is nobody of this network"))
+    }
+
+    fn slot(&mut self, who: &str) -> anyhow::Result<&mut Option<Process>> {
+        Ok(match who {
+            "learner" => &mut self.learner,
+            "bootstrap" => &mut self.bootstrap,
+            _ => {
+                let index = self.index(who)?;
+                &mut self.nodes[index]
+            }
+        })
+    }
+
+    fn take(&mut self, who: &str) -> anyhow::Result<Process> {
+        self.slot(who)?.take().with_context(|| format!("{who} is not up"))
     }
 
     fn start_learner(&mut self) -> anyhow::Result<()> {
@@ -291,6 +371,11 @@ pub(crate) async fn sign_list(
         bail!("the peer list was not signed ({status}):\n{}", signer.log_tail());
     }
     Ok(())
+}
+
+/// The address without the peer's name: what to listen on to be found there.
+fn listened(address: &str) -> String {
+    address.split("/p2p/").next().unwrap_or_default().to_owned()
 }
 
 fn remove_if_there(path: &Path) -> anyhow::Result<()> {

@@ -155,6 +155,17 @@ impl Process {
         self.wait(REAP_LIMIT).await
     }
 
+    /// Asks it to end (SIGTERM). False if it could not be asked.
+    pub fn terminate(&self) -> bool {
+        self.child.id().is_some_and(group::terminate)
+    }
+
+    /// Has it stand still (SIGSTOP), or go on (SIGCONT). False if it could not be asked.
+    #[must_use]
+    pub fn freeze(&self, frozen: bool) -> bool {
+        self.child.id().is_some_and(|pid| group::freeze(pid, frozen))
+    }
+
     fn signal_kill(&mut self) {
         // Not reaped yet, so the id is still ours and so is the group that bears it.
         if let Some(pid) = self.child.id() {

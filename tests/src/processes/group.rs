@@ -14,6 +14,17 @@ pub(super) fn terminate(pid: u32) -> bool {
     };
 }
 
+/// Has the group of the unreaped child `pid` stand still, or go on. False if it could not be asked.
+pub(super) fn freeze(pid: u32, frozen: bool) -> bool {
+    #[cfg(unix)]
+    return signal(pid, if frozen { Signal::STOP } else { Signal::CONT });
+    #[cfg(not(unix))]
+    return {
+        _ = (pid, frozen);
+        false
+    };
+}
+
 /// Kills the group of the unreaped child `pid`, its grandchildren included.
 pub(super) fn kill(pid: u32) {
     #[cfg(unix)]

@@ -1,0 +1,116 @@
+//! `echo-lab trouble`: everyday trouble, put on real processes.
+//!
+//! A scenario is data: whom to start, what goes wrong, and what has to be seen ([`Scenario`]). The given ones are in
+//! `trouble/scenarios.toml`; random ones are drawn from a seed. Each plays on a network of its own, with a boot node, a learner
+//! with a tiny policy, and nodes on loopback. After the trouble every network is judged alike: training goes on at its pace within
+//! a bound, nothing that was acknowledged is lost, nothing was too old, and nobody honest was suspended.
+
+mod random;
+mod scenario;
+mod sight;
+mod stage;
+mod verdict;
+
+pub use scenario::{Scenario, Step};
+
+use crate::binaries::Binaries;
+use crate::console::{Console, Report};
+use anyhow::{Context as _, ensure};
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Instant;
+use verdict::Verdict;
+
+/// What is played.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// Only scenarios whose names contain one of these; all where it is empty.
+    pub only: Vec<String>,
+    /// So many random schedules instead of the given scenarios.
+    pub random: Option<u64>,
+    /// Of the first random schedule; the others have the next numbers.
+    pub seed: u64,
+    /// Scenarios at once. One takes about one core while it trains.
+    pub at_once: usize,
+    /// Where the networks are kept; those that passed are removed.
+    pub dir: PathBuf,
+}
+
+/// What is not tried here, and why: part of every report.
+const NOT_TRIED: [(&str, &str); 5] = [
+    ("a clock that the system itself sets", "the wall clock of single processes is shifted through a seam"),
+    ("macOS and Windows", "the lab runs on Linux"),
+    ("slow disks and networks that lose packets", "this kernel has no netem and no delaying device"),
+    ("exFAT, SMB and WSL", "no driver for them here"),
+    ("power cuts", "SIGKILL leaves the page cache whole"),
+];
+
+/// Plays the scenarios, some at once, and judges them. Passes when every one does.
+///
+/// # Errors
+/// When nothing could be played.
+pub async fn run(trouble: Trouble, console: &Console) -> anyhow::Result<Report> {
+    let scenarios = match trouble.random {
+        Some(count) => (0..count).map(|n| random::draw(trouble.seed.wrapping_add(n))).collect(),
+        None => scenario::given()?,
+    };
+    let asked =
+        |name: &str| trouble.only.is_empty() || trouble.only.iter().any(|only| name.contains(only.as_str()));
+    let scenarios: Vec<Scenario> = scenarios.into_iter().filter(|scenario| asked(&scenario.name)).collect();
+    ensure!(!scenarios.is_empty(), "no scenario's name contains {}", trouble.only.join(" or "));
+    let binaries = Binaries::locate_or_build(console, false).await?;
+    std::fs::create_dir_all(&trouble.dir).with_context(|| trouble.dir.display().to_string())?;
+    let (since, total) = (Instant::now(), scenarios.len());
+    console.say(format!("{total} scenarios, {} at once", trouble.at_once));
+    let played = futures::stream::iter(scenarios).map(|scenario| {
+        let (binaries, dir) = (binaries.clone(), trouble.dir.join(&scenario.name));
+        async move {
+            let begun = Instant::now();
+            let verdict = stage::play(&scenario, binaries, &dir).await;
+            (scenario, verdict, begun.elapsed().as_secs_f64(), dir)
+        }
+    });
+    let mut played = played.buffer_unordered(trouble.at_once);
+    let mut rows = Vec::new();
+    while let Some((scenario, verdict, seconds, dir)) = played.next().await {
+        let number = rows.len() + 1;
+        match &verdict.failure {
+            None => {
+                console.say(format!("{number:>3}/{total} ok      {} ({seconds:.0} s)", scenario.name));
+                let _ = std::fs::remove_dir_all(&dir);
+            }
+            Some(failure) => {
+                console.say(format!(
+                    "{number:>3}/{total} FAILED  {} ({seconds:.0} s): {failure}",
+                    scenario.name
+                ));
+                console.say(format!("        {}; kept in {}", scenario.about, dir.display()));
+                scenario.steps.iter().for_each(|step| console.say(format!("        {step:?}")));
+            }
+        }
+        rows.push(row(&scenario, &verdict, seconds));
+    }
+    let failed = rows.iter().filter(|row| row["passed"] != true).count();
+    let seconds = since.elapsed().as_secs_f64();
+    console.say(format!("{} of {total} passed in {seconds:.0} s", total - failed));
+    let not_tried: Vec<Value> =
+        NOT_TRIED.iter().map(|(what, why)| json!({"what": what, "why": why})).collect();
+    let claims = json!([{
+        "claim": "after every trouble the run is at its pace again within its bound, and nothing acknowledged is lost",
+        "holds": failed == 0,
+    }]);
+    let passed = failed == 0;
+    let json = json!({
+        "passed": passed, "scenarios": total, "failed": failed, "seconds": seconds,
+        "seed": trouble.random.map(|_| trouble.seed), "rows": rows, "not_tried": not_tried, "claims": claims,
+    });
+    Ok(Report { passed, json })
+}
+
+fn row(scenario: &Scenario, verdict: &Verdict, seconds: f64) -> Value {
+    json!({
+        "name": scenario.name, "passed": verdict.failure.is_none(), "seconds": seconds, "failure": verdict.failure,
+        "back_after_s": verdict.back_after_s, "updates": verdict.updates, "max_staleness": verdict.max_staleness,
+    })
+}

@@ -1,0 +1,302 @@
+//! Scenarios as data.
+
+use crate::network::section;
+use anyhow::Context as _;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use toml::{Table, Value};
+
+/// The given scenarios.
+const GIVEN: &str = include_str!("scenarios.toml");
+/// The run that they are about.
+const RUN_FILE: &str = include_str!("run.toml");
+/// Updates that no scenario comes to the end of.
+const ENDLESS: i64 = 1_000_000;
+/// S of every scenario.
+pub(super) const STALENESS_BUDGET: u64 = 3;
+/// Updates that the judge waits for after the trouble, unless a scenario says otherwise: far more than S lets wait.
+const UPDATES_AFTER: u64 = 12;
+/// Seconds within which they have to be made.
+const BOUND_S: u64 = 45;
+
+/// One trouble, or several, on one network.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Its name: letters, digits and dashes.
+    pub name: String,
+    /// What is tried, in a sentence.
+    pub about: String,
+    /// Nodes that are started before the first step.
+    #[serde(default = "one")]
+    pub nodes: usize,
+    /// Nodes that steps may start.
+    #[serde(default)]
+    pub later: usize,
+    /// Changes of the run file, table by table.
+    #[serde(default)]
+    pub settings: Table,
+    /// Further arguments of every `echo-node run`.
+    #[serde(default)]
+    pub node_arguments: Vec<String>,
+    /// What happens, in this order.
+    pub steps: Vec<Step>,
+    /// Seconds within which training goes on after the last step.
+    #[serde(default = "bound")]
+    pub bound_s: u64,
+    /// Updates that it has to make within them.
+    #[serde(default = "updates_after")]
+    pub updates_after: u64,
+}
+
+/// Something that is done to the network, or that has to be seen.
+///
+/// Whoever is named is `learner`, `bootstrap` or `node-N`. Paths are within the network's directory.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Step {
+    /// Waits for so many further updates.
+    Updates(u64),
+    /// Waits, in seconds.
+    Pause(f64),
+    /// Starts a process, for the first time or again; a learner that has founded its run resumes.
+    Start(String),
+    /// SIGKILL.
+    Kill(String),
+    /// SIGTERM; it has to end with 0 within ten seconds.
+    Stop(String),
+    /// SIGSTOP.
+    Freeze(String),
+    /// SIGCONT.
+    Thaw(String),
+    /// Shifts the wall clock of a process by so many seconds from its true time, at once.
+    Clock {
+        /// Whose.
+        who: String,
+        /// By how much.
+        shift_s: i64,
+    },
+    /// Has to be read in a log within the bound, from the beginning on.
+    Says {
+        /// Whose log.
+        who: String,
+        /// What.
+        text: String,
+    },
+    /// Must not stand in a log.
+    NeverSays {
+        /// Whose log.
+        who: String,
+        /// What.
+        text: String,
+    },
+    /// A log may have grown by no more than so many bytes within so many seconds.
+    Quiet {
+        /// Whose log.
+        who: String,
+        /// How long.
+        seconds: f64,
+        /// How much.
+        bytes: u64,
+    },
+    /// Copies a file or directory. What is there is replaced.
+    Copy {
+        /// Of what.
+        from: String,
+        /// To where.
+        to: String,
+    },
+    /// Removes a file or directory.
+    Remove(String),
+    /// Damages a file.
+    Damage {
+        /// Which.
+        file: String,
+        /// How.
+        how: Damage,
+    },
+    /// Runs a program of Echo to its end. `{learner}` and the like in its arguments stand for directories, `{list}` for the peer list,
+    /// `{run_file}` for the run file.
+    Command {
+        /// `echo-node`, `echo-learner` or `echo-bootstrap`.
+        program: String,
+        /// Its arguments.
+        arguments: Vec<String>,
+        /// With what it has to end.
+        code: i32,
+        /// What it has to say.
+        #[serde(default)]
+        says: String,
+    },
+}
+
+/// What happens to a file.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Damage {
+    /// It is empty.
+    Empty,
+    /// Its second half is gone.
+    Half,
+    /// It is all zeros.
+    Zeros,
+    /// A third of its bytes are others.
+    Garbled,
+}
+
+/// A file that is damaged in every way while its owner is down.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fragile {
+    /// Of the scenarios' names.
+    name: String,
+    /// Its owner.
+    who: String,
+    /// Where it is.
+    file: String,
+    /// Also that it is gone.
+    #[serde(default)]
+    gone: bool,
+    /// A start of its owner that has to fail and to name the file. Where there is none, the owner has to work without it.
+    refused: Option<Refused>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refused {
+    program: String,
+    arguments: Vec<String>,
+}
+
+/// The given scenarios, in their order.
+pub(super) fn given() -> anyhow::Result<Vec<Scenario>> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        scenario: Vec<Scenario>,
+        file: Vec<Fragile>,
+    }
+    let File { mut scenario, file } = toml::from_str(GIVEN).context("scenarios.toml")?;
+    scenario.extend(file.iter().flat_map(Fragile::scenarios));
+    Ok(scenario)
+}
+
+impl Fragile {
+    fn scenarios(&self) -> Vec<Scenario> {
+        let ways = [
+            ("empty", Some(Damage::Empty)),
+            ("half", Some(Damage::Half)),
+            ("zeros", Some(Damage::Zeros)),
+            ("garbled", Some(Damage::Garbled)),
+            ("gone", None),
+        ];
+        let ways = ways.into_iter().filter(|(_, how)| how.is_some() || self.gone);
+        ways.map(|(way, how)| self.scenario(way, how)).collect()
+    }
+
+    fn scenario(&self, way: &str, how: Option<Damage>) -> Scenario {
+        let (file, whole) = (self.file.clone(), "whole".to_owned());
+        let mut steps =
+            vec![Step::Stop(self.who.clone()), Step::Copy { from: file.clone(), to: whole.clone() }];
+        steps.push(match how {
+            Some(how) => Step::Damage { file: file.clone(), how },
+            None => Step::Remove(file.clone()),
+        });
+        if let Some(Refused { program, arguments }) = &self.refused {
+            let says = file.rsplit('/').next().unwrap_or_default().to_owned();
+            let (program, arguments) = (program.clone(), arguments.clone());
+            steps.push(Step::Command { program, arguments, code: 1, says });
+            steps.push(Step::Copy { from: whole, to: file });
+        }
+        steps.push(Step::Start(self.who.clone()));
+        Scenario {
+            name: format!("{}-{way}", self.name),
+            about: format!("{} is {way} when {} starts.", self.file, self.who),
+            nodes: 1,
+            later: 0,
+            settings: Table::new(),
+            node_arguments: Vec::new(),
+            steps,
+            bound_s: BOUND_S,
+            updates_after: UPDATES_AFTER,
+        }
+    }
+}
+
+impl Scenario {
+    /// The run file, with the scenario's changes.
+    pub(super) fn run_file(&self) -> anyhow::Result<Table> {
+        let mut file: Table = RUN_FILE.parse()?;
+        section(&mut file, "run")?.insert("updates".into(), Value::Integer(ENDLESS));
+        for (name, change) in &self.settings {
+            match change {
+                Value::Table(change) => section(&mut file, name)?.extend(change.clone()),
+                other => drop(file.insert(name.clone(), other.clone())),
+            }
+        }
+        Ok(file)
+    }
+
+    /// Everybody whom a step names.
+    pub(super) fn named(&self) -> BTreeSet<&str> {
+        self.steps.iter().filter_map(Step::who).collect()
+    }
+}
+
+impl Step {
+    fn who(&self) -> Option<&str> {
+        match self {
+            Self::Start(who) | Self::Kill(who) | Self::Stop(who) | Self::Freeze(who) | Self::Thaw(who) => {
+                Some(who)
+            }
+            Self::Clock { who, .. }
+            | Self::Says { who, .. }
+            | Self::NeverSays { who, .. }
+            | Self::Quiet { who, .. } => Some(who),
+            Self::Updates(_)
+            | Self::Pause(_)
+            | Self::Copy { .. }
+            | Self::Remove(_)
+            | Self::Damage { .. }
+            | Self::Command { .. } => None,
+        }
+    }
+}
+
+fn one() -> usize {
+    1
+}
+
+fn bound() -> u64 {
+    BOUND_S
+}
+
+fn updates_after() -> u64 {
+    UPDATES_AFTER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use echo_learner::config::RunConfig;
+
+    #[test]
+    fn the_given_scenarios_can_be_read_and_name_who_is_there() {
+        let given = given().unwrap();
+        let names: BTreeSet<&str> = given.iter().map(|scenario| scenario.name.as_str()).collect();
+        assert_eq!(names.len(), given.len(), "a name is given twice");
+        for scenario in &given {
+            let plain =
+                scenario.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+            assert!(plain && !scenario.about.is_empty(), "{}", scenario.name);
+            let nodes = (1..=scenario.nodes + scenario.later).map(|number| format!("node-{number}"));
+            let there: BTreeSet<String> = nodes.chain(["learner".into(), "bootstrap".into()]).collect();
+            assert!(scenario.named().iter().all(|who| there.contains(*who)), "{}", scenario.name);
+            let mut file = scenario.run_file().unwrap();
+            section(&mut file, "run").unwrap().insert("dir".into(), "x".into());
+            let config: RunConfig = toml::from_str(&toml::to_string(&file).unwrap()).unwrap();
+            config.validate().unwrap();
+            assert_eq!(config.staleness().unwrap().budget(), STALENESS_BUDGET);
+        }
+    }
+}
