@@ -8,6 +8,8 @@ use crate::rehearsal::Plan;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::sync::LazyLock;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Trains a language model on the rollouts of volunteers.
 ///
@@ -24,13 +26,26 @@ pub struct Cli {
         long,
         global = true,
         env = "ECHO_LEARNER_LOG",
-        default_value = LOG
+        default_value = LOG,
+        value_parser = log_filter
     )]
     pub log: String,
 }
 
 /// What is logged unless somebody says otherwise. A first learner that knows no other peer yet is nothing to warn of.
 const LOG: &str = "warn,libp2p_kad::behaviour=error,echo_learner=info,echo_protocol=info";
+
+/// Refuses a bare word that is no level. The filter would take it for the name of a module, and log nothing else.
+fn log_filter(text: &str) -> Result<String, String> {
+    let mut words = text.split(',').map(str::trim);
+    let is_level = |word: &str| word.is_empty() || word.parse::<LevelFilter>().is_ok();
+    if let Some(word) = words.find(|word| !word.contains(['=', '[']) && !is_level(word)) {
+        return Err(format!(
+            "{word} is no level: off, error, warn, info, debug and trace are. For one module write {word}=debug"
+        ));
+    }
+    text.parse::<EnvFilter>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
 
 static VERSION: LazyLock<String> =
     LazyLock::new(|| format!("{} (trains on: {BUILT_IN})", env!("CARGO_PKG_VERSION")));
@@ -153,4 +168,21 @@ pub enum Command {
         /// The run directory.
         dir: PathBuf,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_level_is_refused_and_every_filter_is_taken() {
+        for wrong in ["inof", "debgu,info", "info,verbose", "echo_learner=inof"] {
+            let arguments = ["echo-learner", "--log", wrong, "metrics"];
+            let refused = Cli::try_parse_from(arguments).unwrap_err().to_string();
+            assert!(refused.contains("--log"), "{refused}");
+        }
+        for right in [LOG, "info", "WARN", "off", "", "echo_learner=debug,info", "echo_learner[span]=trace"] {
+            assert_eq!(log_filter(right).unwrap(), right);
+        }
+    }
 }
