@@ -24,6 +24,8 @@ use echo_policy::config::TinySizes;
 use echo_protocol::manifest::TensorType;
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::staleness::Staleness;
+use echo_sandbox::registry::from_files;
+use echo_sandbox::tasks::wasm;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -250,6 +252,7 @@ impl RunConfig {
         if self.model.path.is_some() == self.model.tiny.is_some() {
             return Err(ConfigError::Model);
         }
+        self.validate_unused()?;
         self.staleness()?;
         self.train.objective.objective.validate()?;
         self.train.schedule.validate()?;
@@ -313,8 +316,35 @@ impl RunConfig {
         }
         above_zero("fleet.lease_s", self.fleet.lease_s)?;
         above_zero("fleet.orders_per_node", u64::from(self.fleet.orders_per_node))?;
-        match &self.warmup {
-            Some(warmup) => above_zero("warmup.batch", warmup.batch as u64),
+        let Some(warmup) = &self.warmup else { return Ok(()) };
+        above_zero("warmup.updates", warmup.updates)?;
+        above_zero("warmup.batch", warmup.batch as u64)?;
+        let rate = warmup.learning_rate;
+        setting(
+            "warmup.learning_rate",
+            rate,
+            rate > 0.0 && rate.is_finite(),
+            "it has to be above 0, and finite",
+        )?;
+        let goal = warmup.until_accuracy.unwrap_or(1.0);
+        let rule = "it is a share of right answers: above 0, at most 1";
+        setting("warmup.until_accuracy", goal, goal > 0.0 && goal <= 1.0, rule)
+    }
+
+    /// Refuses what would be looked at by nobody.
+    fn validate_unused(&self) -> Result<(), ConfigError> {
+        if self.model.tiny.is_some() && self.model.chat.is_some() {
+            let found = self.model.chat.unwrap_or_default().to_string();
+            let rule = "a model of [model.tiny] has no chat template: leave it out";
+            return Err(ConfigError::Setting { field: "model.chat", found, rule });
+        }
+        let is_made_of_file =
+            |name: &str| wasm::asks_for_module(name) || from_files().any(|task| task == name);
+        match self.data.keys().find(|name| !is_made_of_file(name)) {
+            Some(name) => {
+                let known = from_files().collect::<Vec<_>>().join(", ");
+                Err(ConfigError::Data { name: name.clone(), known })
+            }
             None => Ok(()),
         }
     }
@@ -498,6 +528,25 @@ mod tests {
         assert!(verify("k = 4").contains("verify.k") && verify("k = 0").contains("verify.k"));
         assert!(verify("within_s = 20").contains("verify.within_s"));
         assert!(verify("owners = \"country\"").contains("network"));
+        for (option, field) in [
+            ("updates = 0", "warmup.updates"),
+            ("learning_rate = 0.0", "warmup.learning_rate"),
+            ("learning_rate = inf", "warmup.learning_rate"),
+            ("until_accuracy = 30.0", "warmup.until_accuracy"),
+            ("until_accuracy = 0.0", "warmup.until_accuracy"),
+        ] {
+            let key = option.split(' ').next().unwrap();
+            let old = ["updates = 300", "learning_rate = 1e-3"].into_iter().find(|old| old.starts_with(key));
+            let warmup = match old {
+                Some(old) => refused(old, option),
+                None => refused("batch = 64", &format!("batch = 64\n{option}")),
+            };
+            assert!(warmup.contains(field), "{option}: {warmup}");
+        }
+        let data = refused("[warmup]", "[data]\nmaths = 'no-such-file'\n[warmup]");
+        assert!(data.contains("[data] maths") && data.contains("code, math"), "{data}");
+        assert!(refused("[warmup]", "[data]\nchain_sum = 'a'\n[warmup]").contains("chain_sum"));
+        assert!(refused("[model.tiny]", "[model]\nchat = true\n[model.tiny]").contains("model.chat"));
         let watch = |option: &str| refused("[warmup]", &format!("[watch]\n{option}\n[warmup]"));
         assert!(watch("peak_flops = -1.0").contains("watch.peak_flops"));
         assert!(watch("listen = \"everywhere\"").contains("socket address"));

@@ -9,8 +9,8 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "shape", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Decay {
-    /// The peak for ever.
-    Constant,
+    /// The peak for ever. A variant with fields, as serde takes any key beside one without.
+    Constant {},
     /// Half a cosine from the peak to `floor` · peak, reached after `updates` updates (warm-up included) and kept
     /// from then on.
     Cosine {
@@ -57,7 +57,7 @@ impl Schedule {
     /// A constant rate after `warmup` updates.
     #[must_use]
     pub fn constant(peak: f64, warmup: u64) -> Self {
-        Self { peak, warmup, decay: Decay::Constant }
+        Self { peak, warmup, decay: Decay::Constant {} }
     }
 
     /// Checks the settings.
@@ -86,7 +86,7 @@ impl Schedule {
             return self.peak * (updates_done + 1) as f64 / self.warmup as f64;
         }
         match self.decay {
-            Decay::Constant => self.peak,
+            Decay::Constant {} => self.peak,
             Decay::Cosine { updates, floor } => {
                 let length = updates.saturating_sub(self.warmup).max(1) as f64;
                 let progress = ((updates_done - self.warmup) as f64 / length).min(1.0);
@@ -125,5 +125,16 @@ mod tests {
             |updates, floor| Schedule { peak: 1.0, warmup: 5, decay: Decay::Cosine { updates, floor } };
         assert_eq!(cosine(5, 0.0).validate(), Err(ScheduleError::Length { updates: 5, warmup: 5 }));
         assert_eq!(cosine(9, 1.5).validate(), Err(ScheduleError::Floor(1.5)));
+    }
+
+    #[test]
+    fn a_key_that_the_shape_does_not_have_is_refused() {
+        let decay = |text: &str| toml::from_str::<Schedule>(&format!("peak = 1e-4\ndecay = {text}"));
+        assert_eq!(decay("{ shape = 'constant' }").unwrap(), Schedule::constant(1e-4, 0));
+        let refused = decay("{ shape = 'constant', updates = 9 }").unwrap_err().to_string();
+        assert!(refused.contains("updates"), "{refused}");
+        assert!(decay("{ shape = 'cosine', updates = 9, floor = 0.1 }").is_ok());
+        let written = toml::to_string(&Schedule::constant(1e-4, 0)).unwrap();
+        assert_eq!(toml::from_str::<Schedule>(&written).unwrap(), Schedule::constant(1e-4, 0));
     }
 }

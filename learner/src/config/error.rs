@@ -50,6 +50,16 @@ pub enum ConfigError {
         /// What it has to be.
         rule: &'static str,
     },
+    /// A file for no task.
+    #[error(
+        "[data] {name}: no task that is made of a file is called that; known are {known}, wasm with its module's address"
+    )]
+    Data {
+        /// The key.
+        name: String,
+        /// The tasks that are made of a file.
+        known: String,
+    },
     /// [train.guard]
     #[error("[train]: {0}")]
     Guard(#[from] OptimizerError),
