@@ -29,6 +29,9 @@ impl Checkpoints {
                 let wrong = |why: String| CheckpointError::Place { store: url.to_owned(), why };
                 let place = url.trim_start_matches(S3);
                 let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+                if bucket.is_empty() {
+                    return Err(wrong("it names no bucket: use s3://BUCKET/PREFIX".to_owned()));
+                }
                 let store = AmazonS3Builder::from_env().with_bucket_name(bucket).build();
                 let store = Arc::new(store.map_err(|e| wrong(e.to_string()))?);
                 let prefix = ObjectPath::parse(prefix).map_err(|e| wrong(e.to_string()))?;

@@ -255,7 +255,9 @@ fn the_run_file_says_where() {
     let bucket = open(Some("s3://bucket/some/prefix")).unwrap();
     let far = bucket.far.as_ref().unwrap();
     assert_eq!((far.root.as_ref(), far.keep, bucket.near.keep), ("some/prefix", 1, 1));
-    assert!(matches!(open(Some("gs://bucket")), Err(CheckpointError::Place { .. })));
+    for wrong in ["gs://bucket", "s3://", "s3:///prefix"] {
+        assert!(matches!(open(Some(wrong)), Err(CheckpointError::Place { .. })), "{wrong}");
+    }
 }
 
 #[tokio::test]
