@@ -1,7 +1,7 @@
 //! Checkpoints: self-contained snapshots of a run in an object store.
 //!
 //! A checkpoint is a few objects under its version: weights and optimizer state as safetensors, and `state.json` with the length and
-//! BLAKE3 of both. `state.json` is written last, and commits: without it there is no checkpoint, and one whose parts do not match it is
+//! BLAKE3 of both, and its own BLAKE3. `state.json` is written last, and commits: without it there is no checkpoint, and one whose parts do not match it is
 //! damaged and passed over. A directory is synced before a write returns.
 //!
 //! Nothing else is random or hidden: prompts, samples and batches follow from the run, the state and the learner's database, so the same

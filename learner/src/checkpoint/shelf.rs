@@ -66,9 +66,7 @@ impl Shelf {
             })?;
             state.parts.insert(name.to_owned(), part);
         }
-        let text =
-            serde_json::to_vec_pretty(&state).expect("keys are strings, and numbers are finite or null");
-        self.commit(version, text).await
+        self.commit(version, state.to_text()).await
     }
 
     /// Copies a checkpoint from another shelf.

@@ -4,6 +4,7 @@ use crate::desk::DeskState;
 use crate::fleet::MemberView;
 use crate::metrics::EvaluationRow;
 use echo_protocol::charter::RunId;
+use echo_protocol::content::ContentId;
 use echo_protocol::lease::LeaseId;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::version::PolicyVersion;
@@ -12,6 +13,9 @@ use std::collections::BTreeMap;
 
 /// The form of `state.json` that this program writes and reads.
 pub(super) const FORM: u32 = 1;
+
+/// What stands in the place of the file's own hash while that is computed.
+const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// `state.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,16 +81,44 @@ impl State {
         Self { form: FORM, run, version, evaluated, streams, desk, fleet, parts: BTreeMap::new() }
     }
 
+    /// The text of `state.json`, with the hash of itself.
+    pub(super) fn to_text(&self) -> Vec<u8> {
+        #[derive(Serialize)]
+        struct Sealed<'a> {
+            blake3: &'static str,
+            #[serde(flatten)]
+            state: &'a State,
+        }
+        let sealed = Sealed { blake3: NO_HASH, state: self };
+        let text = serde_json::to_string_pretty(&sealed).expect("keys are text, and numbers finite or null");
+        let hash = ContentId::of(text.as_bytes()).to_string();
+        text.replacen(NO_HASH, &hash, 1).into_bytes()
+    }
+
     /// Reads `state.json`; an error says what is wrong with it.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Form {
             form: u32,
+            /// Earlier learners wrote none.
+            blake3: Option<String>,
         }
-        let Form { form } = serde_json::from_slice(bytes).map_err(|e| format!("state.json: {e}"))?;
+        let wrong = |error: serde_json::Error| format!("state.json: {error}");
+        let Form { form, blake3 } = serde_json::from_slice(bytes).map_err(wrong)?;
         if form != FORM {
             return Err(format!("state.json has form {form}, this program reads form {FORM}"));
         }
-        serde_json::from_slice(bytes).map_err(|e| format!("state.json: {e}"))
+        if blake3.is_some_and(|hash| !is_sealed_with(bytes, &hash)) {
+            return Err("state.json does not match its recorded hash".to_owned());
+        }
+        serde_json::from_slice(bytes).map_err(wrong)
     }
+}
+
+/// Whether `hash` is that of `text` with [`NO_HASH`] in its place.
+fn is_sealed_with(text: &[u8], hash: &str) -> bool {
+    std::str::from_utf8(text).is_ok_and(|text| {
+        let unsealed = text.replacen(hash, NO_HASH, 1);
+        hash.len() == NO_HASH.len() && ContentId::of(unsealed.as_bytes()).to_string() == hash
+    })
 }

@@ -103,7 +103,7 @@ async fn a_checkpoint_is_read_as_it_was_written() {
 #[tokio::test]
 async fn every_kind_of_damage_is_passed_over() {
     type Damage = fn(&Room);
-    let kinds: [(&str, Damage, usize); 9] = [
+    let kinds: [(&str, Damage, usize); 10] = [
         ("a flipped bit in the weights", |r| change(&r.path(4, "model.safetensors"), |b| b[200] ^= 1), 1),
         (
             "a flipped bit in the optimizer",
@@ -113,6 +113,7 @@ async fn every_kind_of_damage_is_passed_over() {
         ("truncated weights", |r| change(&r.path(4, "model.safetensors"), |b| b.truncate(100)), 1),
         ("an empty optimizer", |r| change(&r.path(4, "optimizer.safetensors"), Vec::clear), 1),
         ("no weights", |r| fs::remove_file(r.path(4, "model.safetensors")).unwrap(), 1),
+        ("a flipped bit in a number of the state", |r| change(&r.path(4, "state.json"), flip_a_digit), 1),
         ("a truncated state", |r| change(&r.path(4, "state.json"), |b| b.truncate(b.len() / 2)), 1),
         (
             "the state of another version",
@@ -136,6 +137,27 @@ async fn every_kind_of_damage_is_passed_over() {
         room.write(&checkpoints, 4).await;
         assert_eq!(room.newest(&checkpoints).await, (Some(4), 0), "{what}");
     }
+}
+
+/// Leaves `state.json` as readable as it was.
+fn flip_a_digit(text: &mut Vec<u8>) {
+    let key = b"\"optimizer_steps\": ";
+    let at = text.windows(key.len()).position(|window| window == key).unwrap() + key.len();
+    assert!(text[at].is_ascii_digit());
+    text[at] ^= 1;
+}
+
+#[tokio::test]
+async fn the_state_of_an_earlier_learner_has_no_hash_and_is_read() {
+    let room = Room::new();
+    let checkpoints = room.open();
+    room.write(&checkpoints, 4).await;
+    change(&room.path(4, "state.json"), |text| {
+        let mut state: serde_json::Value = serde_json::from_slice(text).unwrap();
+        assert!(state.as_object_mut().unwrap().remove("blake3").is_some());
+        *text = serde_json::to_vec(&state).unwrap();
+    });
+    assert_eq!(room.newest(&checkpoints).await, (Some(4), 0));
 }
 
 #[tokio::test]
