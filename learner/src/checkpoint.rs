@@ -33,6 +33,8 @@ pub(crate) use tests::state_at;
 pub const DEFAULT_KEEP: usize = 3;
 /// Most checkpoints that may be kept.
 pub const MAX_KEEP: usize = 1000;
+/// How often a reader lists checkpoints that another process deletes before it has read them.
+const READ_ATTEMPTS: usize = 3;
 
 /// Why a checkpoint cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -110,9 +112,10 @@ impl Checkpoints {
         weights: &Decoder,
         optimizer: &BTreeMap<String, Tensor>,
     ) -> Result<(), CheckpointError> {
-        let version = state.version;
-        self.near.write(state, weights, optimizer).await?;
-        self.near.tidy(version).await;
+        let (near, version) = (&self.near, state.version);
+        let write = near.write(state, weights, optimizer);
+        near.patiently(&format!("writing the checkpoint of {version}"), write).await?;
+        near.tidy(version).await;
         Ok(())
     }
 
@@ -122,8 +125,9 @@ impl Checkpoints {
     /// When a store fails, or the checkpoint has been damaged meanwhile.
     pub async fn upload(&self, version: PolicyVersion) -> Result<(), CheckpointError> {
         let Some(far) = &self.far else { return Ok(()) };
-        far.copy(&self.near, version).await?;
-        far.tidy(version).await;
+        let copy = far.copy(&self.near, version);
+        far.patiently(&format!("copying the checkpoint of {version} there"), copy).await?;
+        far.patiently("deleting older checkpoints there", far.tidy(version)).await;
         Ok(())
     }
 
@@ -137,20 +141,14 @@ impl Checkpoints {
         run: &RunId,
         device: &Device,
     ) -> Result<(Option<Checkpoint>, Vec<CheckpointError>), CheckpointError> {
-        let (mut places, mut passed) = (Vec::new(), Vec::new());
-        for shelf in [Some(&self.near), self.far.as_ref()].into_iter().flatten() {
-            match shelf.versions().await {
-                Ok(versions) => places.extend(versions.into_iter().map(|version| (version, shelf))),
-                Err(error) => passed.push(error),
-            }
-        }
-        places.sort_by_key(|(version, _)| Reverse(*version));
+        let (places, mut passed) = self.places().await;
         for (version, shelf) in places {
-            match shelf.read(version, run, device).await {
+            let reading = format!("reading the checkpoint of {version}");
+            match shelf.patiently(&reading, shelf.read(version, run, device)).await {
                 Ok(checkpoint) => {
                     if !shelf.on_disk {
                         // Announcing it, settling what came before it, and going back to it all look on this machine.
-                        self.near.copy(shelf, version).await?;
+                        shelf.patiently(&reading, self.near.copy(shelf, version)).await?;
                     }
                     return Ok((Some(checkpoint), passed));
                 }
@@ -162,6 +160,78 @@ impl Checkpoints {
             Some(unknown) => Err(passed.swap_remove(unknown)),
             None => Ok((None, passed)),
         }
+    }
+
+    /// The weights of the newest checkpoint that is whole, or of `wanted`, by Hugging Face name, f32. Nothing is written, and a learner
+    /// may go on writing and deleting meanwhile. `None` when there is no such checkpoint.
+    ///
+    /// # Errors
+    /// When it is another run's, or there are such checkpoints and none can be read.
+    pub async fn newest_weights(
+        &self,
+        wanted: Option<PolicyVersion>,
+        run: &RunId,
+    ) -> Result<Option<(PolicyVersion, BTreeMap<String, Tensor>)>, CheckpointError> {
+        let mut failed = None;
+        // What is listed may be deleted before it is read, and a newer one is there then.
+        for _ in 0..READ_ATTEMPTS {
+            let (mut places, passed) = self.places().await;
+            places.retain(|(version, _)| wanted.is_none_or(|wanted| wanted == *version));
+            failed = passed.into_iter().next();
+            for (version, shelf) in places {
+                let reading = format!("reading the checkpoint of {version}");
+                match shelf.patiently(&reading, shelf.weights(version, run, &Device::Cpu)).await {
+                    Ok(weights) => return Ok(Some((version, weights))),
+                    Err(error @ CheckpointError::WrongRun { .. }) => return Err(error),
+                    Err(error) => {
+                        tracing::warn!(%error, "passed over a checkpoint");
+                        failed = Some(error);
+                    }
+                }
+            }
+            if failed.is_none() {
+                break;
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// A store that has a checkpoint, and its newest one.
+    ///
+    /// # Errors
+    /// When a store does not answer.
+    pub async fn occupied(&self) -> Result<Option<(String, PolicyVersion)>, CheckpointError> {
+        for shelf in self.shelves() {
+            let versions = shelf.patiently("looking for checkpoints", shelf.versions()).await?;
+            if let Some(version) = versions.last() {
+                return Ok(Some((shelf.name.clone(), *version)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All checkpoints, the newest first and those on this machine before others, and the stores that do not answer.
+    pub async fn listed(&self) -> (Vec<PolicyVersion>, Vec<CheckpointError>) {
+        let (places, passed) = self.places().await;
+        let mut versions: Vec<PolicyVersion> = places.into_iter().map(|(version, _)| version).collect();
+        versions.dedup();
+        (versions, passed)
+    }
+
+    fn shelves(&self) -> impl Iterator<Item = &Shelf> {
+        [Some(&self.near), self.far.as_ref()].into_iter().flatten()
+    }
+
+    async fn places(&self) -> (Vec<(PolicyVersion, &Shelf)>, Vec<CheckpointError>) {
+        let (mut places, mut passed) = (Vec::new(), Vec::new());
+        for shelf in self.shelves() {
+            match shelf.patiently("looking for checkpoints", shelf.versions()).await {
+                Ok(versions) => places.extend(versions.into_iter().map(|version| (version, shelf))),
+                Err(error) => passed.push(error),
+            }
+        }
+        places.sort_by_key(|(version, _)| Reverse(*version));
+        (places, passed)
     }
 
     /// The versions whose checkpoints are on this machine, oldest first, damaged ones included.

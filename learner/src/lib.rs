@@ -54,6 +54,7 @@ pub mod summary;
 #[cfg(test)]
 mod testing;
 pub mod trainer;
+mod waits;
 pub mod warmup;
 pub mod watch;
 pub mod workload;

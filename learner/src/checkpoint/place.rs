@@ -7,6 +7,7 @@ use crate::run_dir::RunDir;
 use object_store::ObjectStore;
 use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
 use std::fs;
 use std::io;
@@ -22,9 +23,25 @@ impl Checkpoints {
     /// # Errors
     /// When the directory cannot be made, or the bucket's name or credentials are not understood.
     pub fn open(dir: &RunDir, section: &CheckpointsSection) -> Result<Self, CheckpointError> {
+        Self::of(dir, section, Self::in_directory)
+    }
+
+    /// The same for reading alone, also where another learner is writing: nothing is made or cleaned up.
+    ///
+    /// # Errors
+    /// When a directory cannot be opened, or the bucket's name or credentials are not understood.
+    pub fn look(dir: &RunDir, section: &CheckpointsSection) -> Result<Self, CheckpointError> {
+        Self::of(dir, section, Self::as_it_is)
+    }
+
+    fn of(
+        dir: &RunDir,
+        section: &CheckpointsSection,
+        directory: fn(&Path, usize) -> Result<Self, CheckpointError>,
+    ) -> Result<Self, CheckpointError> {
         let keep = section.keep;
         match section.store.as_deref() {
-            None => Self::in_directory(&dir.checkpoints(), keep),
+            None => directory(&dir.checkpoints(), keep),
             Some(url) if url.starts_with(S3) => {
                 let wrong = |why: String| CheckpointError::Place { store: url.to_owned(), why };
                 let place = url.trim_start_matches(S3);
@@ -36,13 +53,13 @@ impl Checkpoints {
                 let store = Arc::new(store.map_err(|e| wrong(e.to_string()))?);
                 let prefix = ObjectPath::parse(prefix).map_err(|e| wrong(e.to_string()))?;
                 let name = format!("{S3}{bucket}");
-                Ok(Self::in_directory(&dir.checkpoints(), keep)?.copied_to(store, prefix, &name))
+                Ok(directory(&dir.checkpoints(), keep)?.copied_to(store, prefix, &name))
             }
             Some(url) if url.contains("://") => {
                 let why = "use a directory, or s3://BUCKET/PREFIX".to_owned();
                 Err(CheckpointError::Place { store: url.to_owned(), why })
             }
-            Some(path) => Self::in_directory(Path::new(path), keep),
+            Some(path) => directory(Path::new(path), keep),
         }
     }
 
@@ -51,13 +68,23 @@ impl Checkpoints {
     /// # Errors
     /// When it cannot be made.
     pub fn in_directory(dir: &Path, keep: usize) -> Result<Self, CheckpointError> {
-        let wrong = |why: String| CheckpointError::Place { store: dir.display().to_string(), why };
-        make(dir).and_then(|()| sweep(dir)).map_err(|e| wrong(e.to_string()))?;
-        let store = LocalFileSystem::new_with_prefix(dir).map_err(|e| wrong(e.to_string()))?;
-        let store = Arc::new(store.with_fsync(true).with_automatic_cleanup(true));
+        make(dir).and_then(|()| sweep(dir)).map_err(|e| cannot_be_used(dir, &e))?;
+        let store = LocalFileSystem::new_with_prefix(dir).map_err(|e| cannot_be_used(dir, &e))?;
+        Ok(Self::on_disk(Arc::new(store.with_fsync(true).with_automatic_cleanup(true)), dir, keep))
+    }
+
+    /// Checkpoints in a directory that stays as it is; none where there is no directory.
+    fn as_it_is(dir: &Path, keep: usize) -> Result<Self, CheckpointError> {
+        if !dir.is_dir() {
+            return Ok(Self::on_disk(Arc::new(InMemory::new()), dir, keep));
+        }
+        let store = LocalFileSystem::new_with_prefix(dir).map_err(|e| cannot_be_used(dir, &e))?;
+        Ok(Self::on_disk(Arc::new(store), dir, keep))
+    }
+
+    fn on_disk(store: Arc<dyn ObjectStore>, dir: &Path, keep: usize) -> Self {
         let (root, name) = (ObjectPath::default(), dir.display().to_string());
-        let near = Shelf { store, root, name, keep, on_disk: true };
-        Ok(Self { near, far: None })
+        Self { near: Shelf { store, root, name, keep, on_disk: true }, far: None }
     }
 
     /// The same, copied to another store as well.
@@ -66,6 +93,10 @@ impl Checkpoints {
         self.far = Some(Shelf { store, root, name, keep, on_disk: false });
         self
     }
+}
+
+fn cannot_be_used(dir: &Path, error: &impl ToString) -> CheckpointError {
+    CheckpointError::Place { store: dir.display().to_string(), why: error.to_string() }
 }
 
 /// Makes a directory whose name is as durable as what will be in it.

@@ -3,6 +3,7 @@
 use super::tensors::{self, TensorsError};
 use super::writer::{PIECE_BYTES, Writer};
 use super::{Checkpoint, CheckpointError, Part, State};
+use crate::waits::patiently;
 use candle_core::{Device, Tensor, safetensors};
 use echo_policy::decoder::Decoder;
 use echo_protocol::charter::RunId;
@@ -13,6 +14,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 const WEIGHTS: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
@@ -37,6 +39,14 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
+    /// Waits for `work`, which is `what`, and says so now and then where that takes long.
+    pub(super) async fn patiently<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
+        let say = |waited: Duration| {
+            tracing::info!("waiting for {} for {} s: {what}", self.name, waited.as_secs());
+        };
+        patiently(work, say).await
+    }
+
     /// Versions with a checkpoint, oldest first.
     pub(super) async fn versions(&self) -> Result<Vec<PolicyVersion>, CheckpointError> {
         let objects = self.objects().await?;

@@ -161,6 +161,37 @@ async fn the_state_of_an_earlier_learner_has_no_hash_and_is_read() {
 }
 
 #[tokio::test]
+async fn a_reader_beside_a_learner_reads_what_is_whole_and_changes_nothing() {
+    let room = Room::new();
+    let checkpoints = room.open();
+    let dir = RunDir::new(&room.dir.path().join("run"));
+    let section = CheckpointsSection { store: room.dir.path().to_str().map(str::to_owned), keep: 3 };
+    let look = || Checkpoints::look(&dir, &section).unwrap();
+    let weights = async |wanted: Option<u64>| {
+        let found = look().newest_weights(wanted.map(PolicyVersion), &room.run).await;
+        found.map(|found| found.map(|(version, weights)| (version.0, weights.len())))
+    };
+    assert_eq!(weights(None).await.unwrap(), None);
+    assert_eq!(look().occupied().await.unwrap(), None);
+    for version in [2, 4, 6] {
+        room.write(&checkpoints, version).await;
+    }
+    // The learner is just writing the next one.
+    let partial = room.path(8, "model.safetensors#1");
+    fs::create_dir(partial.parent().unwrap()).unwrap();
+    fs::write(&partial, "half").unwrap();
+    let tensors = room.trainer.decoder().vars().len();
+    assert_eq!(weights(None).await.unwrap(), Some((6, tensors)));
+    assert_eq!(weights(Some(2)).await.unwrap(), Some((2, tensors)));
+    assert_eq!(weights(Some(3)).await.unwrap(), None);
+    change(&room.path(6, "model.safetensors"), |bytes| bytes[300] ^= 1);
+    assert_eq!(weights(None).await.unwrap(), Some((4, tensors)));
+    assert!(matches!(weights(Some(6)).await, Err(CheckpointError::Damaged { .. })));
+    assert!(partial.exists() && !dir.path().exists());
+    assert_eq!(look().listed().await.0, [6, 4, 2].map(PolicyVersion));
+}
+
+#[tokio::test]
 async fn the_newest_few_are_kept_and_nothing_that_was_never_finished() {
     let room = Room::new();
     let checkpoints = room.open();

@@ -2,14 +2,12 @@
 
 use crate::desk::Desk;
 use crate::fleet::Fleet;
+use crate::waits::Due;
 use echo_protocol::staleness::Staleness;
 use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
-
-/// A wait is told of after this, after twice this, after four times this ...
-const FIRST: Duration = Duration::from_secs(30);
 
 /// Nodes that a word names: those that hold the most orders.
 const NAMED: usize = 3;
@@ -17,7 +15,7 @@ const NAMED: usize = 3;
 /// A wait for one batch.
 pub(super) struct Waiting {
     version: PolicyVersion,
-    due: Duration,
+    due: Due,
     /// Groups that had been turned away when it began.
     before: Lost,
 }
@@ -41,16 +39,12 @@ struct Lost {
 impl Waiting {
     /// A wait for the batch of `version` begins.
     pub(super) fn new(version: PolicyVersion, desk: &Desk) -> Self {
-        Self { version, due: FIRST, before: Lost::so_far(desk) }
+        Self { version, due: Due::default(), before: Lost::so_far(desk) }
     }
 
     /// Whether it is worth a word after it took `waited`. True once for each doubling.
     pub(super) fn is_due(&mut self, waited: Duration) -> bool {
-        let due = waited >= self.due;
-        while waited >= self.due {
-            self.due *= 2;
-        }
-        due
+        self.due.is_due(waited)
     }
 
     /// The word.
@@ -119,13 +113,6 @@ impl Lost {
 mod tests {
     use super::*;
     use crate::release::tests::Room;
-
-    #[test]
-    fn it_is_told_after_half_a_minute_and_at_every_doubling() {
-        let mut waiting = Waiting { version: PolicyVersion(3), due: FIRST, before: Lost::default() };
-        let told: Vec<u64> = (0..400).filter(|second| waiting.is_due(Duration::from_secs(*second))).collect();
-        assert_eq!(told, [30, 60, 120, 240]);
-    }
 
     #[test]
     fn the_word_says_what_is_there_and_what_is_missing() {
