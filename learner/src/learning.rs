@@ -1,5 +1,6 @@
 //! The learning thread: does what the controller says, one step after the other.
 
+mod barren;
 mod named;
 mod row;
 mod waiting;
@@ -17,6 +18,7 @@ use crate::sampling_audit::SamplingAudit;
 use crate::service::Shared;
 use crate::trainer::{TrainError, Trainer, UpdateReport};
 use crate::watch::Watch;
+use barren::Barren;
 use echo_policy::error::DecoderError;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::version::PolicyVersion;
@@ -161,7 +163,7 @@ impl Learning {
 
     fn go_on(&mut self) -> Result<Ended, LearningError> {
         let (mut skipped, mut phases) = (0, Phases::begin(Instant::now()));
-        let mut named = Named::default();
+        let (mut named, mut barren) = (Named::default(), Barren::new(self.trainer.group_by()));
         loop {
             self.look_at_releases()?;
             let step = self.controller.next();
@@ -178,6 +180,7 @@ impl Learning {
                     let (report, ended) = self.update(version, &batch, &phases)?;
                     phases = Phases::begin(ended);
                     named.warn(ended, version.next().0, &report.bounded);
+                    barren.warn(version.next().0, &batch);
                     skipped = report.all_skipped().map_or(0, |_| skipped + 1);
                     if let Some(cause) = report.all_skipped() {
                         // No other batch would help weights that give no numbers.

@@ -227,6 +227,11 @@ impl Trainer {
         Ok(self)
     }
 
+    /// Which responses a reward is compared with.
+    pub fn group_by(&self) -> GroupBy {
+        self.group_by
+    }
+
     /// The policy.
     pub fn decoder(&self) -> &Decoder {
         &self.decoder
