@@ -76,7 +76,9 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
             file.display()
         );
     }
-    let evaluated = last_evaluation(&founded, state.as_ref())?;
+    // The rows behind the checkpoint are taken back below, when it is kept which versions they say were published.
+    let (watch, history) = Watch::read(&founded.dir, version, &founded.config.watch)?;
+    let evaluated = last_evaluation(history.evaluations, state.as_ref());
     let controller = match &state {
         Some(_) => {
             let evaluated = evaluated.as_ref().map(|row| PolicyVersion(row.evaluated));
@@ -84,10 +86,9 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
         }
         None => Controller::new(plan),
     };
-    let rows = metrics::updates(&founded.dir.metrics())?;
+    let rows = history.updates;
     let tally = last_tally(&rows, state.as_ref());
-    // Before the rows behind the checkpoint are taken back.
-    let announced = metrics::publications(&founded.dir.metrics())?;
+    let announced = history.publications;
     let path = founded.dir.republished();
     let again = match &state {
         Some(state) => republished(&path, &founded.workload, &checkpoints, state.version, &announced).await?,
@@ -95,7 +96,7 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     };
     say_demand(&founded, &rows);
     evaluation::warnings(&founded.workload.mix).iter().for_each(|text| tracing::warn!("{text}"));
-    let watch = Watch::open(&founded.dir, version, &founded.config.watch)?;
+    let watch = watch.commit()?;
     let watching = serve_metrics(&founded.config, &founded.dir.config(), &watch).await?;
 
     let (host, events) = host(&founded).await?;
@@ -312,12 +313,11 @@ fn say_demand(founded: &Founded, rows: &[UpdateRow]) {
 }
 
 /// The newest evaluation up to the checkpoint: by the metrics, which may be lost, or by the checkpoint itself.
-fn last_evaluation(founded: &Founded, state: Option<&State>) -> anyhow::Result<Option<EvaluationRow>> {
-    let Some(state) = state else { return Ok(None) };
-    let mut rows = metrics::evaluations(&founded.dir.metrics())?;
+fn last_evaluation(mut rows: Vec<EvaluationRow>, state: Option<&State>) -> Option<EvaluationRow> {
+    let state = state?;
     rows.extend(state.evaluated.clone());
     rows.retain(|row| row.evaluated <= state.version.0);
-    Ok(rows.into_iter().max_by_key(|row| row.evaluated))
+    rows.into_iter().max_by_key(|row| row.evaluated)
 }
 
 /// What the earlier processes of this run counted, as far as it is on record. What was accepted since then, the desk finds in its store.

@@ -1,12 +1,9 @@
 //! What a run asks of its fleet, from what earlier updates took.
 
 use crate::config::{RunConfig, TrainSection};
-use crate::metrics::UpdateRow;
+use crate::metrics::{RECENT_UPDATES, UpdateRow};
 use crate::sampling_audit::MAX_POLICIES;
 use echo_protocol::staleness::{Mode, Pipeline, Staleness};
-
-/// Updates that the measured times are taken from.
-const RECENT: usize = 50;
 
 /// What is good to know about a staleness policy before the first batch.
 pub fn of_policy(staleness: &Staleness) -> Option<&'static str> {
@@ -65,7 +62,7 @@ pub fn of_fleet(staleness: &Staleness, batch: usize, rows: &[UpdateRow]) -> Opti
         // There is nothing to overlap: both halves wait for each other at any rate.
         return None;
     }
-    let recent = &rows[rows.len().saturating_sub(RECENT)..];
+    let recent = &rows[rows.len().saturating_sub(RECENT_UPDATES)..];
     let mut seconds: Vec<f64> = recent.iter().map(|row| row.update_s).collect();
     seconds.sort_by(f64::total_cmp);
     let train_s = *seconds.get(seconds.len() / 2)?;

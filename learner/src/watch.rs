@@ -10,7 +10,7 @@ mod prometheus;
 mod tensorboard;
 
 use crate::config::WatchSection;
-use crate::metrics::{self, Metrics};
+use crate::metrics::{self, History, Metrics};
 use crate::run_dir::RunDir;
 use catalog::{Reading, readings};
 use echo_protocol::clock;
@@ -27,31 +27,50 @@ pub use prometheus::Latest;
 #[derive(Debug)]
 pub struct Watch {
     metrics: Metrics,
-    board: Option<EventFile>,
-    latest: Latest,
+    screen: Screen,
+}
+
+/// A record that has been read, and is not gone on with yet.
+#[derive(Debug)]
+pub struct Draft {
+    metrics: metrics::Draft,
+    screen: Screen,
+}
+
+impl Draft {
+    /// Goes on with the record; rows of later updates are taken back.
+    ///
+    /// # Errors
+    /// When `metrics.jsonl` cannot be written.
+    pub fn commit(self) -> io::Result<Watch> {
+        Ok(Watch { metrics: self.metrics.commit()?, screen: self.screen })
+    }
 }
 
 impl Watch {
-    /// Goes on with the record of a run that stands at `version`; rows of later updates are taken back.
+    /// Reads the record of a run that stands at `version`, once, and shows it everywhere. `metrics.jsonl` is as it was until the draft
+    /// is committed.
     ///
     /// # Errors
-    /// When `metrics.jsonl` cannot be read or written.
-    pub fn open(dir: &RunDir, version: PolicyVersion, section: &WatchSection) -> io::Result<Self> {
-        let metrics = Metrics::open(&dir.metrics(), version)?;
+    /// When `metrics.jsonl` cannot be read, or its draft cannot be written.
+    pub fn read(
+        dir: &RunDir,
+        version: PolicyVersion,
+        section: &WatchSection,
+    ) -> io::Result<(Draft, History)> {
         let now = now();
-        let board = section.tensorboard.then(|| EventFile::replace(&dir.tensorboard(), now));
-        let board = board.and_then(|opened| opened.inspect_err(no_board).ok());
-        let mut watch = Self { metrics, board, latest: Latest::default() };
-        for row in metrics::rows(&dir.metrics())? {
-            watch.show(&row, now);
+        let mut screen = Screen { dir: dir.clone(), board: None, latest: Latest::default() };
+        if section.tensorboard {
+            screen.board = EventFile::replace(&dir.tensorboard(), now).inspect_err(no_board).ok();
         }
-        Ok(watch)
+        let (metrics, history) = Metrics::read(&dir.metrics(), version, |row| screen.show(row, now))?;
+        Ok((Draft { metrics, screen }, history))
     }
 
     /// The newest values, for [`serve`].
     #[must_use]
     pub fn latest(&self) -> Latest {
-        self.latest.clone()
+        self.screen.latest.clone()
     }
 
     /// Writes a row, with the time.
@@ -61,9 +80,45 @@ impl Watch {
     pub fn write(&mut self, row: &impl Serialize) -> io::Result<()> {
         let (mut row, now) = (serde_json::to_value(row)?, now());
         row["time"] = now.into();
-        self.metrics.write(&row)?;
-        self.show(&row, now);
+        if self.metrics.write(&row)? {
+            let path = self.screen.dir.metrics();
+            tracing::warn!("{} was removed or replaced: rows go to a new file from now on", path.display());
+        }
+        self.screen.look_at_board(now);
+        self.screen.show(&row, now);
         Ok(())
+    }
+}
+
+/// Where rows are shown that are on record.
+#[derive(Debug)]
+struct Screen {
+    dir: RunDir,
+    board: Option<EventFile>,
+    latest: Latest,
+}
+
+impl Screen {
+    /// Makes an event file anew that somebody removed, from the rows on record before the newest.
+    fn look_at_board(&mut self, now: f64) {
+        if self.board.as_ref().is_none_or(EventFile::is_there) {
+            return;
+        }
+        let path = self.dir.tensorboard();
+        tracing::warn!(
+            "the event file in {} was removed: it is made anew from metrics.jsonl",
+            path.display()
+        );
+        self.board = EventFile::replace(&path, now).inspect_err(no_board).ok();
+        let mut newest = None;
+        let read = metrics::each_row(&self.dir.metrics(), |row: Value| {
+            if let Some(row) = newest.replace(row) {
+                self.show(&row, now);
+            }
+        });
+        if let Err(error) = read {
+            no_board(&error);
+        }
     }
 
     /// Shows a row that is on record.
@@ -102,11 +157,31 @@ mod tests {
         UpdateRow { update, reward, ..UpdateRow::default() }
     }
 
+    fn watch(dir: &RunDir, version: u64, section: &WatchSection) -> Watch {
+        Watch::read(dir, PolicyVersion(version), section).unwrap().0.commit().unwrap()
+    }
+
+    #[test]
+    fn an_event_file_that_was_removed_is_made_anew_with_all_rows() {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = RunDir::new(temporary.path());
+        let mut watch = watch(&dir, 0, &WatchSection::default());
+        (1..=3).for_each(|n| watch.write(&update(n, n as f64)).unwrap());
+        std::fs::remove_dir_all(dir.tensorboard()).unwrap();
+        (4..=5).for_each(|n| watch.write(&update(n, n as f64)).unwrap());
+        let rewards = [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0), (5, 5.0)];
+        assert_eq!(scalars(&dir.tensorboard(), "reward/reward"), rewards);
+        // Without the record, only what follows can be shown.
+        std::fs::remove_file(dir.metrics()).unwrap();
+        watch.write(&update(6, 6.0)).unwrap();
+        assert_eq!(metrics::updates(&dir.metrics()).unwrap().len(), 1);
+    }
+
     #[test]
     fn a_resumed_run_shows_every_step_once_everywhere() {
         let temporary = tempfile::tempdir().unwrap();
         let dir = RunDir::new(temporary.path());
-        let open = |version| Watch::open(&dir, PolicyVersion(version), &WatchSection::default()).unwrap();
+        let open = |version| watch(&dir, version, &WatchSection::default());
         let mut watch = open(0);
         watch.write(&EvaluationRow { evaluated: 0, held_out_accuracy: 0.125, ..Default::default() }).unwrap();
         (1..=4).for_each(|n| watch.write(&update(n, n as f64)).unwrap());
@@ -139,10 +214,10 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let dir = RunDir::new(temporary.path());
         let off = WatchSection { tensorboard: false, ..WatchSection::default() };
-        Watch::open(&dir, PolicyVersion(0), &off).unwrap().write(&update(1, 0.0)).unwrap();
+        watch(&dir, 0, &off).write(&update(1, 0.0)).unwrap();
         assert!(!dir.tensorboard().exists());
         std::fs::write(dir.tensorboard(), "in the way").unwrap();
-        let mut watch = Watch::open(&dir, PolicyVersion(1), &WatchSection::default()).unwrap();
+        let mut watch = watch(&dir, 1, &WatchSection::default());
         watch.write(&update(2, 0.0)).unwrap();
         assert_eq!(metrics::updates(&dir.metrics()).unwrap().len(), 2);
     }

@@ -22,7 +22,8 @@ fn learning(room: &Room, releases: Releases) -> Learning {
         shared: room.shared.clone(),
         releases,
         evaluated: None,
-        watch: Watch::open(&RunDir::new(room.dir.path()), PolicyVersion(0), &WatchSection::default())
+        watch: Watch::read(&RunDir::new(room.dir.path()), PolicyVersion(0), &WatchSection::default())
+            .and_then(|(draft, _)| draft.commit())
             .unwrap(),
         peak_flops: None,
         max_skipped: 20,

@@ -9,11 +9,12 @@
 //! protobuf with a published advisory.
 
 use super::catalog::{Reading, Shape};
+use crate::metrics::is_at;
 use prost::Message as _;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How the files' names begin; TensorBoard looks for this.
 const NAME: &str = "events.out.tfevents.";
@@ -21,6 +22,7 @@ const NAME: &str = "events.out.tfevents.";
 /// The open file.
 #[derive(Debug)]
 pub(super) struct EventFile {
+    path: PathBuf,
     file: File,
     /// Tags whose description is in the file.
     described: BTreeSet<String>,
@@ -40,10 +42,8 @@ impl EventFile {
         let second = |name: &String| name[NAME.len()..].split('.').next()?.parse::<u64>().ok();
         let newest = old.iter().filter_map(second).max();
         let at = newest.map_or(0, |newest| newest.saturating_add(1)).max(now as u64);
-        let mut events = Self {
-            file: File::create_new(dir.join(format!("{NAME}{at:010}.echo")))?,
-            described: BTreeSet::new(),
-        };
+        let path = dir.join(format!("{NAME}{at:010}.echo"));
+        let mut events = Self { file: File::create_new(&path)?, path, described: BTreeSet::new() };
         events.append(&Event {
             wall_time: now,
             step: 0,
@@ -58,6 +58,11 @@ impl EventFile {
             }
         }
         Ok(events)
+    }
+
+    /// Whether nobody has removed it.
+    pub(super) fn is_there(&self) -> bool {
+        is_at(&self.file, &self.path)
     }
 
     /// Writes what a row says.
