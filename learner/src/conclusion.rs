@@ -31,12 +31,17 @@ pub fn conclude(shared: &Shared, dir: &RunDir, last: &Checkpoint) -> anyhow::Res
     let summary = Summary::of(&dir.metrics(), desk.totals(), &refused, shared.workload.charter.group_size)?;
     write_whole(&dir.summary(), &serde_json::to_vec_pretty(&summary)?)?;
     tracing::info!(
-        "finished · held-out accuracy {:.3} → {:.3} · policy in {}",
-        summary.accuracy_before,
-        summary.accuracy_after,
+        "finished · held-out accuracy {} → {} · policy in {}",
+        share(summary.accuracy_before),
+        share(summary.accuracy_after),
         dir.policy().display()
     );
     Ok(())
+}
+
+/// A share for people; a dash where it is not known.
+fn share(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"))
 }
 
 /// Puts what `export` makes in the place of `policy`, unless that has the same weights: people may have added to it.

@@ -74,7 +74,7 @@ pub(crate) fn answer(
         }
         first = last;
     }
-    let share = |sum: f64| sum / answered.max(1) as f64;
+    let share = |sum: f64| (answered > 0).then(|| sum / answered as f64);
     Ok(EvaluationRow {
         evaluated: version.0,
         held_out_accuracy: share(right as f64),
@@ -129,5 +129,15 @@ mod tests {
         let good = (0..20).filter(has_tokens).count() as u64;
         assert!(good > 2 && good < 18, "{good}");
         assert_eq!(evaluate(&workload, PolicyVersion(3), &weights, 20).unwrap().orders, good);
+    }
+
+    #[test]
+    fn an_evaluation_of_nothing_has_no_accuracy() {
+        let (workload, weights) = testing::problems("{\"question\": \"É?\", \"answer\": \"2\"}");
+        let row = evaluate(&workload, PolicyVersion(3), &weights, 2).unwrap();
+        assert_eq!((row.orders, row.held_out_accuracy, row.held_out_reward), (0, None, None));
+        let (workload, weights) = testing::workload();
+        let row = evaluate(&workload, PolicyVersion(3), &weights, 2).unwrap();
+        assert!(row.orders == 2 && row.held_out_accuracy.is_some() && row.held_out_reward.is_some());
     }
 }

@@ -339,8 +339,17 @@ impl Learning {
 }
 
 fn log_evaluation(row: &EvaluationRow) {
-    let (accuracy, orders) = (row.held_out_accuracy, row.orders);
-    tracing::info!("evaluated v{} · held-out accuracy {accuracy:.3} over {orders} orders", row.evaluated);
+    match row.held_out_accuracy {
+        Some(accuracy) => tracing::info!(
+            "evaluated v{} · held-out accuracy {accuracy:.3} over {} orders",
+            row.evaluated,
+            row.orders
+        ),
+        None => tracing::warn!(
+            "evaluated v{}: no held-out order could be judged, so its accuracy is unknown; the warnings above say why",
+            row.evaluated
+        ),
+    }
 }
 
 fn log_publication(row: &PublicationRow) {

@@ -12,10 +12,10 @@ use std::path::Path;
 pub struct Summary {
     /// Updates made.
     pub updates: u64,
-    /// Held-out accuracy of the starting policy.
-    pub accuracy_before: f64,
-    /// Held-out accuracy of the final policy.
-    pub accuracy_after: f64,
+    /// Held-out accuracy of the starting policy; none where no order could be judged.
+    pub accuracy_before: Option<f64>,
+    /// Held-out accuracy of the final policy; none where no order could be judged.
+    pub accuracy_after: Option<f64>,
     /// Held-out orders in each evaluation.
     pub evaluation_orders: u64,
     /// Largest lag of any token that was trained on, in updates.
@@ -58,24 +58,27 @@ impl Summary {
         refused: &BTreeMap<String, u64>,
         group_size: u32,
     ) -> io::Result<Self> {
-        let updates = metrics::updates(metrics)?;
         let evaluations = metrics::evaluations(metrics)?;
-        let accuracy = |row: Option<&metrics::EvaluationRow>| row.map_or(0.0, |r| r.held_out_accuracy);
-        let mut staleness = BTreeMap::new();
-        for (lag, tokens) in updates.iter().flat_map(|row| &row.staleness) {
-            *staleness.entry(*lag).or_default() += tokens;
-        }
-        let waited: f64 = updates.iter().map(|row| row.waited_s).sum();
-        // Rows of older learners have no period.
-        let period = |row: &UpdateRow| row.period_s.max(row.waited_s + row.update_s);
-        let learning: f64 = updates.iter().map(period).sum();
+        let accuracy = |row: Option<&metrics::EvaluationRow>| row.and_then(|row| row.held_out_accuracy);
+        let (mut staleness, mut newest) = (BTreeMap::new(), UpdateRow::default());
+        let (mut updates, mut waited, mut learning) = (0_u64, 0.0, 0.0);
+        metrics::each_row(metrics, |row: UpdateRow| {
+            for (lag, tokens) in &row.staleness {
+                *staleness.entry(*lag).or_default() += tokens;
+            }
+            updates += 1;
+            waited += row.waited_s;
+            // Rows of older learners have no period.
+            learning += row.period_s.max(row.waited_s + row.update_s);
+            newest = row;
+        })?;
         let rate = |value: f64| if learning > 0.0 { value / learning } else { 0.0 };
-        let [p50, p95] = updates.last().map_or([None; 2], |row: &UpdateRow| row.t_bcast_ms);
+        let [p50, p95] = newest.t_bcast_ms;
         let trajectories = |groups: &u64| groups * u64::from(group_size);
         let dropped =
             totals.dropped.iter().map(|(reason, count)| (reason.name().to_owned(), count.trajectories));
         Ok(Self {
-            updates: updates.last().map_or(0, |row| row.update),
+            updates: newest.update,
             accuracy_before: accuracy(evaluations.first()),
             accuracy_after: accuracy(evaluations.last()),
             evaluation_orders: evaluations.last().map_or(0, |row| row.orders),
@@ -92,7 +95,7 @@ impl Summary {
             dropped: dropped.collect(),
             t_bcast_ms: Percentiles { p50, p95 },
             bubble_ratio: rate(waited),
-            updates_per_s: rate(updates.len() as f64),
+            updates_per_s: rate(updates as f64),
         })
     }
 }

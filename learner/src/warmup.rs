@@ -53,7 +53,7 @@ pub fn warm_up(
             let weights = trainer.decoder().to_weights(DType::F32).map_err(TrainError::from)?;
             let row =
                 answer(workload, PolicyVersion(0), &weights, Purpose::WarmUp, first..first + LOOK_ORDERS)?;
-            if row.held_out_accuracy >= goal {
+            if row.held_out_accuracy.is_some_and(|accuracy| accuracy >= goal) {
                 break;
             }
         }

@@ -183,7 +183,9 @@ mod tests {
         let dir = RunDir::new(temporary.path());
         let open = |version| watch(&dir, version, &WatchSection::default());
         let mut watch = open(0);
-        watch.write(&EvaluationRow { evaluated: 0, held_out_accuracy: 0.125, ..Default::default() }).unwrap();
+        watch
+            .write(&EvaluationRow { evaluated: 0, held_out_accuracy: Some(0.125), ..Default::default() })
+            .unwrap();
         (1..=4).for_each(|n| watch.write(&update(n, n as f64)).unwrap());
         // A crash kept an update from the event file.
         watch.metrics.write(&serde_json::to_value(update(5, 5.0)).unwrap()).unwrap();

@@ -35,6 +35,7 @@ use crate::cargo;
 use crate::console::{Console, Report};
 use crate::demo::{self, Demo, Faults};
 use crate::network::{Network, section};
+use anyhow::Context as _;
 use echo_learner::run_dir::RunDir;
 use echo_learner::summary::Summary;
 use echo_policy::engine::set_threads;
@@ -154,7 +155,8 @@ async fn course(
     let wall_s = started.elapsed().as_secs_f64();
     let standings = Standings::of(&RunDir::new(&layout.run_dir()))?;
     let volunteers = Volunteers::of(&layout, &names)?;
-    console.say(format!("{name}: accuracy {:.3} after {wall_s:.0} s", summary.accuracy_after));
+    let accuracy = summary.accuracy_after.context("no held-out order could be judged")?;
+    console.say(format!("{name}: accuracy {accuracy:.3} after {wall_s:.0} s"));
     Ok(Course { summary, ledger, standings, volunteers, wall_s })
 }
 

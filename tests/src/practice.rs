@@ -1,5 +1,6 @@
 //! A policy in training without a network: imitation, rollouts, updates, accuracy.
 
+use anyhow::Context as _;
 use echo_learner::answers::{Answer, answers};
 use echo_learner::buffer::StoredGroup;
 use echo_learner::config::TrainSection;
@@ -127,7 +128,8 @@ impl Practice {
 
     /// Share of held-out orders that a policy answers right, sampled as in training.
     pub(crate) fn accuracy(&self, weights: &Weights, orders: u64) -> anyhow::Result<f64> {
-        Ok(evaluate(&self.workload, PolicyVersion(0), weights, orders)?.held_out_accuracy)
+        let row = evaluate(&self.workload, PolicyVersion(0), weights, orders)?;
+        row.held_out_accuracy.context("no held-out order could be judged")
     }
 
     /// Groups as the admission hands them to the buffer: generated under `policy`, judged.

@@ -34,7 +34,8 @@ pub(crate) fn state_at(run: RunId, version: u64) -> State {
         tally: Default::default(),
         record: Default::default(),
     };
-    let evaluated = EvaluationRow { evaluated: version, held_out_accuracy: 0.1, ..EvaluationRow::default() };
+    let evaluated =
+        EvaluationRow { evaluated: version, held_out_accuracy: Some(0.1), ..EvaluationRow::default() };
     State::new(run, PolicyVersion(version), Some(evaluated), version, desk, Vec::new())
 }
 

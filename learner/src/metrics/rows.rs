@@ -163,11 +163,11 @@ pub struct WeightRow {
 pub struct EvaluationRow {
     /// The version evaluated.
     pub evaluated: u64,
-    /// Share of held-out orders answered right.
-    pub held_out_accuracy: f64,
-    /// Mean reward on the held-out orders.
-    pub held_out_reward: f64,
-    /// How many orders.
+    /// Share of held-out orders answered right; none where no order could be judged.
+    pub held_out_accuracy: Option<f64>,
+    /// Mean reward on the held-out orders; none where no order could be judged.
+    pub held_out_reward: Option<f64>,
+    /// How many orders could be judged.
     pub orders: u64,
 }
 

@@ -118,9 +118,9 @@ pub const METRICS: &[Metric] = &[
     metric("/t_bcast_ms/1", ("fleet", "t_bcast_p95_milliseconds"), Number, "ms", "95th percentile of that time"),
     // Evaluations.
     metric("/evaluated", ("evaluation", "evaluated_version"), Number, "", "version that was evaluated"),
-    metric("/held_out_accuracy", ("evaluation", "held_out_accuracy"), Number, "share", "held-out orders answered right"),
-    metric("/held_out_reward", ("evaluation", "held_out_reward"), Number, "", "mean reward on held-out orders"),
-    metric("/orders", ("evaluation", "evaluation_orders"), Number, "orders", "of the evaluation"),
+    metric("/held_out_accuracy", ("evaluation", "held_out_accuracy"), Number, "share", "held-out orders answered right; none where none could be judged"),
+    metric("/held_out_reward", ("evaluation", "held_out_reward"), Number, "", "mean reward on held-out orders; none where none could be judged"),
+    metric("/orders", ("evaluation", "evaluation_orders"), Number, "orders", "of the evaluation that could be judged"),
     // Publications.
     metric("/published", ("publication", "published_version"), Number, "", "version that was published"),
     metric("/full_bytes", ("publication", "snapshot_bytes"), Number, "bytes", "length of the snapshot"),

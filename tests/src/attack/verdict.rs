@@ -23,7 +23,7 @@ pub(super) fn judge(updates: u64, honest: &Course, attacked: &Course) -> Report 
     let silenced = [honest, attacked].map(Course::honest_silenced);
     let unanswered: Vec<&str> = ledger.unanswered().into_iter().map(Kind::name).collect();
     let checks = [
-        ("accuracy_attacked", accuracy[1] >= accuracy[0] - COST),
+        ("accuracy_attacked", accuracy[1] >= accuracy[0].map(|honest| honest - COST)),
         ("lies", told > 0),
         ("lies_accepted", accepted as f64 <= ledger.heard() as f64 * SHARE),
         ("honest_banned", silenced == [0, 0]),
@@ -151,7 +151,7 @@ mod tests {
 
     fn course(accuracy_after: f64) -> Course {
         Course {
-            summary: Summary { updates: 600, accuracy_after, ..Summary::default() },
+            summary: Summary { updates: 600, accuracy_after: Some(accuracy_after), ..Summary::default() },
             ledger: Ledger::default(),
             standings: Standings::default(),
             volunteers: Volunteers::default(),
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn every_goal_counts() {
         assert_eq!(missed(|_| ()), json!([]));
-        assert_eq!(missed(|course| course.summary.accuracy_after = 0.70), json!(["accuracy_attacked"]));
+        assert_eq!(missed(|course| course.summary.accuracy_after = Some(0.70)), json!(["accuracy_attacked"]));
         assert_eq!(missed(|course| course.summary.updates = 599), json!(["updates"]));
         let accept = |count| {
             move |course: &mut Course| {

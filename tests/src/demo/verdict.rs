@@ -25,8 +25,8 @@ pub(super) fn judge(
     let whole = demo.updates >= UPDATES;
     let accounted = summary.trained + summary.dropped.values().sum::<u64>();
     let checks = [
-        ("accuracy_before", summary.accuracy_before <= MOST_BEFORE),
-        ("accuracy_after", !whole || summary.accuracy_after >= least),
+        ("accuracy_before", summary.accuracy_before.is_some_and(|before| before <= MOST_BEFORE)),
+        ("accuracy_after", !whole || summary.accuracy_after.is_some_and(|after| after >= least)),
         ("max_staleness", summary.max_staleness <= STALENESS_BUDGET),
         ("acknowledged", summary.acknowledged == accounted),
         ("accepted_by_nodes", accepted_by_nodes <= summary.acknowledged),
@@ -52,7 +52,9 @@ pub(super) fn tell(console: &Console, summary: &Summary, report: &Report) {
     let s = summary;
     console.say(format!(
         "accuracy     {:.3} → {:.3} ({} held-out orders)",
-        s.accuracy_before, s.accuracy_after, s.evaluation_orders
+        s.accuracy_before.unwrap_or(f64::NAN),
+        s.accuracy_after.unwrap_or(f64::NAN),
+        s.evaluation_orders
     ));
     console.say(format!("staleness    at most {} of {STALENESS_BUDGET} updates", s.max_staleness));
     console.say(format!(
@@ -79,8 +81,8 @@ mod tests {
     fn judged(change: impl FnOnce(&mut Summary), faults: Faults) -> bool {
         let mut summary = Summary {
             updates: UPDATES,
-            accuracy_before: 0.4,
-            accuracy_after: 0.67,
+            accuracy_before: Some(0.4),
+            accuracy_after: Some(0.67),
             max_staleness: 3,
             acknowledged: 10,
             trained: 8,
@@ -97,8 +99,8 @@ mod tests {
         let kills = Faults { nodes: 2, learner: true };
         assert!(judged(|_| (), kills));
         assert!(!judged(|_| (), Faults::default()), "an undisturbed run is held to more");
-        assert!(judged(|s| s.accuracy_after = 0.7, Faults::default()));
-        assert!(!judged(|s| s.accuracy_before = 0.5, kills));
+        assert!(judged(|s| s.accuracy_after = Some(0.7), Faults::default()));
+        assert!(!judged(|s| s.accuracy_before = Some(0.5), kills));
         assert!(!judged(|s| s.max_staleness = 4, kills));
         assert!(!judged(|s| s.trained = 7, kills), "a trajectory was lost");
         let forgotten = |s: &mut Summary| (s.acknowledged, s.trained) = (9, 7);

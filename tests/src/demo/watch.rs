@@ -66,7 +66,7 @@ impl Watch {
                 state.staleness[bin] += tokens;
             }
         } else if let Ok(row) = serde_json::from_str::<EvaluationRow>(line) {
-            state.accuracy = Some(row.held_out_accuracy);
+            state.accuracy = row.held_out_accuracy;
         }
     }
 }

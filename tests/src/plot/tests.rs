@@ -14,7 +14,7 @@ fn metrics(updates: u64) -> String {
         if update % 50 == 0 {
             let row = EvaluationRow {
                 evaluated: update,
-                held_out_accuracy: 0.37 + 0.4 * progress,
+                held_out_accuracy: Some(0.37 + 0.4 * progress),
                 ..EvaluationRow::default()
             };
             text += &(serde_json::to_string(&row).unwrap() + "\n");

@@ -33,7 +33,12 @@ fn rows() -> [Value; 3] {
     };
     let mut rows = [
         serde_json::to_value(update).unwrap(),
-        serde_json::to_value(EvaluationRow::default()).unwrap(),
+        serde_json::to_value(EvaluationRow {
+            held_out_accuracy: Some(0.5),
+            held_out_reward: Some(0.5),
+            ..EvaluationRow::default()
+        })
+        .unwrap(),
         serde_json::to_value(PublicationRow::default()).unwrap(),
     ];
     rows.iter_mut().for_each(|row| row["time"] = json!(1.5));

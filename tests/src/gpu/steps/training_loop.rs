@@ -75,8 +75,9 @@ pub(super) async fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow:
     let rejected = summary.trajectories_rejected.keys().filter(|reason| !honest.contains(&reason.as_str()));
     outcome.claim("no group is refused but for coming late", rejected.count() == 0);
     if !options.rehearse {
-        let gain = summary.accuracy_after - summary.accuracy_before;
-        outcome.claim(&format!("held-out accuracy rises by {LEAST_GAIN} and more"), gain >= LEAST_GAIN);
+        let gain = summary.accuracy_after.zip(summary.accuracy_before).map(|(after, before)| after - before);
+        let rises = gain.is_some_and(|gain| gain >= LEAST_GAIN);
+        outcome.claim(&format!("held-out accuracy rises by {LEAST_GAIN} and more"), rises);
     }
     Ok(())
 }

@@ -90,7 +90,7 @@ pub(super) fn of(dir: &RunDir, player: &Player, config: &RunConfig) -> anyhow::R
         adds_up,
         rows: if each_once == rows.len() { rows.len() as u64 } else { 0 },
         largest_lag: rows.iter().flat_map(|row| row.staleness.keys()).max().copied().unwrap_or_default(),
-        accuracy: [first.held_out_accuracy, last.held_out_accuracy],
+        accuracy: [first, last].map(|row| row.held_out_accuracy.unwrap_or_default()),
     })
 }
 
