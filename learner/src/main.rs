@@ -58,9 +58,8 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         }
         Command::Resume { dir } => {
             let founded = prepare::find(&dir)?;
-            let charter = &founded.workload.charter;
-            warn(&demand::warnings(&founded.config, &charter.staleness));
-            warn(&prepare::overruled(&founded.config, charter));
+            warn(&demand::warnings(&founded.config, &founded.workload.charter.staleness));
+            warn(&prepare::overruled(&founded.config, &founded.workload));
             work(founded)
         }
         Command::Warmup { config, output } => {

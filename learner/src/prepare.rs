@@ -1,6 +1,7 @@
 //! Founding a run: key, model, starting policy, charter.
 
 mod error;
+mod overruled;
 mod start;
 mod tasks;
 
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 use tasks::{Tasks, kept_files, task_paths};
 
 pub use error::PrepareError;
+pub use overruled::overruled;
 pub(crate) use start::character_vocabulary;
 
 /// Files of a Hugging Face directory that make its tokenizer, and travel with snapshots.
@@ -162,28 +164,6 @@ pub fn find(path: &Path) -> Result<Founded, PrepareError> {
     let workload = Workload::open(run, opened, &dir.start(), &files)?;
     check_room(&config.admission, &workload)?;
     Ok(Founded { dir, config, key, charter, workload })
-}
-
-/// What a run file says that its charter says otherwise: it was changed after the run had been founded, and the charter holds.
-#[must_use]
-pub fn overruled(config: &RunConfig, charter: &Charter) -> Vec<String> {
-    let sampling = &config.sampling;
-    let staleness = config.staleness().ok();
-    [
-        ("[run] name", config.run.name != charter.name),
-        ("[staleness]", staleness != Some(charter.staleness)),
-        ("[sampling] group_size", sampling.group_size != charter.group_size),
-        ("[sampling] temperature", sampling.temperature != charter.sampling.temperature),
-        ("[sampling] takeover", sampling.takeover != charter.takeover),
-        ("[snapshot] dtype", config.snapshot.dtype != charter.snapshot_type),
-        ("[snapshot] chunk_bytes", config.snapshot.chunk_bytes != charter.chunk_bytes),
-    ]
-    .into_iter()
-    .filter(|(_, differs)| *differs)
-    .map(|(setting, _)| {
-        format!("{setting} in the run file is not what the run was founded with, which holds")
-    })
-    .collect()
 }
 
 /// Writes a Hugging Face directory with weights, configuration and tokenizer.

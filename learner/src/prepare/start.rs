@@ -2,8 +2,9 @@
 
 use super::error::PrepareError;
 use super::tasks::Tasks;
-use crate::config::{ConfigError, RunConfig};
+use crate::config::{ConfigError, RunConfig, TinySection};
 use echo_policy::config::ModelConfig;
+use echo_policy::error::ConfigError as ModelError;
 use echo_policy::tokenizer::{CharTokenizer, DEFAULT_ALPHABET, Tokenizer};
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, TokenizerSpec};
@@ -25,9 +26,7 @@ impl Start {
         if let Some(tiny) = &config.model.tiny {
             let alphabet = alphabet(mix);
             let vocabulary = CharTokenizer::of_charter(&alphabet)?.vocabulary();
-            let mut model = ModelConfig::tiny_qwen3(tiny.sizes(vocabulary))?;
-            model.eos_token_ids = vec![CharTokenizer::EOS];
-            model.pad_token_id = Some(CharTokenizer::PAD);
+            let model = tiny_model(tiny, vocabulary)?;
             let weights = Weights::random(&model, config.run.seed);
             let tokenizer = TokenizerSpec::Characters { alphabet };
             return Ok(Self { model, weights, tokenizer, files: None });
@@ -73,6 +72,14 @@ impl Start {
             takeover: config.sampling.takeover,
         })
     }
+}
+
+/// The model of `[model.tiny]` over the character tokenizer.
+pub(super) fn tiny_model(section: &TinySection, vocabulary: usize) -> Result<ModelConfig, ModelError> {
+    let mut model = ModelConfig::tiny_qwen3(section.sizes(vocabulary))?;
+    model.eos_token_ids = vec![CharTokenizer::EOS];
+    model.pad_token_id = Some(CharTokenizer::PAD);
+    Ok(model)
 }
 
 /// Whether prompts for the policy in `path` are messages of its chat template: as the run file says, or where there is one that can be used.

@@ -2,7 +2,7 @@
 
 use super::error::{PrepareError, io_error};
 use super::write_whole;
-use crate::config::RunConfig;
+use crate::config::{RunConfig, TaskEntry};
 use crate::run_dir::RunDir;
 use echo_protocol::charter::{TaskSpec, task_file_name};
 use echo_protocol::content::ContentId;
@@ -64,7 +64,7 @@ impl Tasks {
                 None if asks && module.is_none() => return Err(PrepareError::NoModule(task.name.clone())),
                 _ => {}
             }
-            let name = if asks { wasm::NAME.to_owned() } else { task.name.clone() };
+            let name = spec_name(task).to_owned();
             specs.push(TaskSpec { name, weight: task.weight, params: task.params.clone(), data });
         }
         let data: BTreeSet<ContentId> = specs.iter().filter_map(|spec| spec.data).collect();
@@ -85,6 +85,11 @@ impl Tasks {
         }
         Ok(())
     }
+}
+
+/// What the charter calls a task.
+pub(super) fn spec_name(task: &TaskEntry) -> &str {
+    if wasm::asks_for_module(&task.name) { wasm::NAME } else { &task.name }
 }
 
 fn read_task_file(task: &str, path: &Path) -> Result<Vec<u8>, PrepareError> {

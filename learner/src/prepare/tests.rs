@@ -43,13 +43,64 @@ fn a_founded_run_is_found_again_and_not_founded_twice() {
     let again = find(&config.run.dir).unwrap();
     assert_eq!(again.workload.run, founded.workload.run);
     assert_eq!(again.key.public(), founded.key.public());
-    assert_eq!(overruled(&again.config, &again.workload.charter), [""; 0]);
-    let mut changed = again.config.clone();
-    changed.staleness.period = Some(1);
-    let told = overruled(&changed, &again.workload.charter);
-    assert!(told.len() == 1 && told[0].starts_with("[staleness]"), "{told:?}");
+    assert_eq!(overruled(&again.config, &again.workload), [""; 0]);
     assert!(matches!(found(&config, |_, _| ()), Err(PrepareError::Exists(_))));
     assert!(matches!(find(scratch.path()), Err(PrepareError::NotARun(_))));
+}
+
+#[test]
+fn a_changed_setting_that_the_charter_fixes_is_reported() {
+    let scratch = tempfile::tempdir().unwrap();
+    let rows = scratch.path().join("rows.jsonl");
+    fs::write(&rows, r#"{"question": "1+1?", "answer": "2"}"#).unwrap();
+    let mut config = config(scratch.path().join("run"));
+    config.tasks.push(TaskEntry::new("math"));
+    config.data.insert("math".into(), rows.clone());
+    config.admission.precisions.push("int8".to_owned().try_into().unwrap());
+    drop(found(&config, |_, _| ()).unwrap());
+    let again = find(&config.run.dir).unwrap();
+    let warned = |config: &RunConfig| overruled(config, &again.workload);
+    assert_eq!(warned(&again.config), [""; 0]);
+    type Change = fn(&mut RunConfig);
+    let changes: [(&str, Change); 17] = [
+        ("[run] name", |c| c.run.name = "other".into()),
+        ("[model]", |c| c.model.tiny.as_mut().unwrap().hidden = 32),
+        ("[model] chat", |c| c.model.chat = Some(true)),
+        ("task", |c| c.tasks[0] = TaskEntry::new("countdown")),
+        ("task", |c| c.tasks[0].weight = 3),
+        ("task", |c| c.tasks[0].params.extend([("digits".to_owned(), 1)])),
+        ("[data]", |c| drop(c.data.remove("math"))),
+        ("[sampling] group_size", |c| c.sampling.group_size += 1),
+        ("[sampling] temperature", |c| c.sampling.temperature = 0.9),
+        ("[sampling] top_p", |c| c.sampling.top_p = 0.9),
+        ("[sampling] top_k", |c| c.sampling.top_k = 7),
+        ("[sampling] max_new_tokens", |c| c.sampling.max_new_tokens = Some(1)),
+        ("[staleness]", |c| c.staleness.period = Some(1)),
+        ("[admission] precisions", |c| c.admission.precisions.reverse()),
+        ("[admission] precisions", |c| {
+            c.admission.precisions.push("bf16".to_owned().try_into().unwrap());
+        }),
+        ("[snapshot] dtype", |c| c.snapshot.dtype = echo_protocol::manifest::TensorType::F32),
+        ("[snapshot] chunk_bytes", |c| c.snapshot.chunk_bytes = 16 << 10),
+    ];
+    for (setting, change) in changes {
+        let mut changed = again.config.clone();
+        change(&mut changed);
+        let warned = warned(&changed);
+        assert!(
+            warned.len() == 1 && warned[0].starts_with(&format!("{setting} in")),
+            "{setting}: {warned:?}"
+        );
+    }
+    let mut shorter = again.config.clone();
+    shorter.admission.precisions.truncate(1);
+    assert_eq!(warned(&shorter), [""; 0], "what is taken may be narrowed");
+
+    fs::write(&rows, r#"{"question": "2+2?", "answer": "4"}"#).unwrap();
+    let edited = warned(&again.config);
+    assert!(edited.len() == 1 && edited[0].starts_with("[data]"), "{edited:?}");
+    fs::remove_file(&rows).unwrap();
+    assert_eq!(warned(&again.config), [""; 0], "the run has its own copy");
 }
 
 #[test]
