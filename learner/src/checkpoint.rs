@@ -63,6 +63,16 @@ pub enum CheckpointError {
         /// Its run.
         found: RunId,
     },
+    /// A store that a new run cannot have.
+    #[error(
+        "[checkpoints] store: {store} holds the checkpoint of {version} already; give every run a store of its own"
+    )]
+    Occupied {
+        /// What people call the store.
+        store: String,
+        /// Its newest checkpoint.
+        version: PolicyVersion,
+    },
     /// Tensors.
     #[error("checkpoint {at}: {source}")]
     Tensor {

@@ -1,7 +1,7 @@
 //! What a finished run leaves behind: the exported policy, and what the run came to.
 
 use crate::checkpoint::Checkpoint;
-use crate::prepare::{PrepareError, export_policy, write_whole};
+use crate::prepare::{PrepareError, export_policy, sweep_exports, write_whole};
 use crate::run_dir::RunDir;
 use crate::service::Shared;
 use crate::summary::Summary;
@@ -51,6 +51,7 @@ fn replace_policy(
 ) -> anyhow::Result<()> {
     let draft = policy.with_extension("draft");
     remove(&draft)?;
+    sweep_exports(&draft).with_context(|| draft.display().to_string())?;
     export(&draft)?;
     // An earlier end of the run, before it was told to go on, left another policy.
     let same =
@@ -93,8 +94,16 @@ mod tests {
             .unwrap();
         };
         let read = |name: &str| fs::read_to_string(policy.join(name)).ok();
-        // A crash left half of a draft.
+        // A crash left half of a draft, and others half of what was to become one.
         fs::create_dir(policy.with_extension("draft")).unwrap();
+        let left =
+            [".policy.draft.partial-23458-1", ".policy.draft.scratch-ab"].map(|name| home.path().join(name));
+        for dir in &left {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join(WEIGHTS), "half").unwrap();
+        }
+        let other = home.path().join(".policy.of.ours");
+        fs::create_dir(&other).unwrap();
         export("v3");
         fs::write(policy.join("README.md"), "ours").unwrap();
         export("v3");
@@ -102,5 +111,6 @@ mod tests {
         export("v8");
         assert_eq!((read(WEIGHTS).as_deref(), read("README.md")), (Some("v8"), None));
         assert!(!policy.with_extension("draft").exists());
+        assert!(left.iter().all(|dir| !dir.exists()) && other.exists());
     }
 }

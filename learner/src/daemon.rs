@@ -14,7 +14,8 @@ use crate::learning::{Ended, Learning};
 use crate::leases::LeaseConfig;
 use crate::metrics::{self, EvaluationRow, UpdateRow};
 use crate::peers;
-use crate::prepare::{Founded, PrepareError, companion_files, export_policy};
+use crate::preflight;
+use crate::prepare::{Founded, companion_files, export_policy, scratch_beside};
 use crate::publisher::Publisher;
 use crate::recall::{recall, republished};
 use crate::release::{Announce, Releaser, Releases};
@@ -36,7 +37,7 @@ use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
 use echo_protocol::net::{
     AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, names,
 };
-use echo_protocol::peer_list::{self, Trust};
+use echo_protocol::peer_list::{self, PeerList, Trust};
 use echo_protocol::store::ChunkStore;
 use echo_protocol::version::PolicyVersion;
 use std::path::Path;
@@ -58,7 +59,8 @@ const BOOTSTRAP_EVERY: Duration = Duration::from_secs(2);
 /// Works on a run until it is finished or stopped by Ctrl-C.
 pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let started = Instant::now();
-    let _lock = lock(&founded)?;
+    // Until the process has written its last word, whatever becomes of the parts of `founded`.
+    let _lock = founded.lock.clone();
     let checkpoints = Checkpoints::open(&founded.dir, &founded.config.checkpoints)?;
     let found = newest(&checkpoints, &founded).await?;
     let trainer = trainer(&founded, found.as_ref())?;
@@ -293,16 +295,6 @@ pub(crate) fn snapshots_config(founded: &Founded) -> SnapshotsConfig {
     }
 }
 
-/// Only one learner may work in a directory.
-pub(crate) fn lock(founded: &Founded) -> anyhow::Result<std::fs::File> {
-    let path = founded.dir.lock();
-    let file = std::fs::File::create(&path).with_context(|| path.display().to_string())?;
-    if fs4::FileExt::try_lock(&file).is_err() {
-        return Err(PrepareError::Busy(founded.dir.path().to_owned()).into());
-    }
-    Ok(file)
-}
-
 /// Says who will wait for whom, as far as that is known.
 fn say_demand(founded: &Founded, rows: &[UpdateRow]) {
     let charter = &founded.workload.charter;
@@ -359,7 +351,7 @@ pub(crate) fn shared(
     checkpoint: Option<&State>,
     host: &Host,
 ) -> anyhow::Result<Shared> {
-    let Founded { dir, config, key, charter, workload } = founded;
+    let Founded { dir, config, key, charter, workload, lock: _ } = founded;
     let workload = Arc::new(workload);
     let leases = LeaseConfig {
         run: workload.run,
@@ -426,11 +418,7 @@ pub(crate) fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
 /// # Errors
 /// When the list cannot be read, is not signed as it has to be, or has expired.
 pub fn listed_peers(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
-    let Some(path) = &config.network.peers else { return Ok(Vec::new()) };
-    let text = peer_list::read_file(path).with_context(|| format!("peer list {}", path.display()))?;
-    let mut trust = Trust { keeper: config.network.list_key.clone(), ..Trust::default() };
-    let list =
-        peer_list::open(&text, clock::wall(), &mut trust).with_context(|| path.display().to_string())?;
+    let Some((path, list)) = peer_list(config)? else { return Ok(Vec::new()) };
     // A run that is founded later makes its key then.
     if let Some(key) = keyfile::load(&RunDir::new(&config.run.dir).identity())?
         && !list.lists(&key.public())
@@ -444,6 +432,15 @@ pub fn listed_peers(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
         );
     }
     multiaddresses(&list.peers)
+}
+
+/// The signed list and its path, if the run file names one.
+pub(crate) fn peer_list(config: &RunConfig) -> anyhow::Result<Option<(&Path, PeerList)>> {
+    let Some(path) = config.network.peers.as_deref() else { return Ok(None) };
+    let text = peer_list::read_file(path).with_context(|| format!("peer list {}", path.display()))?;
+    let mut trust = Trust { keeper: config.network.list_key.clone(), ..Trust::default() };
+    let list = peer_list::open(&text, clock::wall(), &mut trust);
+    Ok(Some((path, list.with_context(|| path.display().to_string())?)))
 }
 
 fn multiaddresses(texts: &[String]) -> anyhow::Result<Vec<Multiaddr>> {
@@ -487,7 +484,9 @@ pub fn warm_up_only(config: &RunConfig, output: &Path, progress: impl FnMut(u64,
     if config.warmup.is_none() {
         bail!("the run file has no [warmup] table: say how long to warm up");
     }
-    let scratch = tempfile::tempdir()?;
+    preflight::output(output)?;
+    // Shows now whether anything can be written there.
+    let scratch = scratch_beside(output)?;
     let mut config = config.clone();
     config.run.dir = scratch.path().join("run");
     let founded = crate::prepare::found(&config, progress)?;

@@ -1,6 +1,6 @@
 //! echo-learner: turns the rollouts of volunteers into the next policy.
 //!
-//! - **the run**: [`config`] (the run file), [`run_dir`], [`workload`] (what the charter means), [`controller`] (what is done when),
+//! - **the run**: [`config`] (the run file), [`run_dir`], [`preflight`] (what would keep it from starting), [`workload`] (what the charter means), [`controller`] (what is done when),
 //!   [`demand`] (what it asks of the fleet), [`conclusion`] (what it leaves behind), [`metrics`] and [`watch`] (where they are seen), [`output`] (what commands print);
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
 //!   [`record`] (what every peer has delivered, and who is heard), [`peers`] (the operator's say in it), [`panel`] (verifiers, and what they
@@ -37,6 +37,7 @@ pub mod output;
 pub mod panel;
 pub mod peers;
 pub mod prefilter;
+pub mod preflight;
 pub mod prepare;
 pub mod publisher;
 pub mod recall;

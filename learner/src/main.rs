@@ -7,7 +7,7 @@ use echo_learner::config::RunConfig;
 use echo_learner::objective::{Choice, Preset};
 use echo_learner::output::say;
 use echo_learner::run_dir::RunDir;
-use echo_learner::{bench, daemon, demand, peers, prefilter, prepare, rehearsal};
+use echo_learner::{bench, daemon, demand, peers, prefilter, preflight, prepare, rehearsal};
 use echo_protocol::net::peer_id_of;
 use echo_protocol::told::told;
 use std::io::IsTerminal as _;
@@ -49,17 +49,16 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
     match cli.command {
-        Command::Run { config } => {
-            let config = RunConfig::load(&config)?;
+        Command::Run { config: file } => {
+            let config = RunConfig::load(&file)?;
             warn(&demand::warnings(&config, &config.staleness()?));
-            // A list that is not there is told before the warm-up.
-            daemon::listed_peers(&config)?;
-            work(found(&config)?)
+            work(found(&config, &file)?)
         }
         Command::Resume { dir } => {
             let founded = prepare::find(&dir)?;
             warn(&demand::warnings(&founded.config, &founded.workload.charter.staleness));
             warn(&prepare::overruled(&founded.config, &founded.workload));
+            preflight::resuming(&founded.config, &founded.dir.config())?;
             work(founded)
         }
         Command::Warmup { config, output } => {
@@ -73,12 +72,13 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         Command::Metrics => Ok(say(&echo_learner::watch::catalog::table())?),
         Command::Peers(command) => peers::command::run(&command),
         Command::Identity { dir } => identity(&dir),
-        Command::Publish { config, plan } => publish(&RunConfig::load(&config)?, &plan),
+        Command::Publish { config, plan } => publish(&config, &plan),
     }
 }
 
 /// Founds a run. An interrupt ends the process: nothing of a warm-up can be gone on with.
-fn found(config: &RunConfig) -> anyhow::Result<prepare::Founded> {
+fn found(config: &RunConfig, file: &Path) -> anyhow::Result<prepare::Founded> {
+    let claim = prepare::claim(config)?;
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.spawn(async {
         if tokio::signal::ctrl_c().await.is_ok() {
@@ -86,7 +86,8 @@ fn found(config: &RunConfig) -> anyhow::Result<prepare::Founded> {
             std::process::exit(INTERRUPTED);
         }
     });
-    let founded = prepare::found(config, report_warmup)?;
+    runtime.block_on(preflight::founding(config, file))?;
+    let founded = claim.found(config, report_warmup)?;
     runtime.shutdown_background();
     Ok(founded)
 }
@@ -96,8 +97,11 @@ fn work(founded: prepare::Founded) -> anyhow::Result<()> {
     runtime.block_on(daemon::work(founded)).map(drop)
 }
 
-fn publish(config: &RunConfig, plan: &rehearsal::Plan) -> anyhow::Result<()> {
-    let founded = prepare::rehearse(config, plan.first())?;
+fn publish(file: &Path, plan: &rehearsal::Plan) -> anyhow::Result<()> {
+    let config = RunConfig::load(file)?;
+    let claim = prepare::claim(&config)?;
+    preflight::publishing(&config, file, &plan.policies)?;
+    let founded = claim.rehearse(&config, plan.first())?;
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(rehearsal::rehearse(founded, plan))
 }

@@ -6,14 +6,14 @@ mod start;
 mod tasks;
 
 use crate::config::RunConfig;
-use crate::run_dir::RunDir;
+use crate::run_dir::{RunDir, RunLock};
 use crate::sampling_audit::check_room;
 use crate::warmup::warm_up;
 use crate::workload::Workload;
 use echo_policy::export::{ExportExtras, export};
 use echo_policy::tokenizer::CharTokenizer;
 use echo_policy::weights::{DType, Weights};
-use echo_protocol::charter::{Charter, CharterError, RunId, TokenizerSpec};
+use echo_protocol::charter::{Charter, RunId, TokenizerSpec};
 use echo_protocol::clock;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::signed::Signed;
@@ -46,32 +46,88 @@ pub struct Founded {
     pub charter: Signed<Charter>,
     /// What the charter means.
     pub workload: Workload,
+    /// Keeps other learners out of the directory.
+    pub lock: RunLock,
 }
 
-/// Founds a run: makes the starting policy, signs the charter, and writes both. `progress` hears of warm-up updates and their loss.
+/// A directory in which a run may be founded, and nobody else can work meanwhile.
+#[derive(Debug)]
+pub struct Claim {
+    dir: RunDir,
+    lock: RunLock,
+}
+
+/// Takes the directory of a run file, before anything in it is read or written.
 ///
-/// The charter is written last: a directory without one holds no run, and founding it again begins anew.
-pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Founded, PrepareError> {
+/// # Errors
+/// When another learner works there, or there is a run already.
+pub fn claim(config: &RunConfig) -> Result<Claim, PrepareError> {
     let dir = RunDir::new(&config.run.dir);
+    let lock = lock(&dir)?;
     if dir.charter().exists() {
         return Err(PrepareError::Exists(dir.path().to_owned()));
     }
-    // A device that is not there is told before anything is made.
-    config.train.device.open(config.train.compute)?;
-    fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
-    let key = dir.key()?;
-    let Beginning { charter, workload, tasks, weights, files } =
-        begin(config, &key, clock::wall(), progress)?;
-    if dir.start().exists() {
-        fs::remove_dir_all(dir.start()).map_err(io_error(&dir.start()))?;
+    Ok(Claim { dir, lock })
+}
+
+fn lock(dir: &RunDir) -> Result<RunLock, PrepareError> {
+    let lock = dir.lock().map_err(io_error(dir.path()))?;
+    lock.ok_or_else(|| PrepareError::Busy(dir.path().to_owned()))
+}
+
+/// Claims the directory of `config` and founds a run there: [`Claim::found`].
+pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Founded, PrepareError> {
+    claim(config)?.found(config, progress)
+}
+
+impl Claim {
+    /// Founds a run: makes the starting policy, signs the charter, and writes both. `progress` hears of warm-up updates and their
+    /// loss.
+    ///
+    /// The charter is written last: a directory without one holds no run, and founding it again begins anew.
+    ///
+    /// # Errors
+    /// When the run file asks for something that cannot be had, or the directory cannot be written.
+    pub fn found(self, config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Founded, PrepareError> {
+        let Self { dir, lock } = self;
+        let text = run_file(config)?;
+        // A device that is not there is reported before anything is made.
+        config.train.device.open(config.train.compute)?;
+        let key = dir.key()?;
+        let Beginning { charter, workload, tasks, weights, files } =
+            begin(config, &key, clock::wall(), progress)?;
+        if dir.start().exists() {
+            fs::remove_dir_all(dir.start()).map_err(io_error(&dir.start()))?;
+        }
+        sweep_exports(&dir.start()).map_err(io_error(dir.path()))?;
+        export_policy(&dir.start(), &workload, &weights, files.as_deref())?;
+        fs::write(dir.config(), text).map_err(io_error(&dir.config()))?;
+        tasks.keep(&dir)?;
+        write_whole(&dir.charter(), &charter.to_bytes())?;
+        Ok(Founded { dir, config: config.clone(), key, charter, workload, lock })
     }
-    export_policy(&dir.start(), &workload, &weights, files.as_deref())?;
-    let text = toml::to_string(&absolute(config)?)
-        .map_err(|e| PrepareError::Io { path: dir.config(), source: io::Error::other(e) })?;
-    fs::write(dir.config(), text).map_err(io_error(&dir.config()))?;
-    tasks.keep(&dir)?;
-    write_whole(&dir.charter(), &charter.to_bytes())?;
-    Ok(Founded { dir, config: config.clone(), key, charter, workload })
+
+    /// Founds a run that only rehearses broadcasts of `policy`, a Hugging Face directory, which says what the model is. Nothing of it is
+    /// kept but the key: each rehearsal is a new run, and nodes leave the one before for it.
+    ///
+    /// A directory where a training run lives cannot be claimed for it: the run's nodes would take the rehearsal's policies for its own.
+    ///
+    /// # Errors
+    /// When the policy cannot be read, or the directory cannot be written.
+    pub fn rehearse(self, config: &RunConfig, policy: &Path) -> Result<Founded, PrepareError> {
+        let Self { dir, lock } = self;
+        if dir.chunks().exists() {
+            fs::remove_dir_all(dir.chunks()).map_err(io_error(&dir.chunks()))?;
+        }
+        let key = dir.key()?;
+        let tasks = Tasks::read(config)?;
+        tasks.keep(&dir)?;
+        let start = Start::at(policy)?;
+        let charter = Signed::sign(&start.charter(config, &tasks, &key, clock::wall())?, &key)?;
+        let (run, opened) = Charter::open(&charter)?;
+        let workload = Workload::open(run, opened, policy, &tasks.files)?;
+        Ok(Founded { dir, config: config.clone(), key, charter, workload, lock })
+    }
 }
 
 /// A run before anything of it is written.
@@ -120,32 +176,24 @@ pub(crate) fn begin(
     Ok(Beginning { charter, workload, tasks, weights, files: start.files })
 }
 
-/// Founds a run that only rehearses broadcasts of `policy`, a Hugging Face directory, which says what the model is. Nothing of it is
-/// kept but the key: each rehearsal is a new run, and nodes leave the one before for it.
-///
-/// # Errors
-/// [`PrepareError::Exists`] where a training run lives: its nodes would take the rehearsal's policies for its own.
-pub fn rehearse(config: &RunConfig, policy: &Path) -> Result<Founded, PrepareError> {
-    let dir = RunDir::new(&config.run.dir);
-    if dir.charter().exists() {
-        return Err(PrepareError::Exists(dir.path().to_owned()));
-    }
-    if dir.chunks().exists() {
-        fs::remove_dir_all(dir.chunks()).map_err(io_error(&dir.chunks()))?;
-    }
-    fs::create_dir_all(dir.path()).map_err(io_error(dir.path()))?;
-    let key = dir.key()?;
-    let tasks = Tasks::read(config)?;
-    tasks.keep(&dir)?;
-    let start = Start::at(policy)?;
-    let charter = Signed::sign(&start.charter(config, &tasks, &key, clock::wall())?, &key)?;
-    let (run, opened) = Charter::open(&charter)?;
-    let workload = Workload::open(run, opened, policy, &tasks.files)?;
-    Ok(Founded { dir, config: config.clone(), key, charter, workload })
+/// A run as it is kept in its directory.
+#[derive(Debug)]
+pub struct Kept {
+    /// The directory.
+    pub dir: RunDir,
+    /// Its run file.
+    pub config: RunConfig,
+    /// Its charter.
+    pub charter: Signed<Charter>,
+    /// What the charter means.
+    pub workload: Workload,
 }
 
-/// Opens the run in `path`.
-pub fn find(path: &Path) -> Result<Founded, PrepareError> {
+/// Reads the run in `path`. Nothing is written, and a learner may be working there.
+///
+/// # Errors
+/// When there is no run, or a file of it is damaged or gone.
+pub fn read(path: &Path) -> Result<Kept, PrepareError> {
     let dir = RunDir::new(path);
     if !dir.charter().exists() {
         return Err(PrepareError::NotARun(path.to_owned()));
@@ -153,17 +201,40 @@ pub fn find(path: &Path) -> Result<Founded, PrepareError> {
     let mut config = RunConfig::load(&dir.config())?;
     // The directory may have been moved since.
     config.run.dir = path.to_owned();
-    let bytes = fs::read(dir.charter()).map_err(io_error(&dir.charter()))?;
-    let charter = Signed::from_bytes(&bytes)?;
+    let charter = read_charter(&dir.charter())?;
     let (run, opened): (RunId, Charter) = Charter::open(&charter)?;
-    let key = dir.key()?;
-    if key.public() != opened.learner {
-        return Err(CharterError::NotTheLearner { named: opened.learner, signer: key.public() }.into());
-    }
     let files = kept_files(&dir, &opened.tasks)?;
     let workload = Workload::open(run, opened, &dir.start(), &files)?;
+    Ok(Kept { dir, config, charter, workload })
+}
+
+/// Reads a charter whose signature holds.
+fn read_charter(path: &Path) -> Result<Signed<Charter>, PrepareError> {
+    let damaged = |why: String| PrepareError::Damaged { path: path.to_owned(), why };
+    let bytes = fs::read(path).map_err(io_error(path))?;
+    let charter = Signed::<Charter>::from_bytes(&bytes).map_err(|error| damaged(error.to_string()))?;
+    charter.open().map_err(|error| damaged(error.to_string()))?;
+    Ok(charter)
+}
+
+/// Opens the run in `path` to go on with it.
+///
+/// # Errors
+/// When another learner works there, or the run cannot be read or is not this directory's.
+pub fn find(path: &Path) -> Result<Founded, PrepareError> {
+    let dir = RunDir::new(path);
+    if !dir.charter().exists() {
+        return Err(PrepareError::NotARun(path.to_owned()));
+    }
+    let lock = lock(&dir)?;
+    let Kept { dir, config, charter, workload } = read(path)?;
+    let key = dir.key()?;
+    let (found, named) = (key.public(), workload.charter.learner);
+    if found != named {
+        return Err(PrepareError::OtherKey { path: dir.identity(), found, named });
+    }
     check_room(&config.admission, &workload)?;
-    Ok(Founded { dir, config, key, charter, workload })
+    Ok(Founded { dir, config, key, charter, workload, lock })
 }
 
 /// Writes a Hugging Face directory with weights, configuration and tokenizer.
@@ -173,7 +244,8 @@ pub fn export_policy(
     weights: &Weights,
     tokenizer: Option<&Path>,
 ) -> Result<(), PrepareError> {
-    let made = tempfile::tempdir().map_err(io_error(target))?;
+    // Where the policy goes there is room, and `TMPDIR` may be gone at the end of a long run.
+    let made = scratch_beside(target)?;
     let files = match tokenizer {
         Some(dir) => dir.to_owned(),
         None => {
@@ -195,6 +267,36 @@ pub fn export_policy(
     Ok(export(target, &workload.model, weights, DType::F32, &extras)?)
 }
 
+/// What hidden directories beside an exported policy are called behind its name, while it is being made.
+const SCRATCH: &str = ".scratch-";
+const PARTIAL: &str = ".partial-";
+
+/// A directory beside `target` that goes when it is dropped.
+pub(crate) fn scratch_beside(target: &Path) -> Result<tempfile::TempDir, PrepareError> {
+    let (parent, name) = parent_and_name(target);
+    fs::create_dir_all(parent).map_err(io_error(parent))?;
+    let made = tempfile::Builder::new().prefix(&format!(".{name}{SCRATCH}")).tempdir_in(parent);
+    made.map_err(io_error(parent))
+}
+
+/// Removes what killed processes left of exports to `target`, where nobody else exports.
+pub(crate) fn sweep_exports(target: &Path) -> io::Result<()> {
+    let (parent, name) = parent_and_name(target);
+    let begins = [SCRATCH, PARTIAL].map(|kind| format!(".{name}{kind}"));
+    for entry in fs::read_dir(parent)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| begins.iter().any(|begin| name.starts_with(begin))) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn parent_and_name(target: &Path) -> (&Path, String) {
+    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    (parent, target.file_name().unwrap_or_default().to_string_lossy().into_owned())
+}
+
 /// The companion files of a run's snapshots: those of its tasks, and of its tokenizer, which lies in `tokenizer`, unless that is a
 /// built-in one.
 pub fn companion_files(founded: &Founded, tokenizer: &Path) -> Vec<PathBuf> {
@@ -209,18 +311,28 @@ fn tokenizer_files(dir: &Path) -> Vec<PathBuf> {
     TOKENIZER_FILES.iter().map(|name| dir.join(name)).filter(|path| path.exists()).collect()
 }
 
-/// The same run file with absolute paths, so that it means the same from inside the run directory.
-fn absolute(config: &RunConfig) -> Result<RunConfig, PrepareError> {
-    let absolute = |path: &PathBuf| std::path::absolute(path).map_err(io_error(path));
+/// The run file as it is kept in the run directory: with absolute paths, so that it means the same there.
+pub(crate) fn run_file(config: &RunConfig) -> Result<String, PrepareError> {
     let mut config = config.clone();
-    config.run.dir = absolute(&config.run.dir)?;
+    config.run.dir = absolute("[run] dir", &config.run.dir)?;
     for path in config.task_files() {
-        *path = absolute(path)?;
+        *path = absolute("[data]", path)?;
     }
-    config.model.path = config.model.path.as_ref().map(absolute).transpose()?;
-    config.network.peers = config.network.peers.as_ref().map(absolute).transpose()?;
-    config.checkpoints.resolve(|path| absolute(&path.to_owned()))?;
-    Ok(config)
+    let paths = [("[model] path", &mut config.model.path), ("[network] peers", &mut config.network.peers)];
+    for (setting, path) in paths {
+        *path = path.as_deref().map(|path| absolute(setting, path)).transpose()?;
+    }
+    config.checkpoints.resolve(|path| absolute("[checkpoints] store", path))?;
+    toml::to_string(&config).map_err(PrepareError::RunFile)
+}
+
+/// The absolute form of a setting's path, which a run file can only hold as text.
+fn absolute(setting: &'static str, path: &Path) -> Result<PathBuf, PrepareError> {
+    let path = std::path::absolute(path).map_err(io_error(path))?;
+    if path.to_str().is_none() {
+        return Err(PrepareError::NotUnicode { setting, path });
+    }
+    Ok(path)
 }
 
 /// Puts `bytes` at `path`, durably and as a whole.

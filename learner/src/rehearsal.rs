@@ -72,7 +72,7 @@ impl Plan {
 /// When the network or a policy cannot be used, or the deadline came before every living node had the last version.
 pub async fn rehearse(founded: Founded, plan: &Plan) -> anyhow::Result<()> {
     let started = Instant::now();
-    let _lock = daemon::lock(&founded)?;
+    let _lock = founded.lock.clone();
     let config = founded.config.clone();
     let (host, events) = daemon::host(&founded).await?;
     let chunks = Arc::new(ChunkStore::open(&founded.dir.chunks())?);

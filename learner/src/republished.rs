@@ -25,12 +25,14 @@ impl Republished {
     /// # Errors
     /// When the file cannot be read, or is damaged.
     pub fn load(path: &Path) -> Result<Self, PrepareError> {
-        let read = match fs::read(path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from),
+        match fs::read(path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| PrepareError::DamagedVersions {
+                path: path.to_owned(),
+                why: error.to_string(),
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(error),
-        };
-        read.map_err(|source| PrepareError::Io { path: path.to_owned(), source })
+            Err(source) => Err(PrepareError::Io { path: path.to_owned(), source }),
+        }
     }
 
     /// Keeps it at `path`, durably.
@@ -102,7 +104,13 @@ mod tests {
         let kept = resumed(&resumed(&Republished::default(), 4, 6), 8, 9);
         kept.save(&path).unwrap();
         assert_eq!(Republished::load(&path).unwrap(), kept);
-        fs::write(&path, b"[[5,").unwrap();
-        assert!(matches!(Republished::load(&path), Err(PrepareError::Io { .. })));
+        for damaged in [&b"[[5,"[..], b"", b"\0\0\0"] {
+            fs::write(&path, damaged).unwrap();
+            let error = Republished::load(&path).unwrap_err().to_string();
+            assert!(
+                error.contains("republished.json is damaged") && error.contains("move it away"),
+                "{error}"
+            );
+        }
     }
 }

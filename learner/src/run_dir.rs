@@ -2,11 +2,46 @@
 
 use echo_protocol::identity::NodeKey;
 use echo_protocol::keyfile::{self, KeyfileError};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A run directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDir(PathBuf);
+
+/// Why a run's key cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum RunKeyError {
+    /// The run was founded with a key that is no longer there.
+    #[error("{path} is gone, and only the key in it can go on with the run: restore it from a backup")]
+    Gone {
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// The file.
+    #[error(transparent)]
+    File(#[from] KeyfileError),
+}
+
+/// Held by the one learner that works in a run directory, until its last copy is dropped or the process dies.
+#[derive(Clone, Debug)]
+pub struct RunLock {
+    _held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held(File);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A program that is being started shares the open file for a moment, so closing it may not unlock it.
+        if let Err(error) = self.0.unlock() {
+            tracing::debug!(%error, "the run directory's lock");
+        }
+    }
+}
 
 impl RunDir {
     /// The run directory at `path`, which need not exist yet.
@@ -24,13 +59,18 @@ impl RunDir {
         self.0.join("identity")
     }
 
-    /// The run's secret key, made if there is none.
+    /// The run's secret key. It is made if there is none, unless the run has been founded: only its own key can go on with it.
     ///
     /// # Errors
     /// When it cannot be read or made, or others can read it.
-    pub fn key(&self) -> Result<NodeKey, KeyfileError> {
-        let key = keyfile::load_or_create(&self.identity())?;
-        keyfile::check_private(&self.identity())?;
+    pub fn key(&self) -> Result<NodeKey, RunKeyError> {
+        let path = self.identity();
+        let key = match keyfile::load(&path)? {
+            Some(key) => key,
+            None if self.charter().exists() => return Err(RunKeyError::Gone { path }),
+            None => keyfile::load_or_create(&path)?,
+        };
+        keyfile::check_private(&path)?;
         Ok(key)
     }
 
@@ -104,8 +144,17 @@ impl RunDir {
         self.0.join("policy")
     }
 
-    /// Held by the one learner that works in this directory.
-    pub fn lock(&self) -> PathBuf {
-        self.0.join("lock")
+    /// Creates the directory if need be and takes its lock; `None` when another learner has it.
+    ///
+    /// # Errors
+    /// When the directory or the lock cannot be made.
+    pub fn lock(&self) -> io::Result<Option<RunLock>> {
+        fs::create_dir_all(&self.0)?;
+        let file = File::options().create(true).truncate(false).write(true).open(self.0.join("lock"))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(RunLock { _held: Arc::new(Held(file)) })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
 }

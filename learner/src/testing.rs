@@ -2,6 +2,7 @@
 
 use crate::admission::{Admission, Tally};
 use crate::buffer::BufferLimits;
+use crate::config::{ModelSection, RunConfig, RunSection, TaskEntry, TinySection};
 use crate::desk::{Desk, DeskConfig};
 use crate::filter::Filter;
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
@@ -24,7 +25,7 @@ use echo_protocol::staleness::Staleness;
 use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
 use echo_sandbox::files::TaskFiles;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the tasks of a learner of `workload` share, with a store in memory and without an audit. Leases never run out.
@@ -160,4 +161,37 @@ fn workload_with(
     let run = RunId::of(&Signed::sign(&charter, &learner).unwrap());
     let weights = Weights::random(&model, 7);
     (Workload::open(run, charter, home, files).unwrap(), weights)
+}
+
+/// The run file of a run in `dir`, of a one-layer model on sums, with random weights.
+pub(crate) fn run_config(dir: PathBuf) -> RunConfig {
+    let tiny = TinySection {
+        hidden: 16,
+        layers: 1,
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 8,
+        intermediate: 24,
+        positions: 32,
+    };
+    RunConfig {
+        run: RunSection { name: "test".into(), dir, updates: 3, seed: 0 },
+        model: ModelSection { path: None, tiny: Some(tiny), chat: None },
+        tasks: vec![TaskEntry::new("chain_sum")],
+        data: Default::default(),
+        sampling: Default::default(),
+        staleness: Default::default(),
+        admission: Default::default(),
+        buffer: Default::default(),
+        train: Default::default(),
+        warmup: None,
+        evaluation: Default::default(),
+        snapshot: Default::default(),
+        checkpoints: Default::default(),
+        fleet: Default::default(),
+        record: Default::default(),
+        verify: Default::default(),
+        network: Default::default(),
+        watch: Default::default(),
+    }
 }

@@ -31,6 +31,9 @@ pub struct Workload {
     newlines: OnceLock<BTreeSet<u32>>,
 }
 
+/// Prompts that show whether tokenizer and model belong together.
+const LOOKED_AT: u64 = 4;
+
 /// A charter that cannot be worked on.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
@@ -48,6 +51,17 @@ pub enum WorkloadError {
         "the tokenizer names no end-of-text token, so no response would ever end: add eos_token to tokenizer_config.json"
     )]
     NoEnd,
+    /// Tokenizer and model are of different policies.
+    #[error(
+        "the tokenizer has a token {token}, and the model a vocabulary of {vocabulary}: they do not belong together. Take tokenizer.json and \
+         weights of the same model"
+    )]
+    Vocabulary {
+        /// A token of a prompt.
+        token: u32,
+        /// Tokens that the model knows.
+        vocabulary: usize,
+    },
     /// A prompt and a response do not fit.
     #[error(
         "task {task}: up to {read} characters of prompt and environment and a response of {response} tokens do not fit the model's {positions} positions: \
@@ -89,7 +103,20 @@ impl Workload {
         if read.saturating_add(response) > positions {
             return Err(WorkloadError::TooLong { task, read, response, positions });
         }
-        Ok(Self { run, charter, model, tokenizer, mix, end, newlines: OnceLock::new() })
+        let workload = Self { run, charter, model, tokenizer, mix, end, newlines: OnceLock::new() };
+        match workload.foreign_token() {
+            Some(token) => Err(WorkloadError::Vocabulary { token, vocabulary: workload.model.vocab_size }),
+            None => Ok(workload),
+        }
+    }
+
+    /// A token of the first prompts, or the one that ends a turn, that the model does not know. A prompt that cannot be made says
+    /// nothing: others of its task may be.
+    fn foreign_token(&self) -> Option<u32> {
+        let prompts =
+            (0..LOOKED_AT).filter_map(|counter| self.prompt(&self.order(Purpose::Train, counter)).ok());
+        let mut tokens = prompts.flatten().chain([self.end]);
+        tokens.find(|token| *token as usize >= self.model.vocab_size)
     }
 
     /// The order with this number.

@@ -44,7 +44,9 @@ mod yamux;
 pub use addresses::{dialable, outer_ip};
 pub use control_codec::{MAX_CONTROL_REQUEST, MAX_CONTROL_RESPONSE};
 pub use frame::{FrameError, read_frame, read_frame_within, write_frame};
-pub use host::{DhtMode, GossipVerdict, Host, HostConfig, HostEvent, HostEvents, NetError, Reply};
+pub use host::{
+    DhtMode, GossipVerdict, Host, HostConfig, HostEvent, HostEvents, NetError, Reply, can_listen,
+};
 pub use libp2p::multiaddr::Protocol as AddrProtocol;
 pub use libp2p::{Multiaddr, PeerId, Stream};
 pub use limits::ConnectionLimits;

@@ -3,6 +3,7 @@
 use super::tasks::{MAX_TASK_FILES, MAX_TASK_FILES_BYTES};
 use crate::config::ConfigError;
 use crate::device::DeviceError;
+use crate::run_dir::RunKeyError;
 use crate::sampling_audit::NoRoom;
 use crate::warmup::WarmupError;
 use crate::workload::WorkloadError;
@@ -11,7 +12,7 @@ use echo_policy::tokenizer::TokenizerError;
 use echo_protocol::charter::CharterError;
 use echo_protocol::codec::CodecError;
 use echo_protocol::content::ContentId;
-use echo_protocol::keyfile::KeyfileError;
+use echo_protocol::identity::PublicKey;
 use echo_sandbox::files::MAX_TASK_FILE_BYTES;
 use echo_sandbox::spec::SpecError;
 use std::io;
@@ -42,6 +43,17 @@ pub enum PrepareError {
     /// The run file.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The run file cannot be kept in the run directory.
+    #[error("the run file cannot be written: {0}")]
+    RunFile(toml::ser::Error),
+    /// A path that no run file can name.
+    #[error("{setting}: {path:?} is not valid UTF-8, so run.toml could not name it; choose another path")]
+    NotUnicode {
+        /// Which setting.
+        setting: &'static str,
+        /// The path.
+        path: PathBuf,
+    },
     /// The memory that the run file allows.
     #[error(transparent)]
     AuditRoom(#[from] NoRoom),
@@ -50,7 +62,36 @@ pub enum PrepareError {
     Device(#[from] DeviceError),
     /// The key.
     #[error(transparent)]
-    Key(#[from] KeyfileError),
+    Key(#[from] RunKeyError),
+    /// The key in the run directory belongs to something else.
+    #[error("{path} is the key {found}, and the run was founded with {named}: put the run's own file back")]
+    OtherKey {
+        /// The key's file.
+        path: PathBuf,
+        /// Its public key.
+        found: PublicKey,
+        /// The one in the charter.
+        named: PublicKey,
+    },
+    /// The list of versions that were published twice is not what was written.
+    #[error(
+        "{path} is damaged ({why}): restore it from a backup. Without one, move it away: the run goes on, and groups of versions that were \
+         published twice may be refused for some updates"
+    )]
+    DamagedVersions {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file of the run directory is not what was written.
+    #[error("{path} is damaged ({why}): restore it from a backup")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The model.
     #[error("[model]: {0}")]
     Model(#[from] ModelError),
@@ -117,7 +158,7 @@ pub enum PrepareError {
     /// The charter.
     #[error(transparent)]
     Charter(#[from] CharterError),
-    /// The charter is too long, or the one on disk is damaged.
+    /// The charter is too long.
     #[error("the charter: {0}")]
     Codec(#[from] CodecError),
     /// What the charter asks for does not work.

@@ -1,38 +1,14 @@
 use super::*;
-use crate::config::{ModelSection, NetworkSection, RunSection, TaskEntry, TinySection};
+use crate::config::{ModelSection, TaskEntry, WarmupSection};
+use crate::run_dir::RunKeyError;
+use crate::testing;
 use echo_policy::tokenizer::TokenizerError;
 use echo_protocol::content::ContentId;
 
 fn config(dir: PathBuf) -> RunConfig {
-    let tiny = TinySection {
-        hidden: 16,
-        layers: 1,
-        heads: 2,
-        kv_heads: 1,
-        head_dim: 8,
-        intermediate: 24,
-        positions: 32,
-    };
-    RunConfig {
-        run: RunSection { name: "test".into(), dir, updates: 3, seed: 0 },
-        model: ModelSection { path: None, tiny: Some(tiny), chat: None },
-        tasks: vec![TaskEntry::new("chain_sum")],
-        data: Default::default(),
-        sampling: Default::default(),
-        staleness: Default::default(),
-        admission: Default::default(),
-        buffer: Default::default(),
-        train: Default::default(),
-        warmup: None,
-        evaluation: Default::default(),
-        snapshot: Default::default(),
-        checkpoints: Default::default(),
-        fleet: Default::default(),
-        record: Default::default(),
-        verify: Default::default(),
-        network: NetworkSection { peers: Some("lists/echo.peers".into()), ..Default::default() },
-        watch: Default::default(),
-    }
+    let mut config = testing::run_config(dir);
+    config.network.peers = Some("lists/echo.peers".into());
+    config
 }
 
 #[test]
@@ -40,10 +16,12 @@ fn a_founded_run_is_found_again_and_not_founded_twice() {
     let scratch = tempfile::tempdir().unwrap();
     let config = config(scratch.path().join("run"));
     let founded = found(&config, |_, _| ()).unwrap();
+    let (run, key) = (founded.workload.run, founded.key.public());
+    drop(founded);
     let again = find(&config.run.dir).unwrap();
-    assert_eq!(again.workload.run, founded.workload.run);
-    assert_eq!(again.key.public(), founded.key.public());
+    assert_eq!((again.workload.run, again.key.public()), (run, key));
     assert_eq!(overruled(&again.config, &again.workload), [""; 0]);
+    drop(again);
     assert!(matches!(found(&config, |_, _| ()), Err(PrepareError::Exists(_))));
     assert!(matches!(find(scratch.path()), Err(PrepareError::NotARun(_))));
 }
@@ -104,6 +82,107 @@ fn a_changed_setting_that_the_charter_fixes_is_reported() {
 }
 
 #[test]
+fn a_key_that_is_gone_or_another_is_reported_and_none_is_made() {
+    let scratch = tempfile::tempdir().unwrap();
+    let config = config(scratch.path().join("run"));
+    let dir = found(&config, |_, _| ()).unwrap().dir;
+    let kept = fs::read(dir.identity()).unwrap();
+    fs::remove_file(dir.identity()).unwrap();
+    let gone = find(dir.path()).unwrap_err().to_string();
+    assert!(gone.contains("identity is gone") && gone.contains("backup"), "{gone}");
+    // As `echo-learner identity` does.
+    assert!(matches!(dir.key(), Err(RunKeyError::Gone { .. })));
+    assert!(!dir.identity().exists());
+
+    RunDir::new(&scratch.path().join("other")).key().unwrap();
+    fs::rename(scratch.path().join("other/identity"), dir.identity()).unwrap();
+    let other = find(dir.path()).unwrap_err().to_string();
+    assert!(
+        other.contains("identity is the key") && other.contains("put the run's own file back"),
+        "{other}"
+    );
+    fs::write(dir.identity(), kept).unwrap();
+    find(dir.path()).unwrap();
+}
+
+#[test]
+fn a_damaged_charter_is_named_with_its_mend() {
+    let scratch = tempfile::tempdir().unwrap();
+    let config = config(scratch.path().join("run"));
+    let dir = found(&config, |_, _| ()).unwrap().dir;
+    let whole = fs::read(dir.charter()).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for damaged in [&[][..], &whole[..whole.len() / 2], &flipped] {
+        fs::write(dir.charter(), damaged).unwrap();
+        let error = find(dir.path()).unwrap_err().to_string();
+        let names = error.contains(dir.charter().to_str().unwrap());
+        assert!(names && error.contains("restore it from a backup"), "{error}");
+    }
+    fs::write(dir.charter(), whole).unwrap();
+    find(dir.path()).unwrap();
+}
+
+#[test]
+fn a_tokenizer_of_another_model_is_refused_before_the_warm_up() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut config = config(scratch.path().join("run"));
+    let policy = found(&config, |_, _| ()).unwrap().dir.start();
+    let tokenizer = policy.join("tokenizer.json");
+    let mut text: serde_json::Value = serde_json::from_slice(&fs::read(&tokenizer).unwrap()).unwrap();
+    // The same characters, with numbers that the model does not know.
+    for id in text["model"]["vocab"].as_object_mut().unwrap().values_mut() {
+        let old = id.as_u64().unwrap();
+        *id = if old < 8 { old } else { old + 500 }.into();
+    }
+    fs::write(&tokenizer, text.to_string()).unwrap();
+    config.run.dir = scratch.path().join("other");
+    config.model = ModelSection { path: Some(policy), tiny: None, chat: None };
+    config.warmup = Some(WarmupSection { updates: 1, batch: 2, learning_rate: 1e-3, until_accuracy: None });
+    let refused = found(&config, |_, _| panic!("a warm-up was begun")).unwrap_err().to_string();
+    assert!(refused.contains("do not belong together"), "{refused}");
+    assert!(!RunDir::new(&config.run.dir).charter().exists());
+}
+
+#[test]
+fn a_policy_is_exported_without_a_directory_for_temporary_files() {
+    let scratch = tempfile::tempdir().unwrap();
+    let target = scratch.path().join("deep/policy");
+    let made = scratch_beside(&target).unwrap();
+    assert_eq!(made.path().parent(), target.parent());
+    drop(made);
+    let (workload, weights) = testing::workload();
+    export_policy(&target, &workload, &weights, None).unwrap();
+    assert!(target.join("tokenizer.json").exists());
+    assert_eq!(fs::read_dir(target.parent().unwrap()).unwrap().count(), 1, "nothing else is left");
+}
+
+#[test]
+fn nobody_else_founds_finds_or_rehearses_in_a_directory_where_a_learner_works() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut config = config(scratch.path().join("run"));
+    config.warmup = Some(WarmupSection { updates: 1, batch: 2, learning_rate: 1e-3, until_accuracy: None });
+    let others = || {
+        let chunk = RunDir::new(&config.run.dir).chunks().join("chunk");
+        fs::create_dir_all(chunk.parent().unwrap()).unwrap();
+        fs::write(&chunk, "served").unwrap();
+        assert!(matches!(found(&config, |_, _| ()), Err(PrepareError::Busy(_))));
+        assert!(matches!(claim(&config), Err(PrepareError::Busy(_))));
+        assert!(chunk.exists());
+    };
+    // The first of two learners is still in its warm-up.
+    let founded = found(&config, |_, _| others()).unwrap();
+    others();
+    assert!(matches!(find(&config.run.dir), Err(PrepareError::Busy(_))));
+    let charter = fs::read(founded.dir.charter()).unwrap();
+    assert_eq!(charter, founded.charter.to_bytes(), "it is the first learner's");
+    drop(founded);
+    find(&config.run.dir).unwrap();
+    let nowhere = scratch.path().join("nowhere");
+    assert!(matches!(find(&nowhere), Err(PrepareError::NotARun(_))) && !nowhere.exists());
+}
+
+#[test]
 fn a_run_whose_audit_has_too_little_memory_is_neither_founded_nor_found() {
     let scratch = tempfile::tempdir().unwrap();
     let mut config = config(scratch.path().join("run"));
@@ -132,6 +211,7 @@ fn a_task_made_of_a_file_keeps_it_and_gets_its_alphabet() {
     let prompt = founded.workload.prompt(&order).unwrap();
     let text = founded.workload.tokenizer.decode(&prompt, false).unwrap();
     assert_eq!(text, "Has Zoë 2?\n");
+    drop(founded);
 
     // What the operator does to the file later is no matter to the run; what is done to the run's own copy is.
     fs::remove_file(&rows).unwrap();
@@ -139,6 +219,7 @@ fn a_task_made_of_a_file_keeps_it_and_gets_its_alphabet() {
     assert_eq!(again.workload.prompt(&order).unwrap(), prompt);
     let kept = companion_files(&again, &again.dir.start());
     assert_eq!(kept.len(), 1);
+    drop(again);
     fs::write(&kept[0], "other").unwrap();
     assert!(matches!(find(&config.run.dir), Err(PrepareError::TaskFile(path)) if path == kept[0]));
 }
@@ -156,7 +237,7 @@ fn a_policy_with_a_chat_template_chats_and_its_nodes_get_the_template() {
     assert_eq!(tokenizer("plain", None), TokenizerSpec::Snapshot);
     assert!(matches!(of_policy("none", Some(true)), Err(PrepareError::Tokenizer(TokenizerError::NoChat(_)))));
 
-    fs::write(policy.join("chat_template.jinja"), crate::testing::CHAT_TEMPLATE).unwrap();
+    fs::write(policy.join("chat_template.jinja"), testing::CHAT_TEMPLATE).unwrap();
     assert_eq!(tokenizer("refused", Some(false)), TokenizerSpec::Snapshot);
     let founded = of_policy("chat", None).unwrap();
     assert_eq!(founded.workload.charter.tokenizer, TokenizerSpec::Chat);
@@ -168,7 +249,9 @@ fn a_policy_with_a_chat_template_chats_and_its_nodes_get_the_template() {
     assert!(kept.iter().any(|path| path.ends_with("chat_template.jinja")), "{kept:?}");
     // What the operator does to the policy's directory later is no matter to the run.
     fs::remove_file(policy.join("chat_template.jinja")).unwrap();
-    let again = find(&founded.config.run.dir).unwrap();
+    let dir = founded.config.run.dir.clone();
+    drop(founded);
+    let again = find(&dir).unwrap();
     assert_eq!(again.workload.prompt(&order).unwrap(), asked);
 }
 

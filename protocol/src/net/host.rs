@@ -24,6 +24,7 @@ use tokio::time::timeout;
 pub use config::{DhtMode, HostConfig};
 pub use error::NetError;
 pub use event::{GossipVerdict, HostEvent, HostEvents, Reply};
+pub use listen::can_listen;
 
 use super::control_codec::MAX_CONTROL_REQUEST;
 use super::pacing::Pacing;

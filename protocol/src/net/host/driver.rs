@@ -29,7 +29,7 @@ use super::command::{Command, Outcome};
 use super::config::DhtMode;
 use super::error::NetError;
 use super::event::HostEvent;
-use super::listen::{LISTEN_TIMEOUT, probe};
+use super::listen::{LISTEN_TIMEOUT, can_listen};
 use crate::heartbeat::Reach;
 use crate::net::address_book::AddressBook;
 use crate::net::addresses::dialable;
@@ -121,7 +121,7 @@ impl Driver {
         let deadline = Instant::now() + LISTEN_TIMEOUT;
         let mut unbound: Vec<(ListenerId, Multiaddr)> = Vec::new();
         for addr in addrs {
-            probe(&addr)?;
+            can_listen(&addr)?;
             let listener = self.swarm.listen_on(addr.clone());
             let listener = listener
                 .map_err(|error| NetError::Listen { addr: addr.clone(), cause: error.to_string() })?;

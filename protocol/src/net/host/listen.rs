@@ -16,7 +16,10 @@ pub(super) const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// libp2p sets `SO_REUSEPORT` on its TCP listeners, with which a second process would silently take half of the
 /// connections of the first.
-pub(super) fn probe(addr: &Multiaddr) -> Result<(), NetError> {
+///
+/// # Errors
+/// [`NetError::AddressInUse`] or [`NetError::Listen`].
+pub fn can_listen(addr: &Multiaddr) -> Result<(), NetError> {
     let parts: Vec<Protocol<'_>> = addr.iter().take(4).collect();
     let bound = match parts.as_slice() {
         [host, Protocol::Tcp(port)] => socket(host, *port).map(|at| TcpListener::bind(at).map(drop)),
