@@ -54,6 +54,7 @@ pub mod store;
 pub mod summary;
 #[cfg(test)]
 mod testing;
+mod threads;
 pub mod trainer;
 mod waits;
 pub mod warmup;

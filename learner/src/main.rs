@@ -48,6 +48,9 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         .with_ansi(colours)
         .with_writer(std::io::stderr)
         .init();
+    if matches!(cli.command, Command::Run { .. } | Command::Resume { .. } | Command::Publish { .. }) {
+        preflight::threads()?;
+    }
     match cli.command {
         Command::Run { config: file } => {
             let config = RunConfig::load(&file)?;

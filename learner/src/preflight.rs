@@ -9,6 +9,7 @@ use crate::daemon;
 use crate::device::DeviceChoice;
 use crate::prepare;
 use crate::run_dir::RunDir;
+use crate::threads::{self, TooFew};
 use echo_policy::config::ModelConfig;
 use echo_policy::error::ExportError;
 use echo_protocol::net::{Multiaddr, can_listen};
@@ -78,6 +79,14 @@ pub fn publishing(config: &RunConfig, file: &Path, policies: &[PathBuf]) -> Resu
     problems.take(daemon::listed_peers(config).map_err(Box::<dyn Error>::from));
     problems.addresses(config, file);
     problems.into_result()
+}
+
+/// Looks whether the threads of a learner can be started, which has to be known before the first of them is.
+///
+/// # Errors
+/// [`TooFew`]
+pub fn threads() -> Result<(), TooFew> {
+    threads::check(threads::NEEDED)
 }
 
 /// Refuses a directory to which no policy can be exported, as something is there.

@@ -120,6 +120,17 @@ pub enum StoreError {
         /// What was found.
         reason: String,
     },
+    /// The store needs a thread, and the system starts no more.
+    #[error(
+        "the store at {path} could not start a thread: too many threads are running ({limit}). Raise that limit and start the learner \
+         again; nothing is lost"
+    )]
+    Threads {
+        /// The store's directory.
+        path: PathBuf,
+        /// What bounds them.
+        limit: String,
+    },
     /// The operating system failed.
     #[error(
         "the store at {path} failed: {reason}; check the disk and its permissions, then restart the learner"

@@ -5,12 +5,14 @@
 //! never synced; a page holds up to 17 entries, so values are cut into pieces of which 17 stay below that size. And some
 //! kinds of damage make it panic, at once or at a later call, so every call goes through [`guarded`].
 
+use std::any::Any;
 use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::{Store, StoreError, Tree, WriteBatch};
+use crate::threads;
 
 /// Memory that sled may use for pages, in bytes.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -157,10 +159,21 @@ impl Store for SledStore {
 fn guarded<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T, StoreError> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(answer) => answer.map_err(|error| from_sled(path, error)),
+        // It also panics where the system refuses it a thread, and then its files are whole.
+        Err(panic) if is_of_thread(&*panic) => {
+            Err(StoreError::Threads { path: path.to_owned(), limit: threads::limit() })
+        }
         Err(_) => {
             Err(StoreError::Damaged { path: path.to_owned(), reason: "sled panicked over them".into() })
         }
     }
+}
+
+/// Whether a panic is over a thread that could not be started: sled unwraps what `spawn` answers, which is `EAGAIN` then.
+fn is_of_thread(panic: &(dyn Any + Send)) -> bool {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .is_some_and(|text| text.contains("kind: WouldBlock"))
 }
 
 fn from_sled(path: &Path, error: sled::Error) -> StoreError {
@@ -196,5 +209,19 @@ mod tests {
         let error = guarded(path, || -> sled::Result<()> { panic!("as sled does over a page that it lost") });
         assert!(matches!(error, Err(StoreError::Damaged { path: at, .. }) if at == path));
         assert_eq!(guarded(path, || Ok(7)), Ok(7));
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_started_is_no_damage() {
+        let refused = || io::Error::from_raw_os_error(11);
+        if refused().kind() != io::ErrorKind::WouldBlock {
+            return; // The number of this error on Linux.
+        }
+        let path = Path::new("there");
+        // As in sled's flusher.
+        let error = guarded(path, || -> sled::Result<()> { Err(refused()).unwrap() }).unwrap_err();
+        assert!(matches!(&error, StoreError::Threads { path: at, .. } if at == path), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("threads") && !text.contains("damaged") && !text.contains("away"), "{text}");
     }
 }
