@@ -2,6 +2,7 @@
 
 use crate::bench;
 use crate::device::BUILT_IN;
+use crate::export;
 use crate::peers;
 use crate::prefilter;
 use crate::rehearsal::Plan;
@@ -54,6 +55,8 @@ const EXAMPLES: &str = "\
 Examples:
   echo-learner run --config run.toml        found a run and train
   echo-learner resume runs/addition         go on with it
+  echo-learner export runs/addition --output policy
+                                            write the newest checkpoint's policy, while the run goes on
   echo-learner warmup --config run.toml --output start
                                             only make the supervised starting policy
   echo-learner publish run.toml --policy qwen3 --nodes 8 --json
@@ -105,6 +108,10 @@ pub enum Command {
         /// The run directory.
         dir: PathBuf,
     },
+    /// Write the policy of a checkpoint as a Hugging Face directory.
+    ///
+    /// Works beside a learner that is training, and changes nothing in the run directory.
+    Export(export::Plan),
     /// Make the supervised starting policy and write it as a Hugging Face directory.
     Warmup {
         /// The run file; it needs a [warmup] table.

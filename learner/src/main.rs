@@ -7,7 +7,7 @@ use echo_learner::config::RunConfig;
 use echo_learner::objective::{Choice, Preset};
 use echo_learner::output::say;
 use echo_learner::run_dir::RunDir;
-use echo_learner::{bench, daemon, demand, peers, prefilter, preflight, prepare, rehearsal};
+use echo_learner::{bench, daemon, demand, export, peers, prefilter, preflight, prepare, rehearsal};
 use echo_protocol::net::peer_id_of;
 use echo_protocol::told::told;
 use std::io::IsTerminal as _;
@@ -64,6 +64,7 @@ fn act(cli: Cli) -> anyhow::Result<()> {
             preflight::resuming(&founded.config, &founded.dir.config())?;
             work(founded)
         }
+        Command::Export(plan) => export(&plan),
         Command::Warmup { config, output } => {
             daemon::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
         }
@@ -98,6 +99,11 @@ fn found(config: &RunConfig, file: &Path) -> anyhow::Result<prepare::Founded> {
 fn work(founded: prepare::Founded) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(daemon::work(founded)).map(drop)
+}
+
+fn export(plan: &export::Plan) -> anyhow::Result<()> {
+    let version = tokio::runtime::Runtime::new()?.block_on(export::export(plan))?;
+    Ok(say(&format!("wrote the policy of {version} to {}\n", plan.output.display()))?)
 }
 
 fn publish(file: &Path, plan: &rehearsal::Plan) -> anyhow::Result<()> {
