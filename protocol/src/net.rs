@@ -21,6 +21,7 @@ mod allowance;
 mod behaviour;
 mod control_codec;
 mod delayed;
+mod dht;
 mod dial_back;
 pub mod frame;
 #[cfg(feature = "fuzzing")]

@@ -15,6 +15,7 @@ use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::{PeerId, StreamProtocol, allow_block_list, connection_limits, identify, ping, relay};
 
 use super::control_codec::ControlCodec;
+use super::dht::Dht;
 use super::dial_back::DialBack;
 use super::host::{
     DhtMode, HostConfig, MAX_GOSSIP_MESSAGE, MAX_REQUEST_TIMEOUT, MAX_TOPICS, NetError, VERDICT_TIMEOUT,
@@ -71,7 +72,7 @@ pub(super) struct EchoBehaviour {
     pub(super) blocked: allow_block_list::Behaviour<allow_block_list::BlockedPeers>,
     pub(super) identify: Identify,
     pub(super) ping: ping::Behaviour,
-    pub(super) kad: kad::Behaviour<MemoryStore>,
+    pub(super) kad: Dht,
     pub(super) gossip: Gossip,
     pub(super) control: request_response::Behaviour<ControlCodec>,
     pub(super) streams: Lines,
@@ -103,7 +104,7 @@ impl EchoBehaviour {
             ping: ping::Behaviour::new(
                 ping::Config::new().with_interval(PING_INTERVAL).with_timeout(PING_TIMEOUT),
             ),
-            kad: kad(me, config.mode),
+            kad: Dht::new(kad(me, config.mode)),
             gossip: gossip(config)?,
             control: request_response::Behaviour::new(
                 [(StreamProtocol::new(names::CONTROL), ProtocolSupport::Full)],

@@ -56,3 +56,29 @@ async fn what_the_dht_does_not_take_is_refused_with_its_reason() {
     assert!(matches!(alone.providers(long).await, Err(NetError::DhtKeyTooLong { .. })));
     assert!(matches!(alone.find_peer(PeerId::random()).await, Err(NetError::NoDhtPeers)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_has_moved_is_found_where_others_say_that_it_is() {
+    let (boot, _boot_events) = start(&[TCP]).await;
+    let (asker, before) = (start_echo(&[TCP]).await, config(&[TCP]));
+    let secret = before.secret;
+    let mover = echo(before).await;
+    connect(&asker, &boot).await;
+    connect(&asker, &mover).await;
+    let old = mover.listen_addrs();
+    eventually("the mover is listed", || async {
+        let known = asker.known_addresses(mover.peer_id()).await;
+        old.iter().all(|address| known.contains(address)).then_some(())
+    })
+    .await;
+    mover.shutdown().await;
+    let moved = echo(HostConfig { secret, ..config(&[TCP]) }).await;
+    connect(&moved, &boot).await;
+    let new = moved.listen_addrs();
+    eventually("the new address is told", || async {
+        let found = asker.find_peer(moved.peer_id()).await.unwrap();
+        new.iter().all(|address| found.contains(address)).then_some(())
+    })
+    .await;
+    asker.dial(moved.peer_id(), new).await.unwrap();
+}
