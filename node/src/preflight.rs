@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use echo_policy::error::DeviceError;
 use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::net::peer::peer_of_key;
-use echo_protocol::net::{Multiaddr, PeerId};
+use echo_protocol::net::{self, Multiaddr, PeerId};
 use echo_protocol::peer_list::Trust;
 use echo_protocol::time::UnixMillis;
 use echo_sandbox::code::{Judge, Language};
@@ -59,6 +59,12 @@ pub enum Problem {
     /// The peer list names no peer that could be dialled.
     #[error("no address in the peer list can be dialled; its keeper has to mend it")]
     NoPeers,
+    /// Addresses of the peer list are names, and nobody resolves them.
+    #[error(
+        "every address of the peer list is a name, and this machine has no DNS resolver ({0}): name one in /etc/resolv.conf, or ask \
+         the list's keeper for IP addresses"
+    )]
+    NoResolver(std::io::Error),
     /// It is not clear which run to join.
     #[error("{what}; {available}")]
     Run {
@@ -190,6 +196,7 @@ pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
     if bootstraps.as_ref().is_some_and(Vec::is_empty) {
         problems.push(Problem::NoPeers);
     }
+    note(&mut problems, checks::resolver(bootstraps.as_deref().unwrap_or_default(), net::check_resolver));
     let target = list.as_ref().and_then(|(list, _)| note(&mut problems, checks::target(settings, list)));
     if settings.generates() {
         let charter = target.as_ref().and_then(|target| checks::kept_charter(&data, target));

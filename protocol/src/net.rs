@@ -53,6 +53,7 @@ pub use libp2p::{Multiaddr, PeerId, Stream};
 pub use limits::ConnectionLimits;
 pub use pacing::Pacing;
 pub use streams::IncomingStreams;
+pub use swarm::check_resolver;
 
 /// The peer id that belongs to a raw Ed25519 secret.
 #[must_use]

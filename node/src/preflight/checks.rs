@@ -82,6 +82,18 @@ pub(super) fn bootstraps(list: &PeerList) -> Vec<Multiaddr> {
     parsed.filter(|address| dialable(address) && names_peer(address)).collect()
 }
 
+/// Whether names can be resolved, where the list has nothing else.
+pub(super) fn resolver(
+    bootstraps: &[Multiaddr],
+    check: impl FnOnce() -> io::Result<()>,
+) -> Result<(), Problem> {
+    let is_ip = |a: &Multiaddr| matches!(a.iter().next(), Some(AddrProtocol::Ip4(_) | AddrProtocol::Ip6(_)));
+    if bootstraps.is_empty() || bootstraps.iter().any(is_ip) {
+        return Ok(());
+    }
+    check().map_err(Problem::NoResolver)
+}
+
 pub(super) fn target(settings: &Settings, list: &PeerList) -> Result<Target, Problem> {
     let runs: Vec<Target> =
         list.learners().map(|(name, learner)| Target { name: name.to_owned(), learner }).collect();

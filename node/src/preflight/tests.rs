@@ -145,3 +145,15 @@ fn programs_are_isolated_or_it_is_said_what_is_missing() {
     let Programs { isolation, languages, lacks } = programs();
     assert!(isolation.is_some() || (languages.is_empty() && !lacks.is_empty()), "{languages:?} {lacks:?}");
 }
+
+#[test]
+fn a_list_of_names_needs_a_resolver_and_one_with_an_ip_address_does_not() {
+    let [name, ip] =
+        ["/dns4/boot.example.org/tcp/1", "/ip4/127.0.0.1/tcp/1"].map(|text| text.parse().unwrap());
+    let missing = || Err(std::io::ErrorKind::NotFound.into());
+    let told = checks::resolver(&[name.clone()], missing).unwrap_err().to_string();
+    assert!(told.contains("/etc/resolv.conf"), "{told}");
+    checks::resolver(&[name.clone()], || Ok(())).unwrap();
+    checks::resolver(&[name, ip], missing).unwrap();
+    checks::resolver(&[], missing).unwrap();
+}

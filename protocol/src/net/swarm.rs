@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use libp2p::core::muxing::StreamMuxerBox;
 use libp2p::core::transport::Boxed;
+use libp2p::core::transport::dummy::DummyTransport;
 use libp2p::core::upgrade::Version;
 use libp2p::identity::Keypair;
-use libp2p::{PeerId, Swarm, SwarmBuilder, Transport as _, quic, relay, tcp};
+use libp2p::{PeerId, Swarm, SwarmBuilder, Transport, dns, quic, relay, tcp};
+use std::io;
 
 use super::behaviour::EchoBehaviour;
 use super::delayed::Delayed;
@@ -60,12 +62,12 @@ pub(super) fn build_swarm(config: &HostConfig, pacing: &Pacing) -> Result<Swarm<
     let quic = Delayed { inner: quic_transport(&key, pacing.clone()), by: TCP_HEAD_START };
     let direct = tcp.or_transport(quic).map(|either, _| either.into_inner());
     let circuits = Delayed { inner: circuits, by: DIRECT_HEAD_START };
+    let every = direct.or_transport(circuits).map(|either, _| either.into_inner());
+    let resolving = resolving(every, check_resolver())?;
     let builder = SwarmBuilder::with_existing_identity(key)
         .with_tokio()
-        .with_other_transport(|_| direct.or_transport(circuits).map(|either, _| either.into_inner()))
+        .with_other_transport(|_| resolving)
         .unwrap_or_else(|never| match never {})
-        .with_dns()
-        .map_err(|error| NetError::Build { what: "the system's DNS resolver", cause: error.to_string() })?
         .with_behaviour(|_| behaviour)
         .unwrap_or_else(|never| match never {});
     Ok(builder
@@ -76,6 +78,28 @@ pub(super) fn build_swarm(config: &HostConfig, pacing: &Pacing) -> Result<Swarm<
         })
         .with_connection_timeout(DIAL_TIMEOUT)
         .build())
+}
+
+/// Whether the system names a DNS resolver, without which names in addresses lead nowhere.
+///
+/// # Errors
+/// Why there is none.
+pub fn check_resolver() -> io::Result<()> {
+    dns::tokio::Transport::system(DummyTransport::<()>::new()).map(drop)
+}
+
+/// Resolves names in addresses. A machine without a resolver still dials IP addresses.
+fn resolving<T>(transport: T, resolver: io::Result<()>) -> Result<dns::tokio::Transport<T>, NetError> {
+    if let Err(cause) = resolver {
+        tracing::warn!(
+            "this machine has no DNS resolver ({cause}): peers are dialled at IP addresses only. Name one in /etc/resolv.conf to reach \
+             those with a name"
+        );
+        let nobody = dns::ResolverConfig::from_parts(None, Vec::new(), Vec::new());
+        return Ok(dns::tokio::Transport::custom(transport, nobody, dns::ResolverOpts::default()));
+    }
+    let system = dns::tokio::Transport::system(transport);
+    system.map_err(|error| NetError::Build { what: "the system's DNS resolver", cause: error.to_string() })
 }
 
 /// Circuits, which ride on connections that are paced already.
@@ -112,4 +136,25 @@ fn quic_transport(key: &Keypair, pacing: Pacing) -> Boxed<(PeerId, StreamMuxerBo
     quic::tokio::Transport::new(config)
         .map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(PacedMuxer::quic(muxer, pacing.clone()))))
         .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::StreamExt as _;
+    use libp2p::core::Endpoint;
+    use libp2p::core::transport::{DialOpts, ListenerId, PortUse, TransportEvent};
+
+    #[tokio::test]
+    async fn without_a_resolver_ip_addresses_are_dialled_and_names_give_an_error() {
+        let mut transport =
+            resolving(tcp::tokio::Transport::default(), Err(io::ErrorKind::NotFound.into())).unwrap();
+        transport.listen_on(ListenerId::next(), "/ip4/127.0.0.1/tcp/0".parse().unwrap()).unwrap();
+        let Some(TransportEvent::NewAddress { listen_addr, .. }) = transport.next().await else { panic!() };
+        let how = DialOpts { role: Endpoint::Dialer, port_use: PortUse::New };
+        transport.dial(listen_addr, how).unwrap().await.unwrap();
+        let named = transport.dial("/dns4/boot.example.org/tcp/1".parse().unwrap(), how).unwrap().await;
+        let error = named.map(drop).unwrap_err().to_string();
+        assert!(error.contains("resolve"), "{error}");
+    }
 }
