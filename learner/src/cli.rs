@@ -33,8 +33,10 @@ pub struct Cli {
     pub log: String,
 }
 
-/// What is logged unless somebody says otherwise. A first learner that knows no other peer yet is nothing to warn of.
-const LOG: &str = "warn,libp2p_kad::behaviour=error,echo_learner=info,echo_protocol=info";
+/// What is logged unless somebody says otherwise. A first learner that knows no other peer yet is nothing to warn of, and neither is
+/// every message that a silent peer does not take.
+const LOG: &str =
+    "warn,libp2p_kad::behaviour=error,libp2p_gossipsub::behaviour=error,echo_learner=info,echo_protocol=info";
 
 /// Refuses a bare word that is no level. The filter would take it for the name of a module, and log nothing else.
 fn log_filter(text: &str) -> Result<String, String> {
@@ -191,5 +193,14 @@ mod tests {
         for right in [LOG, "info", "WARN", "off", "", "echo_learner=debug,info", "echo_learner[span]=trace"] {
             assert_eq!(log_filter(right).unwrap(), right);
         }
+    }
+
+    #[test]
+    fn messages_that_a_silent_peer_does_not_take_are_not_logged() {
+        let subscriber = tracing_subscriber::fmt().with_env_filter(LOG).with_writer(std::io::sink).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(!tracing::enabled!(target: "libp2p_gossipsub::behaviour", tracing::Level::WARN));
+            assert!(tracing::enabled!(target: "libp2p_swarm", tracing::Level::WARN));
+        });
     }
 }

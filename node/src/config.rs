@@ -33,6 +33,9 @@ pub const MIN_ORDERS: u32 = 2;
 /// Most orders that a node may hold at once.
 pub const MAX_ORDERS: u32 = 1024;
 
+/// What is logged unless the owner says otherwise. Gossip would warn of every message that a silent peer does not take.
+const LOG: &str = "warn,libp2p_gossipsub::behaviour=error,echo_node=info,echo_protocol=info";
+
 /// What a node runs with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -141,7 +144,7 @@ impl Default for Settings {
             roles: Role::DEFAULT.into(),
             max_upload: None,
             max_download: None,
-            log: "warn,echo_node=info,echo_protocol=info".to_owned(),
+            log: LOG.to_owned(),
             status_every_s: 5,
         }
     }

@@ -134,3 +134,12 @@ fn roles_rates_and_precisions_are_read_from_every_layer() {
         Config::load(&Flags::default(), env(&[("ECHO_NODE_MAX_UPLOAD", "fast")])).unwrap_err().to_string();
     assert!(text.contains("\"ECHO_NODE_MAX_UPLOAD\" in environment") && text.contains("40mbit"), "{text}");
 }
+
+#[test]
+fn messages_that_a_silent_peer_does_not_take_are_not_logged() {
+    let subscriber = tracing_subscriber::fmt().with_env_filter(LOG).with_writer(std::io::sink).finish();
+    tracing::subscriber::with_default(subscriber, || {
+        assert!(!tracing::enabled!(target: "libp2p_gossipsub::behaviour", tracing::Level::WARN));
+        assert!(tracing::enabled!(target: "libp2p_swarm", tracing::Level::WARN));
+    });
+}
