@@ -82,6 +82,12 @@ pub enum ReceiptError {
         /// What it is about.
         what: String,
     },
+    /// This node, by its identity, has delivered another group of the same order.
+    #[error(
+        "a second process has delivered another group of this order: this identity is in use on another machine, or this data directory \
+         is an older copy. Give every node a --data-dir of its own"
+    )]
+    OtherGroup,
 }
 
 /// The ledger of one run.
@@ -156,7 +162,7 @@ impl Ledger {
         }
         let sent = group.and_then(|bytes| Signed::<TrajectoryGroup>::from_bytes(bytes).ok());
         match sent {
-            Some(sent) if sent.body_id() != receipt.group => other("another group of this order".to_owned()),
+            Some(sent) if sent.body_id() != receipt.group => Err(ReceiptError::OtherGroup),
             _ => Ok(()),
         }
     }

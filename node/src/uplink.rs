@@ -3,6 +3,7 @@
 //! Frames of signed groups go up, frames of answers come down, a window of groups apart. What was not answered when the stream
 //! ends is sent again over the next one: the learner answers a group that it has already with "duplicate", and that settles it.
 
+mod complaints;
 mod flight;
 
 use std::convert::Infallible;
@@ -20,9 +21,11 @@ use futures::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use crate::backoff::Backoff;
 use crate::board::Board;
-use crate::ledger::{Ledger, LedgerError};
+use crate::ledger::{Ledger, LedgerError, ReceiptError};
 use crate::outbox::{MAX_ENTRY_BYTES, Outbox, OutboxError};
 use flight::Flight;
+
+pub use complaints::Complaints;
 
 /// Groups under way at once.
 pub const WINDOW: usize = 16;
@@ -66,6 +69,8 @@ pub struct Uplink {
     pub board: Arc<Board>,
     /// Keeps receipts and refusals.
     pub ledger: Mutex<Ledger>,
+    /// Keeps the log from being filled by groups that come to nothing.
+    pub complaints: Complaints,
 }
 
 impl Uplink {
@@ -183,7 +188,9 @@ impl Uplink {
                 flight.decided(counter);
                 // The text comes from the network and goes into a log line.
                 let detail: String = detail.chars().filter(|c| !c.is_control()).collect();
-                tracing::warn!(order = %counter, %reason, detail, "the learner refused a group");
+                if let Some(groups) = self.complaints.due(reason.name()) {
+                    tracing::warn!(order = %counter, groups, %reason, detail, "the learner refused a group");
+                }
                 // It was accepted before, and the answer was lost.
                 if answer.receipt.is_some() {
                     self.keep(counter, answer.receipt)?;
@@ -211,8 +218,13 @@ impl Uplink {
         };
         let group = self.outbox.get(counter)?;
         self.ledger(|ledger| {
-            if let Err(error) = ledger.accepted(counter, group.as_deref(), &receipt)? {
-                tracing::warn!(order = %counter, %error, "the learner's receipt is worth nothing");
+            let Err(error) = ledger.accepted(counter, group.as_deref(), &receipt)? else { return Ok(()) };
+            let kind = if matches!(error, ReceiptError::OtherGroup) { "another group" } else { "receipt" };
+            match self.complaints.due(kind) {
+                Some(groups) => {
+                    tracing::warn!(order = %counter, groups, "the learner's receipt is worth nothing: {error}");
+                }
+                None => tracing::debug!(order = %counter, %error, "the learner's receipt is worth nothing"),
             }
             Ok(())
         });

@@ -28,6 +28,7 @@ pub mod frame;
 pub mod fuzzing;
 pub mod host;
 mod identify;
+mod instance;
 pub mod limits;
 mod moderated;
 pub mod names;

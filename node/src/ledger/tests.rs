@@ -158,6 +158,9 @@ fn only_receipts_for_what_was_sent_are_kept() {
     assert!(refused(honest.counter, Some(&sent.to_bytes()), &signed(&honest)), "of another group");
     let right = Receipt { group: sent.body_id(), ..honest.clone() };
     assert!(!refused(honest.counter, Some(&sent.to_bytes()), &signed(&right)));
+    let twin =
+        ledger.accepted(honest.counter, Some(&sent.to_bytes()), &signed(&honest)).unwrap().unwrap_err();
+    assert!(twin.to_string().contains("in use on another machine"), "{twin}");
 }
 
 #[test]

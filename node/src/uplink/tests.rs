@@ -36,6 +36,7 @@ async fn lab(secret: u8, groups: u64) -> Lab {
         outbox: outbox.clone(),
         board: board.clone(),
         ledger: Mutex::new(ledger(dir.path(), secret + 1)),
+        complaints: Complaints::default(),
     };
     let uplink = tokio::spawn(uplink.run());
     Lab { _dir: dir, _events: (learner_events, node_events), node, learner, incoming, outbox, board, uplink }

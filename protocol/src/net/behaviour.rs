@@ -21,6 +21,7 @@ use super::host::{
     DhtMode, HostConfig, MAX_GOSSIP_MESSAGE, MAX_REQUEST_TIMEOUT, MAX_TOPICS, NetError, VERDICT_TIMEOUT,
 };
 use super::identify::Identify;
+use super::instance::Instance;
 use super::names;
 use super::probe::Probe;
 use super::punch::Punch;
@@ -100,7 +101,7 @@ impl EchoBehaviour {
         Ok(Self {
             limits: connection_limits::Behaviour::new(config.limits.to_libp2p()),
             blocked: allow_block_list::Behaviour::default(),
-            identify: Identify(identify(key, config)),
+            identify: Identify(identify(key, Instance::draw()?.of(&config.agent))),
             ping: ping::Behaviour::new(
                 ping::Config::new().with_interval(PING_INTERVAL).with_timeout(PING_TIMEOUT),
             ),
@@ -131,10 +132,10 @@ fn relay(me: PeerId) -> relay::Behaviour {
     relay::Behaviour::new(me, limits)
 }
 
-fn identify(key: &Keypair, config: &HostConfig) -> identify::Behaviour {
+fn identify(key: &Keypair, agent: String) -> identify::Behaviour {
     identify::Behaviour::new(
         identify::Config::new(names::IDENTIFY.to_owned(), key.public())
-            .with_agent_version(config.agent.clone())
+            .with_agent_version(agent)
             .with_push_listen_addr_updates(true)
             // The host has its own address book, which believes less.
             .with_cache_size(0),

@@ -9,6 +9,7 @@ mod dht;
 mod dialling;
 mod gossip;
 mod reaching;
+mod twins;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub(super) struct Driver {
     book: AddressBook,
     /// Every open connection.
     links: BTreeMap<ConnectionId, connections::Link>,
+    /// Which processes they lead to.
+    twins: twins::Twins,
     /// Blocked peers, the one blocked longest ago in front.
     blocked: VecDeque<PeerId>,
     /// Dials for which somebody waits.
@@ -95,6 +98,7 @@ impl Driver {
             announcer: Announcer::new(events),
             book: AddressBook::default(),
             links: BTreeMap::new(),
+            twins: twins::Twins::default(),
             blocked: VecDeque::new(),
             dials: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -256,7 +260,8 @@ impl Driver {
 
     fn on_ping(&mut self, event: ping::Event) {
         match event.result {
-            Ok(_) | Err(ping::Failure::Unsupported) => {}
+            Ok(_) => self.look_for_twin(event.peer, event.connection),
+            Err(ping::Failure::Unsupported) => {}
             Err(failure) => {
                 tracing::debug!(peer = %event.peer, %failure, "closing a dead connection");
                 self.swarm.close_connection(event.connection);

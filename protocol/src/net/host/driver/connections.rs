@@ -3,10 +3,12 @@
 use libp2p::core::ConnectedPoint;
 use libp2p::swarm::{ConnectionError, ConnectionId};
 use libp2p::{Multiaddr, PeerId, identify};
+use tokio::time::Instant;
 
 use super::Driver;
 use crate::net::addresses::{believable, dialable, is_relayed, without_peer};
 use crate::net::host::MAX_BLOCKED;
+use crate::net::instance::Instance;
 use crate::net::names;
 
 /// An open connection.
@@ -89,6 +91,7 @@ impl Driver {
         connections: u32,
     ) {
         self.links.remove(&id);
+        self.twins.closed(&peer, id);
         if let Some(cause) = cause {
             tracing::debug!(%peer, %cause, "a connection broke");
         }
@@ -107,6 +110,9 @@ impl Driver {
             tracing::debug!(%peer, network = info.protocol_version, "a peer of another network");
             return;
         }
+        if let Some(instance) = Instance::read(&info.agent_version) {
+            self.twins.identified(Instant::now(), peer, connection_id, instance);
+        }
         let told = info.listen_addrs.iter().filter(|addr| believable(addr, &via));
         let mut believed: Vec<Multiaddr> = told.cloned().collect();
         // Not all are kept, and who tells of a circuit is reached there only.
@@ -118,6 +124,19 @@ impl Driver {
         }
         if info.protocols.iter().any(|protocol| protocol.as_ref() == names::KAD) {
             self.list_in_dht(peer);
+        }
+    }
+
+    /// A peer answers over this connection: says so where another process of the same identity does, too.
+    pub(super) fn look_for_twin(&mut self, peer: PeerId, id: ConnectionId) {
+        let Some(twin) = self.twins.answered(Instant::now(), peer, id) else { return };
+        if let (Some(one), Some(other)) = (self.links.get(&id), self.links.get(&twin)) {
+            tracing::warn!(
+                "two processes use the identity of {peer}, at {} and at {}, and are in each other's way: give one of them a \
+                 directory of its own",
+                one.via,
+                other.via
+            );
         }
     }
 
