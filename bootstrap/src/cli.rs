@@ -3,8 +3,10 @@
 use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand};
 use echo_bootstrap::lists::{show, sign};
-use echo_bootstrap::node::{self, IDENTITY_FILE, NodeConfig, stop_requested};
+use echo_bootstrap::node::{self, IDENTITY_FILE, NodeConfig};
 use echo_protocol::net::{Multiaddr, peer_id_of};
+use echo_protocol::program::output::{self, note, print};
+use echo_protocol::program::signals::Signals;
 use echo_protocol::{clock, keyfile};
 use serde::Serialize;
 use serde_json::json;
@@ -136,9 +138,10 @@ impl Run {
         let Self { data_dir, listen, external, write_address, status_every } = self;
         let status_every = Duration::from_secs(status_every);
         let config = NodeConfig { data_dir, listen, external, write_address, status_every };
+        let signals = Signals::listen().map_err(|error| anyhow!("cannot listen for signals: {error}"))?;
         let runtime =
             tokio::runtime::Runtime::new().map_err(|error| anyhow!("cannot start the runtime: {error}"))?;
-        runtime.block_on(node::run(config, stop_requested(), |line| println!("{line}")))?;
+        runtime.block_on(node::run(config, signals.stop().cancelled_owned(), output::line))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -151,9 +154,9 @@ impl SignList {
             print_json(&signed)?;
         } else {
             // The list itself may be piped into a file; everything about it goes elsewhere.
-            eprintln!("{}", signed.summary(&self.key, now));
+            note(&signed.summary(&self.key, now));
             if self.output.is_none() {
-                print!("{}", signed.text);
+                print(&signed.text)?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -167,7 +170,7 @@ impl ShowList {
         if self.json {
             print_json(&shown)?;
         } else {
-            println!("{}", shown.summary(now));
+            print(&format!("{}\n", shown.summary(now)))?;
         }
         Ok(if shown.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -183,17 +186,16 @@ impl Identity {
             print_json(&json!({"key": public.to_string(), "peer": peer.to_string(), "created": created}))?;
         } else {
             if created {
-                eprintln!("{}: a new identity was made", path.display());
+                note(&format!("{}: a new identity was made", path.display()));
             }
-            println!("key   {public}\npeer  {peer}");
+            print(&format!("key   {public}\npeer  {peer}\n"))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string(value)?);
-    Ok(())
+    Ok(print(&format!("{}\n", serde_json::to_string(value)?))?)
 }
 
 #[cfg(test)]

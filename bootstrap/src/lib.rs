@@ -8,6 +8,9 @@
 //!
 //! A bootstrap node relays no gossip, holds no snapshot and sees no trajectory: it is trusted with addresses only.
 
+// `println!` and its like panic where a line cannot be written; `echo_protocol::program::output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod lists;
 pub mod node;
 mod publish;

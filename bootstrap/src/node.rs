@@ -4,16 +4,15 @@
 
 mod error;
 mod status;
-mod stop;
 
 pub use error::NodeError;
-pub use stop::stop_requested;
 
 use crate::publish;
 use echo_protocol::keyfile;
 use echo_protocol::net::{
     AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvent, HostEvents, Multiaddr, dialable,
 };
+use echo_protocol::program::lock::DirectoryLock;
 use status::Status;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +23,7 @@ pub const IDENTITY_FILE: &str = "identity";
 /// What a boot node is started with.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Holds the identity; created if need be.
+    /// Holds the identity and the lock; created if need be.
     pub data_dir: PathBuf,
     /// Addresses to listen on.
     pub listen: Vec<Multiaddr>,
@@ -45,7 +44,10 @@ pub async fn run(
     stop: impl Future<Output = ()>,
     mut say: impl FnMut(&str),
 ) -> Result<(), NodeError> {
-    let key = keyfile::load_or_create(&config.data_dir.join(IDENTITY_FILE))?;
+    let directory = config.data_dir;
+    let _lock =
+        DirectoryLock::take(&directory).map_err(|source| NodeError::directory(directory.clone(), source))?;
+    let key = keyfile::load_or_create(&directory.join(IDENTITY_FILE))?;
     let (host, mut events) = Host::start(HostConfig {
         listen: config.listen,
         mode: DhtMode::Server,

@@ -1,8 +1,9 @@
 //! Where everything lies in the node's data directory, and the lock that keeps a second node out of it.
 
-use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use echo_protocol::program::lock::{DirectoryLock, LockError};
 
 /// A node's data directory.
 ///
@@ -22,21 +23,6 @@ use std::path::{Path, PathBuf};
 /// | `status.json` | what the status line says, for programs |
 #[derive(Clone, Debug)]
 pub struct DataDir(PathBuf);
-
-/// Held as long as a node uses its directory; released when dropped or when the process dies.
-#[derive(Debug)]
-pub struct DataLock {
-    file: File,
-}
-
-impl Drop for DataLock {
-    fn drop(&mut self) {
-        // Closing the file would not do: a program that is being started has a copy of it for a moment, and with it the lock.
-        if let Err(error) = self.file.unlock() {
-            tracing::debug!(%error, "the data directory's lock");
-        }
-    }
-}
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -69,17 +55,11 @@ impl DataDir {
     ///
     /// # Errors
     /// [`DataDirError`]
-    pub fn lock(&self) -> Result<DataLock, DataDirError> {
-        let not_writable = |source| DataDirError::NotWritable { path: self.0.clone(), source };
-        fs::create_dir_all(&self.0).map_err(not_writable)?;
-        let path = self.0.join("lock");
-        let file =
-            File::options().create(true).truncate(false).write(true).open(path).map_err(not_writable)?;
-        match file.try_lock() {
-            Ok(()) => Ok(DataLock { file }),
-            Err(TryLockError::WouldBlock) => Err(DataDirError::InUse { path: self.0.clone() }),
-            Err(TryLockError::Error(source)) => Err(not_writable(source)),
-        }
+    pub fn lock(&self) -> Result<DirectoryLock, DataDirError> {
+        DirectoryLock::take(&self.0).map_err(|error| match error {
+            LockError::Held => DataDirError::InUse { path: self.0.clone() },
+            LockError::Io(source) => DataDirError::NotWritable { path: self.0.clone(), source },
+        })
     }
 
     /// The directory itself.
@@ -158,10 +138,7 @@ mod tests {
         let data = DataDir::new(dir.path().join("new"));
         let first = data.lock().unwrap();
         assert!(matches!(data.lock(), Err(DataDirError::InUse { .. })));
-        // As a program has it that is just being started.
-        let copy = first.file.try_clone().unwrap();
         drop(first);
         data.lock().unwrap();
-        drop(copy);
     }
 }

@@ -19,6 +19,9 @@
 //!
 //! Nothing here limits disk or schedule yet: there is no setting for what is not enforced.
 
+// `println!` and its like panic where a line cannot be written; `echo_protocol::program::output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod backoff;
 pub mod board;
 pub mod cli;
@@ -45,7 +48,6 @@ pub mod preflight;
 pub mod returns;
 pub mod rollout;
 pub mod session;
-pub mod shutdown;
 pub mod status;
 pub mod supply;
 pub mod trust;

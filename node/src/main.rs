@@ -1,5 +1,8 @@
 //! `echo-node`: see `echo-node --help`.
 
+// `println!` and its like panic where a line cannot be written; `echo_protocol::program::output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -11,9 +14,11 @@ use echo_node::hardware::{self, Hardware};
 use echo_node::ledger::show;
 use echo_node::node::{self, Summary};
 use echo_node::preflight::{self, Problem};
-use echo_node::shutdown;
 use echo_node::status::{Screen, line};
 use echo_node::verify_server::{self, VerifyServer};
+use echo_protocol::program::output::{self, note, print};
+use echo_protocol::program::signals::Signals;
+use echo_protocol::program::{leave, threads};
 use echo_protocol::told::told;
 use echo_protocol::{clock, keyfile, net};
 use serde_json::json;
@@ -25,11 +30,12 @@ use tracing_subscriber::fmt::MakeWriter;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    threads::end_when_refused("echo-node");
     let cli = Cli::parse();
     match act(&cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("echo-node: {}", told(&*error));
+            note(&format!("echo-node: {}", told(&*error)));
             leave(1)
         }
     }
@@ -43,7 +49,7 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Run => run(&config.settings),
         Command::Config { json: true } => print_json(&json!(config.report())),
         Command::Config { json: false } => {
-            print!("{}", config.table());
+            print(&config.table().to_string())?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Identity { json } => identity(&config.settings, *json),
@@ -55,32 +61,21 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
 }
 
 fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
+    let signals = listen()?;
     let ready = preflight::check(settings, clock::wall())?;
     let screen = Screen::new();
     log(settings, screen.log_writer())?;
     // One thread for the network: waking a second one costs a volunteer more than it carries. Disk, hashes and generating have theirs.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("no async runtime")?;
-    let summary = runtime.block_on(async {
-        let stop = shutdown::on_signals().context("cannot listen for signals")?;
-        anyhow::Ok(node::run(ready, settings, screen, stop).await?)
-    })?;
-    println!("{}", farewell(&summary));
+    let summary = runtime.block_on(node::run(ready, settings, screen, signals.stop()))?;
+    output::line(&farewell(&summary));
     drop(runtime);
-    Ok(leave(0))
+    leave(0)
 }
 
-/// Ends the process, all of whose work is done, without what libraries do at an exit. NVIDIA's Vulkan driver takes itself down there, and crashes where
-/// a device is given back at the same time (gfx-rs/wgpu, issue 8365): on an H100 a node on wgpu ended its run with SIGSEGV.
-fn leave(code: u8) -> ExitCode {
-    let _ = std::io::Write::flush(&mut std::io::stdout());
-    #[cfg(unix)]
-    // SAFETY: nothing is left to be done, and nobody is waited for.
-    unsafe {
-        libc::_exit(code.into());
-    }
-    #[cfg(not(unix))]
-    ExitCode::from(code)
+fn listen() -> anyhow::Result<Signals> {
+    Signals::listen().context("cannot listen for signals")
 }
 
 fn log<W>(settings: &Settings, to: W) -> anyhow::Result<()>
@@ -92,6 +87,8 @@ where
         .with_writer(to)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())
+        // It would say on standard error, with a panic, that standard error cannot be written.
+        .log_internal_errors(false)
         .init();
     Ok(())
 }
@@ -107,7 +104,7 @@ fn identity(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         return print_json(&json!({ "public_key": public.to_string(), "peer_id": peer.to_string() }));
     }
-    println!("public key  {public}\npeer id     {peer}");
+    print(&format!("public key  {public}\npeer id     {peer}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,14 +120,13 @@ fn receipts(settings: &Settings, command: &Receipts) -> anyhow::Result<ExitCode>
         let runs: Vec<_> = shown.iter().map(show::Shown::json).collect();
         print_json(&json!({ "runs": runs, "wrong": wrong }))?;
     } else {
-        shown.iter().for_each(|shown| println!("{}", shown.text()));
-        match wrong {
-            _ if shown.is_empty() => println!("there are no receipts yet"),
-            0 => println!(
-                "all receipts are sound and none is missing up to the last; later ones that were cut off cannot show"
-            ),
-            _ => println!("{wrong} findings"),
-        }
+        let verdict = match wrong {
+            _ if shown.is_empty() => "there are no receipts yet".to_owned(),
+            0 => "all receipts are sound and none is missing up to the last; later ones that were cut off cannot show"
+                .to_owned(),
+            _ => format!("{wrong} findings"),
+        };
+        print_lines(shown.iter().map(show::Shown::text).chain([verdict]))?;
     }
     Ok(if strict && wrong > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -144,20 +140,20 @@ fn preflight(settings: &Settings, json: bool) -> anyhow::Result<ExitCode> {
         let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
         print_json(&json!({ "ready": checked.is_ok(), "problems": texts, "programs": programs }))?;
     } else {
-        match &checked {
+        let joins = match &checked {
             Ok(ready) => {
-                println!("ready to join run {} of learner {}", ready.target.name, ready.target.learner)
+                format!("ready to join run {} of learner {}", ready.target.name, ready.target.learner)
             }
-            Err(problems) => println!("{problems}"),
-        }
-        match programs.languages.as_slice() {
-            [] => println!("runs whose task is code are not for this machine:"),
-            languages => println!("programs can be judged in {}", languages.join(", ")),
-        }
-        programs.lacks.iter().for_each(|lack| println!("  - {lack}"));
-        if let Some(isolation) = &programs.isolation {
-            println!("programs are isolated: {isolation}");
-        }
+            Err(problems) => problems.to_string(),
+        };
+        let judges = match programs.languages.as_slice() {
+            [] => "runs whose task is code are not for this machine:".to_owned(),
+            languages => format!("programs can be judged in {}", languages.join(", ")),
+        };
+        let lacks = programs.lacks.iter().map(|lack| format!("  - {lack}"));
+        let isolation =
+            programs.isolation.iter().map(|isolation| format!("programs are isolated: {isolation}"));
+        print_lines([joins, judges].into_iter().chain(lacks).chain(isolation))?;
     }
     Ok(if checked.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -166,32 +162,35 @@ fn hardware(settings: &Settings, options: &Hardware) -> anyhow::Result<ExitCode>
     log(settings, std::io::stderr)?;
     let mut report = hardware::Report::take(settings)?;
     if !options.json {
-        print!("{}", report.devices());
+        print(&report.devices().to_string())?;
     }
     if options.seconds > 0 {
-        report.measure(settings, options, &|text| eprintln!("measuring: {text}"))?;
+        report.measure(settings, options, &|text| note(&format!("measuring: {text}")))?;
     }
     if options.json {
         return print_json(&json!(report));
     }
     if let Some(rates) = &report.measured {
-        println!("{rates}");
+        print(&format!("{rates}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn verify_server(settings: &Settings, options: &VerifyServer) -> anyhow::Result<ExitCode> {
+    let signals = listen()?;
     log(settings, std::io::stderr)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("no async runtime")?;
-    runtime.block_on(async {
-        let stop = shutdown::on_signals().context("cannot listen for signals")?;
-        verify_server::serve(options, &settings.data(), &stop).await
-    })?;
+    runtime.block_on(verify_server::serve(options, &settings.data(), &signals.stop()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn print_json(value: &serde_json::Value) -> anyhow::Result<ExitCode> {
-    println!("{value}");
+    print(&format!("{value}\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_lines(lines: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
+    let text: String = lines.into_iter().map(|line| line + "\n").collect();
+    Ok(print(&text)?)
 }

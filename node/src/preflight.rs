@@ -12,6 +12,7 @@ use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::net::peer::peer_of_key;
 use echo_protocol::net::{self, Multiaddr, PeerId};
 use echo_protocol::peer_list::Trust;
+use echo_protocol::program::lock::DirectoryLock;
 use echo_protocol::time::UnixMillis;
 use echo_sandbox::code::{Judge, Language};
 use echo_sandbox::isolate::{Lack, Report};
@@ -19,7 +20,7 @@ use echo_sandbox::spec::SpecError;
 use serde::Serialize;
 
 use crate::config::Settings;
-use crate::data_dir::{DataDir, DataDirError, DataLock};
+use crate::data_dir::{DataDir, DataDirError};
 use crate::precision::NotTaken;
 use crate::trust::TrustError;
 
@@ -155,7 +156,7 @@ pub struct Ready {
     /// The data directory.
     pub data: DataDir,
     /// Keeps other nodes out of it.
-    pub lock: DataLock,
+    pub lock: DirectoryLock,
     /// Who this node is.
     pub identity: NodeKey,
     /// Where to listen.

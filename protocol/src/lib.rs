@@ -10,7 +10,8 @@
 //! - **snapshots**: [`manifest`], [`piece_set`], [`groups`] (parts that are verified alone), [`delta`], [`recipe`] (what to fetch), [`chunk_set`],
 //!   [`relay`];
 //! - **talk**: [`control`], [`heartbeat`], [`rate`];
-//! - **drivers**: [`store`] (chunks on disk), [`keyfile`], [`clock`], [`told`] (errors for people), and [`net`], the only libp2p code of the house.
+//! - **drivers**: [`store`] (chunks on disk), [`keyfile`], [`clock`], [`told`] (errors for people), [`program`] (what processes
+//!   print, how they end, the lock on a directory), and [`net`], the only libp2p code of the house.
 //!
 //! Everything but the drivers is free of sockets, clocks, files and threads, so that a simulator can drive it.
 
@@ -36,6 +37,7 @@ pub mod order;
 pub mod peer_list;
 pub mod piece_set;
 pub mod precision;
+pub mod program;
 pub mod rate;
 pub mod receipt;
 pub mod recipe;

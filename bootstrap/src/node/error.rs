@@ -2,12 +2,29 @@
 
 use echo_protocol::keyfile::KeyfileError;
 use echo_protocol::net::NetError;
+use echo_protocol::program::lock::LockError;
 use std::io;
 use std::path::PathBuf;
 
 /// Why a boot node does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
+    /// Another boot node has the directory.
+    #[error("another echo-bootstrap is using {path}; stop it, or give this one a --data-dir of its own")]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory cannot be written.
+    #[error(
+        "data directory {path}: {source}; choose another with --data-dir, or make it writable for this user"
+    )]
+    DataDir {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// No identity.
     #[error(transparent)]
     Identity(#[from] KeyfileError),
@@ -25,4 +42,14 @@ pub enum NodeError {
     /// The network task ended without being asked to.
     #[error("the network stopped by itself; look for the cause in the log and start the node again")]
     NetworkStopped,
+}
+
+impl NodeError {
+    /// Why the lock of the data directory at `path` was not taken.
+    pub(super) fn directory(path: PathBuf, error: LockError) -> Self {
+        match error {
+            LockError::Held => Self::InUse { path },
+            LockError::Io(source) => Self::DataDir { path, source },
+        }
+    }
 }

@@ -85,3 +85,11 @@ async fn an_occupied_address_is_named() {
     let result = run(NodeConfig { listen, ..config(dir.path()) }, std::future::pending(), |_| {}).await;
     assert!(result.unwrap_err().to_string().contains(&port.to_string()));
 }
+
+#[tokio::test]
+async fn a_second_boot_node_is_kept_out_of_the_directory_of_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let _first = DirectoryLock::take(&dir.path().join("data")).unwrap();
+    let second = run(config(dir.path()), std::future::ready(()), |_| {}).await;
+    assert!(matches!(second, Err(NodeError::InUse { .. })), "{second:?}");
+}

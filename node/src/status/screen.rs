@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use echo_protocol::program::output;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -29,13 +30,9 @@ impl Screen {
 
     /// Prints a line.
     pub fn line(&self, text: &str) {
-        let print = || {
-            // The reader of a pipe may go away; the node works on.
-            let _ = writeln!(io::stdout(), "{text}");
-        };
         match &self.bars {
-            Some(bars) => bars.suspend(print),
-            None => print(),
+            Some(bars) => bars.suspend(|| output::line(text)),
+            None => output::line(text),
         }
     }
 

@@ -10,7 +10,7 @@ use super::steps::{Outcome, Step, StepOptions};
 use crate::console::{CHECKS_FAILED, Console, Interrupted};
 use crate::processes::{Output, Process};
 use anyhow::Context as _;
-use echo_bootstrap::node::stop_requested;
+use echo_protocol::program::signals::requested;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
@@ -55,7 +55,7 @@ pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
     console.say(format!("results and logs go to {}", out.display()));
     console.say(libraries.to_string());
     clear(&out)?;
-    let mut stop = pin!(stop_requested());
+    let mut stop = pin!(requested());
     let mut ended = Vec::new();
     for step in Step::ALL.into_iter().filter(|step| check.only.is_empty() || check.only.contains(step)) {
         let left = check.budget.saturating_sub(started.elapsed());

@@ -2,7 +2,7 @@
 
 use crate::console::Interrupted;
 use anyhow::Context as _;
-use echo_bootstrap::node::stop_requested;
+use echo_protocol::program::signals::requested;
 
 /// Runs `work` on a new runtime until it is done, or until Ctrl-C or SIGTERM: `work` is then dropped, and with it every
 /// process that it holds.
@@ -13,7 +13,7 @@ pub fn interruptible<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow
     to_its_end(async {
         tokio::select! {
             done = work => done,
-            () = stop_requested() => Err(Interrupted.into()),
+            () = requested() => Err(Interrupted.into()),
         }
     })
 }

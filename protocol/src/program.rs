@@ -1,0 +1,20 @@
+//! What the programs of Echo have in common as processes: what they print, how they end, and the lock on their directory.
+
+pub mod lock;
+pub mod output;
+pub mod signals;
+pub mod threads;
+
+/// Ends the process at once, without what libraries do at an exit.
+///
+/// NVIDIA's Vulkan driver takes itself down there, and crashes while another thread gives a device back (gfx-rs/wgpu, issue 8365).
+pub fn leave(code: u8) -> ! {
+    let _ = std::io::Write::flush(&mut std::io::stdout());
+    #[cfg(unix)]
+    // SAFETY: the call takes a number and does not return.
+    unsafe {
+        libc::_exit(code.into())
+    }
+    #[cfg(not(unix))]
+    std::process::exit(code.into())
+}
