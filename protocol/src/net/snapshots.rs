@@ -29,6 +29,7 @@ use crate::net::names;
 use crate::relay::{self, Mode, RelayConfig};
 use crate::store::ChunkStore;
 use crate::version::PolicyVersion;
+use keeper::Keeper;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
@@ -124,7 +125,7 @@ impl Snapshots {
     /// Starts serving and receiving chunks over `host`. The driver ends when the handle and its host are gone.
     ///
     /// # Errors
-    /// [`NetError::AcceptTaken`] when the host already has a driver.
+    /// [`NetError::AcceptTaken`] when the host already has a driver, [`NetError::Thread`] when the system allows no more threads.
     pub fn start(
         host: Host,
         store: Arc<ChunkStore>,
@@ -133,7 +134,8 @@ impl Snapshots {
         let incoming = host.accept(names::CHUNKS)?;
         let (inbox, commands) = mpsc::channel(INBOX);
         let (events, receiver) = mpsc::channel(OUTBOX);
-        let driver = driver::Driver::new(host, store, config, inbox.downgrade(), events);
+        let keeper = Keeper::start(store.clone())?;
+        let driver = driver::Driver::new(host, store, keeper, config, inbox.downgrade(), events);
         tokio::spawn(driver.run(commands, incoming));
         Ok((Self { inbox }, receiver))
     }

@@ -16,6 +16,14 @@ pub enum NetError {
         /// What it says.
         cause: String,
     },
+    /// The system allows no more threads.
+    #[error("cannot start a thread {what}: {source}")]
+    Thread {
+        /// What it is for.
+        what: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
     /// More topics than a host may have.
     #[error("{topics} gossip topics are more than the {cap} that a host may have; configure fewer")]
     TooManyTopics {

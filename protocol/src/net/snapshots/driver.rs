@@ -4,7 +4,7 @@ mod actions;
 mod edges;
 
 use super::downloads::{Downloads, Event};
-use super::keeper::Stored;
+use super::keeper::{Keeper, Stored};
 use super::stats::Times;
 use super::{SnapshotEvent, SnapshotStats, SnapshotsConfig, Stopped};
 use crate::clock;
@@ -98,6 +98,7 @@ impl Driver {
     pub(super) fn new(
         host: Host,
         store: Arc<ChunkStore>,
+        keeper: Keeper,
         config: SnapshotsConfig,
         inbox: mpsc::WeakSender<Command>,
         events: mpsc::Sender<SnapshotEvent>,
@@ -107,7 +108,7 @@ impl Driver {
             relay: Relay::new(config.relay()),
             learner: config.learner,
             events,
-            edges: Edges::new(host.clone(), store.clone(), inbox.clone()),
+            edges: Edges::new(host.clone(), store.clone(), keeper, inbox.clone()),
             downloads: Downloads::new(config.keep_versions),
             store,
             inbox,

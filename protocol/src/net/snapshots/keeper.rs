@@ -6,10 +6,13 @@
 use super::wire::LEAF_BYTES;
 use crate::groups::GroupTree;
 use crate::manifest::{Piece, PieceIndex};
+use crate::net::NetError;
+use crate::program::threads;
 use crate::store::{ChunkStore, StoreError, Written};
 use bytes::Bytes;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
 use tokio::sync::{mpsc, oneshot};
 
 /// Jobs that may wait. Each neighbour has one at most, so this is their number on a crowded node; those beyond wait for a place.
@@ -63,18 +66,23 @@ struct Job {
 }
 
 impl Keeper {
-    /// Within a tokio runtime.
-    pub(super) fn start(store: Arc<ChunkStore>) -> Self {
+    /// # Errors
+    /// [`NetError::Thread`]
+    pub(super) fn start(store: Arc<ChunkStore>) -> Result<Self, NetError> {
         let (jobs, mut waiting) = mpsc::channel::<Job>(WAITING);
-        tokio::task::spawn_blocking(move || {
+        let work = move || {
             while let Some(Job { arrivals, done }) = waiting.blocking_recv() {
                 // A panic costs the neighbour whose groups these were, and nobody else. The store's locks survive it.
                 let kept = catch_unwind(AssertUnwindSafe(|| keep_all(&store, &arrivals)));
                 // The neighbour may have been let go meanwhile.
                 let _ = kept.map(|kept| done.send(kept));
             }
-        });
-        Self { jobs }
+        };
+        // One of tokio's would wait for ever where the system refuses it, as long as any other thread of tokio's is there.
+        let thread = thread::Builder::new().name("keeper".into());
+        let started = thread.spawn(work).map_err(threads::explained);
+        started.map_err(|source| NetError::Thread { what: "to store chunks", source })?;
+        Ok(Self { jobs })
     }
 
     /// Verifies and stores groups of one neighbour, in this order, up to the first that cannot be kept.

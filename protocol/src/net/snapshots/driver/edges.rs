@@ -54,11 +54,16 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    pub(super) fn new(host: Host, store: Arc<ChunkStore>, inbox: mpsc::WeakSender<Command>) -> Self {
+    pub(super) fn new(
+        host: Host,
+        store: Arc<ChunkStore>,
+        keeper: Keeper,
+        inbox: mpsc::WeakSender<Command>,
+    ) -> Self {
         let traffic = Arc::default();
         Self {
             host,
-            keeper: Keeper::start(store.clone()),
+            keeper,
             store,
             inbox,
             traffic,
