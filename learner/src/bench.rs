@@ -13,6 +13,7 @@ use echo_policy::decoder::Compute;
 use echo_policy::flops::Work;
 use echo_policy::vectors::{VectorReport, models};
 use echo_policy::weights::Weights;
+use echo_protocol::program::output::print;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -75,17 +76,16 @@ pub fn run(config: &RunConfig, plan: &Plan) -> anyhow::Result<()> {
         "peak_memory_mb": memory.map(|bytes| bytes as f64 / 1e6), "vectors": report,
     });
     if plan.json {
-        println!("{found}");
+        print(&format!("{found}\n"))?;
     } else {
-        tell(&found);
+        print(&table(&found))?;
     }
     Ok(())
 }
 
-fn tell(found: &Value) {
-    for (key, value) in found.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
-        println!("{key:<20} {value}");
-    }
+fn table(found: &Value) -> String {
+    let known = found.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    known.map(|(key, value)| format!("{key:<20} {value}\n")).collect()
 }
 
 /// Holds the device to reference models, in f32.

@@ -244,6 +244,25 @@ impl Checkpoints {
         (places, passed)
     }
 
+    /// Reads the checkpoint of `version` on this machine.
+    ///
+    /// # Errors
+    /// When it is damaged, or another run's.
+    pub async fn read(
+        &self,
+        version: PolicyVersion,
+        run: &RunId,
+        device: &Device,
+    ) -> Result<Checkpoint, CheckpointError> {
+        self.near.read(version, run, device).await
+    }
+
+    /// Whether there is a store on another machine.
+    #[must_use]
+    pub fn is_copied(&self) -> bool {
+        self.far.is_some()
+    }
+
     /// The versions whose checkpoints are on this machine, oldest first, damaged ones included.
     ///
     /// # Errors

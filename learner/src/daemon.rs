@@ -38,16 +38,17 @@ use echo_protocol::net::{
     AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, names,
 };
 use echo_protocol::peer_list::{self, PeerList, Trust};
+use echo_protocol::program::signals::Signals;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::version::PolicyVersion;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// How long nodes are given to hear that the run has ended.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -56,8 +57,9 @@ const FLEET_SEED: &[u8] = b"echo fleet draws 1";
 /// Pause between attempts to reach a bootstrap peer, while none is connected.
 const BOOTSTRAP_EVERY: Duration = Duration::from_secs(2);
 
-/// Works on a run until it is finished or stopped by Ctrl-C.
-pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
+/// Works on a run until it is finished or stopped. Signals end the process at once until training can begin, which is when nodes are
+/// let in.
+pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Ended> {
     let started = Instant::now();
     // Until the process has written its last word, whatever becomes of the parts of `founded`.
     let _lock = founded.lock.clone();
@@ -130,9 +132,10 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let minding = tokio::spawn(peers::keep(shared.clone(), dir.clone()));
     let finding = tokio::spawn(stay_found(host.clone(), bootstraps(&config)?, me.as_bytes().to_vec()));
 
-    let stop = Arc::new(AtomicBool::new(false));
+    let (requested, last) = (signals.stop(), controller.last());
+    let stop = requested.child_token();
     let stopping = stop.clone();
-    let interrupted = tokio::spawn(stop_on_interrupt(stop.clone()));
+    let interrupted = tokio::spawn(say_stopping(requested.clone()));
     let releases = Releases::start(Releaser {
         checkpoints: checkpoints.clone(),
         publisher,
@@ -156,12 +159,13 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     };
     let thread = std::thread::Builder::new().name("learning".into());
     let runtime = Handle::current();
-    let learning = thread.spawn(move || learn(learning, &checkpoints, &runtime, &dir))?;
+    let near = checkpoints.clone();
+    let learning = thread.spawn(move || learn(learning, &near, &runtime, &dir))?;
     let mut learning = tokio::task::spawn_blocking(move || learning.join());
     let ended = tokio::select! {
         ended = &mut learning => ended?,
         served = &mut serving => {
-            stopping.store(true, Ordering::Relaxed);
+            stopping.cancel();
             let _ = learning.await;
             bail!("the learner's network service has ended ({served:?}); `echo-learner resume` goes on");
         }
@@ -172,8 +176,9 @@ pub async fn work(founded: Founded) -> anyhow::Result<Ended> {
     let ended = ended?;
     match ended {
         Ended::Finished => {
+            // Nodes need not wait for the store.
             shared.end();
-            tokio::time::sleep(FAREWELL).await;
+            tokio::join!(tokio::time::sleep(FAREWELL), copy_last(&checkpoints, last, &requested));
         }
         Ended::Stopped => tracing::info!("stopped; `echo-learner resume {home}` goes on"),
     }
@@ -219,17 +224,27 @@ fn learn(
     let (shared, last) = (learning.shared.clone(), learning.controller.last());
     let ended = learning.run()?;
     if ended == Ended::Finished {
-        let (newest, _) = runtime.block_on(checkpoints.newest(&shared.workload.run, &Device::Cpu))?;
-        let newest = newest.filter(|newest| newest.state.version == last);
+        // From the disk: a store on another machine may be out of reach, and has nothing that is not here.
+        let newest = runtime.block_on(checkpoints.read(last, &shared.workload.run, &Device::Cpu));
         let newest = newest.with_context(|| {
-            format!("the checkpoint of {last}, the last version, is damaged: `echo-learner resume` makes it again from the one before")
+            format!("the checkpoint of {last}, the last version, cannot be read: `echo-learner resume` makes it again from the one before")
         })?;
         conclusion::conclude(&shared, dir, &newest)?;
-        if let Err(error) = runtime.block_on(checkpoints.upload(newest.state.version)) {
-            tracing::warn!(%error, "the last checkpoint is on this disk only; `echo-learner resume` copies it again");
-        }
     }
     Ok(ended)
+}
+
+/// Copies the last checkpoint to its store on another machine, if there is one, until the learner is to stop.
+async fn copy_last(checkpoints: &Checkpoints, last: PolicyVersion, stop: &CancellationToken) {
+    if !checkpoints.is_copied() {
+        return;
+    }
+    let why = match stop.run_until_cancelled(checkpoints.upload(last)).await {
+        Some(Ok(())) => return,
+        Some(Err(error)) => error.to_string(),
+        None => "the learner was stopped before its copy was there".to_owned(),
+    };
+    tracing::warn!("the last checkpoint is on this disk only; `echo-learner resume` copies it again: {why}");
 }
 
 /// Refuses to begin a run again that has come further: with the same name and key its orders and versions would be given out twice.
@@ -472,11 +487,11 @@ pub(crate) async fn stay_found(host: Host, bootstraps: Vec<Multiaddr>, key: Vec<
     }
 }
 
-async fn stop_on_interrupt(stop: Arc<AtomicBool>) {
-    if tokio::signal::ctrl_c().await.is_ok() {
-        tracing::info!("stopping after the current step; `echo-learner resume` goes on");
-        stop.store(true, Ordering::Relaxed);
-    }
+async fn say_stopping(requested: CancellationToken) {
+    requested.cancelled().await;
+    tracing::info!(
+        "stopping after the current step; `echo-learner resume` goes on. A second Ctrl-C ends it at once"
+    );
 }
 
 /// Only makes the starting policy.
@@ -495,4 +510,59 @@ pub fn warm_up_only(config: &RunConfig, output: &Path, progress: impl FnMut(u64,
     export_policy(output, &founded.workload, &weights, tokenizer.as_deref())?;
     tracing::info!("wrote the starting policy to {}", output.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learning::tests::{LIMIT, learning};
+    use crate::release::tests::{Room, mute};
+    use object_store::path::Path as ObjectPath;
+    use std::sync::mpsc;
+    use tokio::runtime::Runtime;
+
+    const LAST: PolicyVersion = PolicyVersion(2);
+
+    /// A run whose last checkpoint is on the disk, and whose store answers nothing.
+    fn at_its_end() -> (Room, Checkpoints, std::net::TcpListener) {
+        let room = Room::new();
+        let mut releases = room.releases(room.checkpoints());
+        room.release(&mut releases, LAST.0).unwrap();
+        releases.finish().unwrap();
+        let (listener, store) = mute();
+        let checkpoints = room.checkpoints().copied_to(store, ObjectPath::default(), "mute");
+        (room, checkpoints, listener)
+    }
+
+    #[test]
+    fn the_policy_of_a_finished_run_does_not_wait_for_a_store_that_answers_nothing() {
+        let (room, checkpoints, _listener) = at_its_end();
+        let dir = RunDir::new(room.dir.path());
+        let (said, heard) = mpsc::channel();
+        let mut learning = learning(&room, room.releases(checkpoints.clone()));
+        let staleness = room.shared.workload.charter.staleness;
+        let plan = Plan { updates: LAST.0, staleness, evaluate_every: 0 };
+        learning.controller = Controller::resume(plan, LAST, Some(LAST));
+        let (policy, runtime) = (dir.policy(), Runtime::new().unwrap());
+        let handle = runtime.handle().clone();
+        std::thread::spawn(move || drop(said.send(learn(learning, &checkpoints, &handle, &dir))));
+        let ended = heard.recv_timeout(LIMIT).expect("it ends in time");
+        assert_eq!(ended.unwrap(), Ended::Finished);
+        assert!(policy.join("model.safetensors").exists());
+    }
+
+    #[test]
+    fn the_copy_of_the_last_checkpoint_is_left_when_the_learner_is_to_stop() {
+        let (_room, checkpoints, listener) = at_its_end();
+        let (stop, runtime) = (CancellationToken::new(), Runtime::new().unwrap());
+        let stopping = stop.clone();
+        let _open = std::thread::spawn(move || {
+            let asked = listener.accept();
+            stopping.cancel();
+            (asked, listener)
+        });
+        let left = async { tokio::time::timeout(LIMIT, copy_last(&checkpoints, LAST, &stop)).await };
+        runtime.block_on(left).expect("it ends in time");
+        assert!(stop.is_cancelled());
+    }
 }

@@ -12,6 +12,7 @@ use echo_sandbox::mix::TaskMix;
 use echo_sandbox::task::Task;
 use std::ops::Range;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// Orders that are answered at once: bounds the engine's caches and logits.
 const ORDERS_AT_ONCE: u64 = 256;
@@ -44,27 +45,34 @@ pub fn warnings(mix: &TaskMix) -> Vec<String> {
 }
 
 /// Answers the first `orders` held-out orders, one response each, sampled at the run's own settings, and counts the right ones.
+/// `None` when it was to stop before the last.
 pub fn evaluate(
     workload: &Workload,
     version: PolicyVersion,
     weights: &Weights,
     orders: u64,
-) -> Result<EvaluationRow, EvaluationError> {
-    answer(workload, version, weights, Purpose::HeldOut, 0..orders)
+    stop: &CancellationToken,
+) -> Result<Option<EvaluationRow>, EvaluationError> {
+    answer(workload, version, weights, Purpose::HeldOut, 0..orders, stop)
 }
 
-/// Answers these orders of one purpose, and counts the right ones among those that can be judged.
+/// Answers these orders of one purpose, and counts the right ones among those that can be judged. It may stop after any
+/// [`ORDERS_AT_ONCE`] of them, and then has no result.
 pub(crate) fn answer(
     workload: &Workload,
     version: PolicyVersion,
     weights: &Weights,
     purpose: Purpose,
     orders: Range<u64>,
-) -> Result<EvaluationRow, EvaluationError> {
+    stop: &CancellationToken,
+) -> Result<Option<EvaluationRow>, EvaluationError> {
     let policy = Arc::new(Policy::load(version.0, &workload.model, weights)?);
     let (mut right, mut reward, mut answered) = (0u64, 0.0, 0u64);
     let mut first = orders.start;
     while first < orders.end {
+        if stop.is_cancelled() {
+            return Ok(None);
+        }
         let last = (first + ORDERS_AT_ONCE).min(orders.end);
         let batch: Vec<_> = (first..last).map(|counter| workload.order(purpose, counter)).collect();
         for answer in answer_each(workload, &policy, &batch)? {
@@ -75,12 +83,12 @@ pub(crate) fn answer(
         first = last;
     }
     let share = |sum: f64| (answered > 0).then(|| sum / answered as f64);
-    Ok(EvaluationRow {
+    Ok(Some(EvaluationRow {
         evaluated: version.0,
         held_out_accuracy: share(right as f64),
         held_out_reward: share(reward),
         orders: answered,
-    })
+    }))
 }
 
 /// One response to each order, without those that cannot be judged: one bad row of a data set must not end a run.
@@ -128,16 +136,29 @@ mod tests {
         let has_tokens = |counter: &u64| workload.prompt(&workload.order(Purpose::HeldOut, *counter)).is_ok();
         let good = (0..20).filter(has_tokens).count() as u64;
         assert!(good > 2 && good < 18, "{good}");
-        assert_eq!(evaluate(&workload, PolicyVersion(3), &weights, 20).unwrap().orders, good);
+        let row = evaluate(&workload, PolicyVersion(3), &weights, 20, &CancellationToken::new()).unwrap();
+        assert_eq!(row.unwrap().orders, good);
+    }
+
+    #[test]
+    fn an_evaluation_that_is_to_stop_has_no_result() {
+        let (workload, weights) = testing::workload();
+        let stop = CancellationToken::new();
+        let evaluated =
+            || evaluate(&workload, PolicyVersion(3), &weights, ORDERS_AT_ONCE + 1, &stop).unwrap();
+        assert_eq!(evaluated().unwrap().orders, ORDERS_AT_ONCE + 1);
+        stop.cancel();
+        assert!(evaluated().is_none());
     }
 
     #[test]
     fn an_evaluation_of_nothing_has_no_accuracy() {
         let (workload, weights) = testing::problems("{\"question\": \"É?\", \"answer\": \"2\"}");
-        let row = evaluate(&workload, PolicyVersion(3), &weights, 2).unwrap();
+        let go_on = CancellationToken::new();
+        let row = evaluate(&workload, PolicyVersion(3), &weights, 2, &go_on).unwrap().unwrap();
         assert_eq!((row.orders, row.held_out_accuracy, row.held_out_reward), (0, None, None));
         let (workload, weights) = testing::workload();
-        let row = evaluate(&workload, PolicyVersion(3), &weights, 2).unwrap();
+        let row = evaluate(&workload, PolicyVersion(3), &weights, 2, &go_on).unwrap().unwrap();
         assert!(row.orders == 2 && row.held_out_accuracy.is_some() && row.held_out_reward.is_some());
     }
 }

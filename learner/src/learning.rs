@@ -24,9 +24,9 @@ use echo_policy::weights::{DType, Weights};
 use echo_protocol::version::PolicyVersion;
 use named::Named;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use waiting::{Hands, Waiting};
 
 /// Longest wait before the learning thread looks whether it has to stop.
@@ -98,8 +98,8 @@ pub struct Learning {
     pub max_skipped: u32,
     /// Held-out orders in an evaluation.
     pub evaluation_orders: u64,
-    /// Set from outside to stop.
-    pub stop: Arc<AtomicBool>,
+    /// Cancelled from outside to stop.
+    pub stop: CancellationToken,
     /// When the process started.
     pub started: Instant,
 }
@@ -133,7 +133,7 @@ impl Learning {
         let ended = self.go_on();
         if ended.is_err() {
             // A store that is out of reach must not keep the error from being seen.
-            self.stop.store(true, Ordering::Relaxed);
+            self.stop.cancel();
         }
         let finished = self.releases.finish();
         let recorded = self.record(finished);
@@ -169,7 +169,11 @@ impl Learning {
             let step = self.controller.next();
             tracing::debug!("next: {step:?}");
             match step {
-                Step::Evaluate(version) => timed(&mut phases.evaluation_s, || self.evaluate(version))?,
+                Step::Evaluate(version) => {
+                    if !timed(&mut phases.evaluation_s, || self.evaluate(version))? {
+                        return Ok(Ended::Stopped);
+                    }
+                }
                 Step::Checkpoint(version) => timed(&mut phases.checkpoint_s, || self.checkpoint(version))?,
                 Step::Publish(version) => timed(&mut phases.publication_s, || self.publish(version))?,
                 Step::Update(version) => {
@@ -200,13 +204,16 @@ impl Learning {
         }
     }
 
-    fn evaluate(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
-        let row =
-            evaluate(&self.shared.workload, version, &self.weights(DType::F32)?, self.evaluation_orders)?;
+    /// Evaluates a version. False when the run is to stop: a resumed run evaluates it again.
+    fn evaluate(&mut self, version: PolicyVersion) -> Result<bool, LearningError> {
+        let (weights, orders) = (self.weights(DType::F32)?, self.evaluation_orders);
+        let Some(row) = evaluate(&self.shared.workload, version, &weights, orders, &self.stop)? else {
+            return Ok(false);
+        };
         log_evaluation(&row);
         self.watch.write(&row).map_err(LearningError::Metrics)?;
         self.evaluated = Some(row);
-        Ok(())
+        Ok(true)
     }
 
     fn checkpoint(&mut self, version: PolicyVersion) -> Result<(), LearningError> {
@@ -243,7 +250,7 @@ impl Learning {
         let mut starvation = Starvation::new(desk.filtered(), desk.groups_per_update());
         let mut waiting = Waiting::new(version, &desk);
         let since = Instant::now();
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.stop.is_cancelled() {
             // What it takes to form the batch, once its groups are there, is no wait.
             let waited = since.elapsed().as_secs_f64();
             if let Some(batch) = desk.batch(version)? {
@@ -368,4 +375,4 @@ fn log_publication(row: &PublicationRow) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,14 +1,19 @@
 //! `echo-learner`: founds, runs and resumes training runs.
 
+// `println!` and its like panic where a line cannot be written; `echo_protocol::program::output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use anyhow::Context;
 use clap::Parser;
 use echo_learner::cli::{Cli, Command};
 use echo_learner::config::RunConfig;
 use echo_learner::objective::{Choice, Preset};
-use echo_learner::output::say;
 use echo_learner::run_dir::RunDir;
 use echo_learner::{bench, daemon, demand, export, peers, prefilter, preflight, prepare, rehearsal};
 use echo_protocol::net::peer_id_of;
+use echo_protocol::program::output::{note, print};
+use echo_protocol::program::signals::Signals;
+use echo_protocol::program::threads;
 use echo_protocol::told::told;
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -24,16 +29,14 @@ const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 /// the policy and of the optimizer's state are made and freed again and again, and what comes from the system has to be cleared first.
 const PURGE_EVERY_MS: std::ffi::c_long = 60_000;
 
-/// What shells report of a program that Ctrl-C ended.
-const INTERRUPTED: i32 = 130;
-
 fn main() -> ExitCode {
+    threads::end_when_refused("echo-learner");
     // SAFETY: an option is a number of the allocator's own. One that the environment names stays as it is.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, PURGE_EVERY_MS) };
     match act(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("echo-learner: {}", told(&*error));
+            note(&format!("echo-learner: {}", told(&*error)));
             ExitCode::FAILURE
         }
     }
@@ -47,72 +50,78 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         .with_target(false)
         .with_ansi(colours)
         .with_writer(std::io::stderr)
+        // It would say on standard error, with a panic, that standard error cannot be written.
+        .log_internal_errors(false)
         .init();
     if matches!(cli.command, Command::Run { .. } | Command::Resume { .. } | Command::Publish { .. }) {
         preflight::threads()?;
     }
     match cli.command {
         Command::Run { config: file } => {
+            let signals = listen()?;
             let config = RunConfig::load(&file)?;
             warn(&demand::warnings(&config, &config.staleness()?));
-            work(found(&config, &file)?)
+            work(found(&config, &file)?, &signals)
         }
         Command::Resume { dir } => {
+            let signals = listen()?;
             let founded = prepare::find(&dir)?;
             warn(&demand::warnings(&founded.config, &founded.workload.charter.staleness));
             warn(&prepare::overruled(&founded.config, &founded.workload));
             preflight::resuming(&founded.config, &founded.dir.config())?;
-            work(founded)
+            work(founded, &signals)
         }
         Command::Export(plan) => export(&plan),
         Command::Warmup { config, output } => {
+            listen()?;
             daemon::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
         }
         Command::Prefilter { config, plan } => {
+            listen()?;
             prefilter::prefilter(&RunConfig::load(&config)?, &plan).map(drop)
         }
-        Command::Bench { config, plan } => bench::run(&RunConfig::load(&config)?, &plan),
+        Command::Bench { config, plan } => {
+            listen()?;
+            bench::run(&RunConfig::load(&config)?, &plan)
+        }
         Command::Objectives { name } => objectives(name.as_deref()),
-        Command::Metrics => Ok(say(&echo_learner::watch::catalog::table())?),
+        Command::Metrics => Ok(print(&echo_learner::watch::catalog::table())?),
         Command::Peers(command) => peers::command::run(&command),
         Command::Identity { dir } => identity(&dir),
         Command::Publish { config, plan } => publish(&config, &plan),
     }
 }
 
-/// Founds a run. An interrupt ends the process: nothing of a warm-up can be gone on with.
-fn found(config: &RunConfig, file: &Path) -> anyhow::Result<prepare::Founded> {
-    let claim = prepare::claim(config)?;
-    let runtime = tokio::runtime::Runtime::new()?;
-    runtime.spawn(async {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            tracing::info!("interrupted before the run was founded: nothing of it is kept");
-            std::process::exit(INTERRUPTED);
-        }
-    });
-    runtime.block_on(preflight::founding(config, file))?;
-    let founded = claim.found(config, report_warmup)?;
-    runtime.shutdown_background();
-    Ok(founded)
+/// Until somebody heeds them, as a run does once it works, signals end the process at once: what a warm-up has come to is not kept.
+fn listen() -> anyhow::Result<Signals> {
+    Signals::listen().context("cannot listen for signals")
 }
 
-fn work(founded: prepare::Founded) -> anyhow::Result<()> {
+fn found(config: &RunConfig, file: &Path) -> anyhow::Result<prepare::Founded> {
+    let claim = prepare::claim(config)?;
+    tokio::runtime::Runtime::new()?.block_on(preflight::founding(config, file))?;
+    Ok(claim.found(config, report_warmup)?)
+}
+
+fn work(founded: prepare::Founded, signals: &Signals) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
-    runtime.block_on(daemon::work(founded)).map(drop)
+    runtime.block_on(daemon::work(founded, signals)).map(drop)
 }
 
 fn export(plan: &export::Plan) -> anyhow::Result<()> {
+    listen()?;
     let version = tokio::runtime::Runtime::new()?.block_on(export::export(plan))?;
-    Ok(say(&format!("wrote the policy of {version} to {}\n", plan.output.display()))?)
+    Ok(print(&format!("wrote the policy of {version} to {}\n", plan.output.display()))?)
 }
 
 fn publish(file: &Path, plan: &rehearsal::Plan) -> anyhow::Result<()> {
+    let signals = listen()?;
     let config = RunConfig::load(file)?;
     let claim = prepare::claim(&config)?;
     preflight::publishing(&config, file, &plan.policies)?;
     let founded = claim.rehearse(&config, plan.first())?;
     let runtime = tokio::runtime::Runtime::new()?;
-    runtime.block_on(rehearsal::rehearse(founded, plan))
+    runtime.block_on(rehearsal::rehearse(founded, plan, &signals))
 }
 
 fn warn(texts: &[String]) {
@@ -128,16 +137,16 @@ fn report_warmup(update: u64, loss: f64) {
 fn objectives(name: Option<&str>) -> anyhow::Result<()> {
     let Some(name) = name else {
         let names: String = Preset::ALL.iter().map(|preset| format!("{}\n", preset.name())).collect();
-        return Ok(say(&names)?);
+        return Ok(print(&names)?);
     };
     let preset = Preset::named(name)
         .with_context(|| format!("no objective is called {name:?}: `echo-learner objectives` lists them"))?;
-    Ok(say(&Choice::from(preset).expansion())?)
+    Ok(print(&Choice::from(preset).expansion())?)
 }
 
 fn identity(dir: &Path) -> anyhow::Result<()> {
     let key = RunDir::new(dir).key()?;
-    Ok(say(&format!("public key  {}\npeer id     {}\n", key.public(), peer_id_of(key.secret())))?)
+    Ok(print(&format!("public key  {}\npeer id     {}\n", key.public(), peer_id_of(key.secret())))?)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, RunId, TokenizerSpec};
 use echo_protocol::clock;
 use echo_protocol::identity::NodeKey;
+use echo_protocol::program::lock::LockError;
 use echo_protocol::signed::Signed;
 use echo_protocol::time::UnixMillis;
 use echo_sandbox::files::TaskFiles;
@@ -71,8 +72,10 @@ pub fn claim(config: &RunConfig) -> Result<Claim, PrepareError> {
 }
 
 fn lock(dir: &RunDir) -> Result<RunLock, PrepareError> {
-    let lock = dir.lock().map_err(io_error(dir.path()))?;
-    lock.ok_or_else(|| PrepareError::Busy(dir.path().to_owned()))
+    dir.lock().map_err(|error| match error {
+        LockError::Held => PrepareError::Busy(dir.path().to_owned()),
+        LockError::Io(source) => PrepareError::Io { path: dir.path().to_owned(), source },
+    })
 }
 
 /// Claims the directory of `config` and founds a run there: [`Claim::found`].

@@ -18,6 +18,7 @@ use echo_policy::weights::{DType, RawTensor, WeightTensor, Weights};
 use echo_protocol::clock;
 use echo_protocol::net::Host;
 use echo_protocol::net::snapshots::Snapshots;
+use echo_protocol::program::signals::Signals;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::version::PolicyVersion;
 use observer::Observer;
@@ -70,7 +71,7 @@ impl Plan {
 ///
 /// # Errors
 /// When the network or a policy cannot be used, or the deadline came before every living node had the last version.
-pub async fn rehearse(founded: Founded, plan: &Plan) -> anyhow::Result<()> {
+pub async fn rehearse(founded: Founded, plan: &Plan, signals: &Signals) -> anyhow::Result<()> {
     let started = Instant::now();
     let _lock = founded.lock.clone();
     let config = founded.config.clone();
@@ -99,11 +100,11 @@ pub async fn rehearse(founded: Founded, plan: &Plan) -> anyhow::Result<()> {
             None => std::future::pending().await,
         }
     };
-    let mut observer = Observer::default();
+    let (mut observer, stop) = (Observer::default(), signals.stop());
     let ended = tokio::select! {
         ended = rehearsal.run(plan, &mut observer) => ended,
         () = deadline => Ok("deadline"),
-        () = interrupted() => Ok("interrupted"),
+        () = stop.cancelled() => Ok("interrupted"),
         served = &mut serving => bail!("the network service has ended ({served:?})"),
     };
     let (reason, complete, sent_bytes) = (ended?, observer.complete(), rehearsal.sent_bytes().await);
@@ -209,20 +210,4 @@ fn raw(tensor: &WeightTensor, dtype: DType) -> RawTensor {
         return RawTensor { name, dtype, shape, bytes: tensor.bytes().to_vec() };
     }
     RawTensor::from_f32(tensor.name(), tensor.shape(), &tensor.to_f32(), dtype)
-}
-
-/// Ctrl-C, or a request to end.
-async fn interrupted() {
-    #[cfg(unix)]
-    if let Ok(mut end) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = end.recv() => {}
-        }
-        return;
-    }
-    // Without a way to be interrupted, only completion or the deadline ends it.
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }

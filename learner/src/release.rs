@@ -28,6 +28,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 /// Pause between attempts to copy a checkpoint to a store that is out of reach.
 const UPLOAD_PAUSE: Duration = Duration::from_secs(10);
@@ -75,8 +76,8 @@ pub struct Releaser {
     pub shared: Arc<Shared>,
     /// Drives what waits for the disk or the network.
     pub runtime: Handle,
-    /// Set from outside to stop: a copy to a store that is still under way is left.
-    pub stop: Arc<AtomicBool>,
+    /// Cancelled from outside to stop: a copy to a store that is still under way is left.
+    pub stop: CancellationToken,
 }
 
 /// Something to do, with a copy of what it needs.
@@ -315,7 +316,7 @@ impl Releaser {
     }
 
     async fn left(&self, leave: &AtomicBool) {
-        while !self.stop.load(Ordering::Relaxed) && !leave.load(Ordering::Relaxed) {
+        while !self.stop.is_cancelled() && !leave.load(Ordering::Relaxed) {
             sleep(LOOK_UP_EVERY).await;
         }
     }

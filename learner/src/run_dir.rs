@@ -2,8 +2,7 @@
 
 use echo_protocol::identity::NodeKey;
 use echo_protocol::keyfile::{self, KeyfileError};
-use std::fs::{self, File, TryLockError};
-use std::io;
+use echo_protocol::program::lock::{DirectoryLock, LockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,19 +27,7 @@ pub enum RunKeyError {
 /// Held by the one learner that works in a run directory, until its last copy is dropped or the process dies.
 #[derive(Clone, Debug)]
 pub struct RunLock {
-    _held: Arc<Held>,
-}
-
-#[derive(Debug)]
-struct Held(File);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // A program that is being started shares the open file for a moment, so closing it may not unlock it.
-        if let Err(error) = self.0.unlock() {
-            tracing::debug!(%error, "the run directory's lock");
-        }
-    }
+    _held: Arc<DirectoryLock>,
 }
 
 impl RunDir {
@@ -144,17 +131,11 @@ impl RunDir {
         self.0.join("policy")
     }
 
-    /// Creates the directory if need be and takes its lock; `None` when another learner has it.
+    /// Creates the directory if need be and takes its lock.
     ///
     /// # Errors
-    /// When the directory or the lock cannot be made.
-    pub fn lock(&self) -> io::Result<Option<RunLock>> {
-        fs::create_dir_all(&self.0)?;
-        let file = File::options().create(true).truncate(false).write(true).open(self.0.join("lock"))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(RunLock { _held: Arc::new(Held(file)) })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+    /// [`LockError`]
+    pub fn lock(&self) -> Result<RunLock, LockError> {
+        DirectoryLock::take(&self.0).map(|lock| RunLock { _held: Arc::new(lock) })
     }
 }

@@ -9,6 +9,7 @@ use crate::workload::Workload;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::order::Purpose;
 use echo_protocol::version::PolicyVersion;
+use tokio_util::sync::CancellationToken;
 
 /// Updates between two looks at the accuracy, and orders answered at each.
 const LOOK_EVERY: u64 = 10;
@@ -51,9 +52,11 @@ pub fn warm_up(
             // Examples that no update has seen or will see; held-out orders are left for the run's own evaluation.
             let first = section.updates * batch;
             let weights = trainer.decoder().to_weights(DType::F32).map_err(TrainError::from)?;
-            let row =
-                answer(workload, PolicyVersion(0), &weights, Purpose::WarmUp, first..first + LOOK_ORDERS)?;
-            if row.held_out_accuracy.is_some_and(|accuracy| accuracy >= goal) {
+            let orders = first..first + LOOK_ORDERS;
+            // Whoever stops a warm-up ends the process.
+            let never = CancellationToken::new();
+            let row = answer(workload, PolicyVersion(0), &weights, Purpose::WarmUp, orders, &never)?;
+            if row.is_some_and(|row| row.held_out_accuracy.is_some_and(|accuracy| accuracy >= goal)) {
                 break;
             }
         }

@@ -1,47 +1,209 @@
-//! The program itself, where a unit test cannot show what it does.
+//! The program as a process: what it prints into nothing, and how it ends.
+#![cfg(target_os = "linux")]
 
-use std::path::Path;
-use std::process::{Command, Output};
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_echo-learner");
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const RUN_FILE: &str = r#"
 task = "chain_sum"
 [run]
-name = "test"
+name = "small"
 dir = "run"
-updates = 1
+updates = 4
 [model.tiny]
-hidden = 16
+hidden = 32
 layers = 1
 heads = 2
 kv_heads = 1
-head_dim = 8
-intermediate = 24
+head_dim = 16
+intermediate = 64
 positions = 32
-[warmup]
-updates = 1
-batch = 2
-learning_rate = 1e-3
+[train]
+schedule = { peak = 1e-4, decay = { shape = "constant" } }
+[network]
+listen = ["/ip4/127.0.0.1/tcp/0"]
 "#;
 
-fn learner(home: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_echo-learner"));
-    command.args(arguments).current_dir(home).env("TMPDIR", home.join("no-such-directory")).output().unwrap()
+/// Ends its process, however the test ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    /// A learner on the run file and `more` of it, in `home`, whose log is a file there.
+    fn start(home: &Path, more: &str) -> Self {
+        fs::write(home.join("run.toml"), format!("{RUN_FILE}{more}")).unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.args(["--log", "info,echo_learner=debug", "run", "--config"]).arg(home.join("run.toml"));
+        command.stderr(File::create(log(home)).unwrap());
+        Self(command.spawn().unwrap())
+    }
+
+    fn until(&mut self, what: &str, there: impl Fn() -> bool) {
+        let since = Instant::now();
+        while !there() {
+            assert_eq!(self.0.try_wait().unwrap(), None, "it ended before: {what}");
+            assert!(since.elapsed() < PATIENCE, "not in time: {what}");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.0.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status;
+            }
+            assert!(since.elapsed() < PATIENCE, "it does not end");
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn log(home: &Path) -> PathBuf {
+    home.join("log")
+}
+
+fn says(home: &Path, text: &str) -> bool {
+    fs::read_to_string(log(home)).unwrap().contains(text)
+}
+
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+/// A pipe whose reader has left.
+fn abandoned() -> std::io::PipeWriter {
+    std::io::pipe().unwrap().1
+}
+
+#[test]
+fn a_command_whose_reader_left_ends_quietly_and_one_whose_answer_is_lost_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("charter.cbor"), "").unwrap();
+    for command in [&["peers", "list"][..], &["identity"]] {
+        let run = |stdout: Stdio| {
+            let output = Command::new(PROGRAM)
+                .args(command)
+                .arg(home.path())
+                .stdout(stdout)
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+                .wait_with_output()
+                .unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        };
+        assert_eq!(run(abandoned().into()), (Some(0), String::new()), "{command:?}");
+        let (code, said) = run(full().into());
+        assert_eq!(code, Some(1), "{command:?}");
+        assert!(said.starts_with("echo-learner: ") && said.contains("No space left"), "{said}");
+    }
+}
+
+#[test]
+fn it_works_on_without_a_log() {
+    let home = tempfile::tempdir().unwrap();
+    let warmup = "[warmup]\nupdates = 2\nbatch = 4\nlearning_rate = 1e-3\n";
+    fs::write(home.path().join("run.toml"), format!("{RUN_FILE}{warmup}")).unwrap();
+    let status = Command::new(PROGRAM)
+        .args(["--log", "info", "warmup", "--config"])
+        .arg(home.path().join("run.toml"))
+        .arg("--output")
+        .arg(home.path().join("policy"))
+        .stderr(full())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(home.path().join("policy/model.safetensors").exists());
+}
+
+#[test]
+fn signals_end_a_warm_up_at_once() {
+    for (name, code) in [("-TERM", 143), ("-INT", 130)] {
+        let home = tempfile::tempdir().unwrap();
+        let warmup = "[warmup]\nupdates = 100000000\nbatch = 4\nlearning_rate = 1e-3\n";
+        let mut running = Running::start(home.path(), warmup);
+        running.until("warm-up", || says(home.path(), "warm-up update"));
+        running.signal(name);
+        assert_eq!(running.ended().code(), Some(code), "{name}");
+    }
+}
+
+#[test]
+fn signals_end_a_run_in_order_while_it_waits_for_groups_and_while_it_evaluates() {
+    let waits = ("[evaluation]\norders = 1\n", "published v0");
+    let evaluates = ("[evaluation]\norders = 100000000\n", "next: Evaluate");
+    for (name, (more, sign)) in [("-TERM", waits), ("-TERM", evaluates), ("-INT", evaluates)] {
+        let home = tempfile::tempdir().unwrap();
+        let mut running = Running::start(home.path(), more);
+        running.until(sign, || says(home.path(), sign));
+        running.signal(name);
+        assert_eq!(running.ended().code(), Some(0), "{name} {more}");
+        assert!(says(home.path(), "echo-learner resume"));
+    }
+}
+
+#[test]
+fn signals_end_a_learner_whose_bucket_answers_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", mute.local_addr().unwrap());
+    let store = "[checkpoints]\nstore = \"s3://bucket/run\"\n";
+    fs::write(home.path().join("run.toml"), format!("{RUN_FILE}{store}")).unwrap();
+    let child = Command::new(PROGRAM)
+        .args(["run", "--config"])
+        .arg(home.path().join("run.toml"))
+        .envs([("AWS_ENDPOINT", endpoint.as_str()), ("AWS_ALLOW_HTTP", "true")])
+        .envs([("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")])
+        .stderr(File::create(log(home.path())).unwrap())
+        .spawn()
+        .unwrap();
+    let mut running = Running(child);
+    // It is asked, and hears nothing.
+    let (asking, _) = mute.accept().unwrap();
+    running.signal("-INT");
+    assert_eq!(running.ended().code(), Some(130));
+    drop(asking);
 }
 
 #[test]
 fn a_policy_is_made_without_a_directory_for_temporary_files() {
     let home = tempfile::tempdir().unwrap();
-    std::fs::write(home.path().join("run.toml"), RUN_FILE).unwrap();
-    let made = learner(home.path(), &["warmup", "--config", "run.toml", "--output", "start"]);
+    let warmup = "[warmup]\nupdates = 1\nbatch = 2\nlearning_rate = 1e-3\n";
+    fs::write(home.path().join("run.toml"), format!("{RUN_FILE}{warmup}")).unwrap();
+    let make = || {
+        let arguments = ["warmup", "--config", "run.toml", "--output", "start"];
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).current_dir(home.path()).env("TMPDIR", home.path().join("no-such-directory"));
+        command.output().unwrap()
+    };
+    let made = make();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let mut names: Vec<_> =
-        std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["run.toml", "start"], "nothing else is left");
     assert!(home.path().join("start/model.safetensors").exists());
 
     // What is there already is seen before the warm-up, whose first word is that it trains.
-    let again = learner(home.path(), &["warmup", "--config", "run.toml", "--output", "start"]);
+    let again = make();
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(!again.status.success() && said.contains("exists already"), "{said}");
 }

@@ -10,10 +10,10 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Nothing of this takes longer.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A learner without nodes.
-fn learning(room: &Room, releases: Releases) -> Learning {
+pub(crate) fn learning(room: &Room, releases: Releases) -> Learning {
     let (workload, weights) = testing::workload();
     let plan = Plan { updates: 4, staleness: workload.charter.staleness, evaluate_every: 0 };
     Learning {

@@ -8,6 +8,7 @@ use echo_protocol::clock;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::PeerId;
 use echo_protocol::net::peer::key_of_peer;
+use echo_protocol::program::output::{note, print};
 
 use super::journal::{self, Entry, append};
 use super::listing::{ListedPeer, Listing};
@@ -62,10 +63,11 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::List { dir, json } => {
             let listing = open(dir)?;
-            match json {
-                true => println!("{}", serde_json::to_string(&listing)?),
-                false => list(&listing),
+            if *json {
+                return Ok(print(&(serde_json::to_string(&listing)? + "\n"))?);
             }
+            print(&table(&listing))?;
+            note_decisions(&listing.noted);
             Ok(())
         }
         Command::Show { dir, peer } => {
@@ -77,8 +79,8 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
             let listed = listed.with_context(|| {
                 format!("nothing is known of {key}: it has delivered nothing, or not been written down yet")
             })?;
-            println!("{}", serde_json::to_string_pretty(listed)?);
-            noted(listing.noted.iter().filter(|entry| entry.subject == Subject::Peer(key)));
+            print(&(serde_json::to_string_pretty(listed)? + "\n"))?;
+            note_decisions(listing.noted.iter().filter(|entry| entry.subject == Subject::Peer(key)));
             Ok(())
         }
         Command::Ban { dir, peer, reason } => {
@@ -101,10 +103,9 @@ fn open(dir: &Path) -> anyhow::Result<Listing> {
 fn decide(dir: &Path, peer: &str, decision: Decision) -> anyhow::Result<()> {
     let subject = subject(peer, &open(dir)?)?;
     append(&RunDir::new(dir).peers_journal(), &Entry { at: clock::wall(), subject, decision })?;
-    println!(
-        "noted; the learner follows within a second, or when it is started; `peers list` shows it as noted until then"
-    );
-    Ok(())
+    Ok(print(
+        "noted; the learner follows within a second, or when it is started; `peers list` shows it as noted until then\n",
+    )?)
 }
 
 /// Who is meant.
@@ -131,16 +132,16 @@ fn subject(text: &str, listing: &Listing) -> anyhow::Result<Subject> {
     }
 }
 
-fn list(listing: &Listing) {
-    println!(
+fn table(listing: &Listing) -> String {
+    let mut lines = vec![format!(
         "{:<16}  {:>8}  {:>8}  {:>6}  {:>8}  {:>7}  standing",
         "peer", "accepted", "refused", "lies", "verdicts", "recheck"
-    );
+    )];
     let mut peers: Vec<&ListedPeer> = listing.peers.iter().collect();
     peers.sort_by_key(|listed| (listed.silence.is_none(), std::cmp::Reverse(listed.record.accepted)));
     for listed in peers {
         let (key, record) = (listed.key.to_string(), &listed.record);
-        println!(
+        lines.push(format!(
             "{:<16}  {:>8}  {:>8}  {:>6}  {:>8.0}  {:>6.0}%  {}",
             &key[..16],
             record.accepted,
@@ -149,30 +150,31 @@ fn list(listing: &Listing) {
             record.judgement(listing.at),
             listed.recheck_share * 100.0,
             listed.silence.as_deref().unwrap_or("good")
-        );
+        ));
     }
     for listed in listing.networks.iter().filter(|listed| listed.record.standing != Standing::Good) {
         let record = &listed.record;
         let why = record.operator.as_deref().unwrap_or("several of its keys lied");
-        println!("{}  {}: {why}", listed.network, standing(&record.standing));
+        lines.push(format!("{}  {}: {why}", listed.network, standing(&record.standing)));
     }
     if listing.further > 0 {
-        println!("and {} more, of whom there is less to say", listing.further);
+        lines.push(format!("and {} more, of whom there is less to say", listing.further));
     }
-    noted(&listing.noted);
+    lines.into_iter().map(|line| line + "\n").collect()
 }
 
 /// Says what the operator has decided since the list was written. `show` prints JSON on standard output, so this goes beside it.
-fn noted<'a>(entries: impl IntoIterator<Item = &'a Entry>) {
+fn note_decisions<'a>(entries: impl IntoIterator<Item = &'a Entry>) {
     for Entry { subject, decision, .. } in entries {
         let whom = match subject {
             Subject::Peer(key) => key.to_string(),
             Subject::Network(network) => network.to_string(),
         };
-        match decision {
-            Decision::Ban(reason) => eprintln!("noted since this list was written: ban {whom}: {reason}"),
-            Decision::Pardon => eprintln!("noted since this list was written: pardon {whom}"),
-        }
+        let what = match decision {
+            Decision::Ban(reason) => format!("ban {whom}: {reason}"),
+            Decision::Pardon => format!("pardon {whom}"),
+        };
+        note(&format!("noted since this list was written: {what}"));
     }
 }
 

@@ -5,6 +5,7 @@ use crate::service::Shared;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::Host;
+use echo_protocol::program::output;
 use echo_protocol::time::UnixMillis;
 use serde::Serialize;
 
@@ -110,8 +111,8 @@ impl Reporter {
 
     pub(super) fn tell(&self, event: &Event) {
         match serde_json::to_string(event) {
-            Ok(json) if self.json => println!("{json}"),
-            _ => println!("{}", event.line()),
+            Ok(json) if self.json => output::line(&json),
+            _ => output::line(&event.line()),
         }
     }
 }

@@ -5,7 +5,8 @@ use crate::testing;
 use echo_protocol::store::ChunkStore;
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path as ObjectPath;
-use object_store::{ObjectStore, RetryConfig};
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use tempfile::TempDir;
@@ -21,7 +22,7 @@ pub(crate) struct Room {
     pub(crate) shared: Arc<Shared>,
     trainer: Trainer,
     announced: Announced,
-    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Room {
@@ -30,7 +31,7 @@ impl Room {
         let trainer = Trainer::new(&workload.model, &weights, &TrainSection::default()).unwrap();
         let shared = Arc::new(testing::shared(Arc::new(workload), 4));
         let (dir, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
-        let (announced, stop) = (Announced::default(), Arc::default());
+        let (announced, stop) = (Announced::default(), CancellationToken::new());
         Self { dir, runtime, shared, trainer, announced, stop }
     }
 
@@ -60,7 +61,7 @@ impl Room {
         .unwrap()
     }
 
-    fn release(&self, releases: &mut Releases, version: u64) -> Result<(), ReleaseError> {
+    pub(crate) fn release(&self, releases: &mut Releases, version: u64) -> Result<(), ReleaseError> {
         releases.checkpoint(state_at(self.shared.workload.run, version), &self.trainer)?;
         releases.publish(PolicyVersion(version), &self.trainer)
     }
@@ -76,10 +77,21 @@ fn published(releases: &mut Releases) -> Vec<u64> {
 
 /// A store where nobody listens.
 pub(crate) fn deaf() -> Arc<dyn ObjectStore> {
+    store_at("http://127.0.0.1:1")
+}
+
+/// A store that takes connections and answers nothing, as long as its listener is there.
+pub(crate) fn mute() -> (TcpListener, Arc<dyn ObjectStore>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let store = store_at(&format!("http://{}", listener.local_addr().unwrap()));
+    (listener, store)
+}
+
+fn store_at(endpoint: &str) -> Arc<dyn ObjectStore> {
     let store = AmazonS3Builder::new()
         .with_bucket_name("bucket")
-        .with_endpoint("http://127.0.0.1:1")
-        .with_allow_http(true)
+        .with_endpoint(endpoint)
+        .with_client_options(ClientOptions::new().with_allow_http(true).with_timeout_disabled())
         .with_access_key_id("key")
         .with_secret_access_key("secret")
         .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() });
@@ -135,8 +147,7 @@ fn a_version_whose_checkpoint_cannot_be_written_is_not_announced_and_none_after_
 #[test]
 fn what_is_not_in_its_store_is_not_announced_and_holds_nobody_who_does_not_wait_for_it() {
     type Leave = fn(&Room, &Releases);
-    let ways: [Leave; 2] =
-        [|room, _| room.stop.store(true, Ordering::Relaxed), |_, releases| releases.leave()];
+    let ways: [Leave; 2] = [|room, _| room.stop.cancel(), |_, releases| releases.leave()];
     for leave in ways {
         let room = Room::new();
         let checkpoints = room.checkpoints().copied_to(deaf(), ObjectPath::default(), "deaf");
