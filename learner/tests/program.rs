@@ -197,7 +197,8 @@ fn a_policy_is_made_without_a_directory_for_temporary_files() {
     };
     let made = make();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let mut names: Vec<_> = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["run.toml", "start"], "nothing else is left");
     assert!(home.path().join("start/model.safetensors").exists());

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::{Store, StoreError, Tree, WriteBatch};
-use crate::threads;
+use echo_protocol::program::threads;
 
 /// Memory that sled may use for pages, in bytes.
 const CACHE_BYTES: u64 = 64 << 20;

@@ -7,7 +7,10 @@ use super::output::note;
 use std::fs;
 use std::io;
 use std::panic;
+use std::path::{Path, PathBuf};
 
+/// Where Linux shows control groups.
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 /// What panics over a refused thread say: tokio's, the standard library's, rayon's.
 const REFUSALS: [&str; 3] =
     ["OS can't spawn worker thread", "failed to spawn thread", "ThreadPoolBuildError"];
@@ -38,29 +41,33 @@ fn is_refusal(panic: &str) -> bool {
 }
 
 fn sentence() -> String {
-    let limits: Vec<String> = [of_group(), of_user()].into_iter().flatten().collect();
-    let limits = if limits.is_empty() { String::new() } else { format!(" ({})", limits.join(", ")) };
-    format!("the system allows no more threads{limits}: raise that limit, or end other programs")
+    format!("the system allows no more threads ({}): raise that limit, or end other programs", limit())
 }
 
-/// Of the control group, where Linux says it.
-fn of_group() -> Option<String> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let most = fs::read_to_string(format!("/sys/fs/cgroup{group}/pids.max")).ok()?;
-    let most: u64 = most.trim().parse().ok()?;
-    Some(format!("this control group may have {most}, by pids.max"))
+/// What bounds the number of threads, in words.
+#[must_use]
+pub fn limit() -> String {
+    let user = fs::read_to_string("/proc/self/limits").ok().and_then(|limits| of_user(&limits));
+    let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|groups| of_group(&groups));
+    let group = group.map(|(most, file)| (most, format!("{} is {most}", file.display())));
+    let user = user.map(|most| (most, format!("`ulimit -u` is {most}")));
+    let tightest = group.into_iter().chain(user).min_by_key(|(most, _)| *most);
+    tightest.map_or_else(|| "the system's limit of threads".to_owned(), |(_, text)| text)
 }
 
-/// Of the user, where Linux says it.
-fn of_user() -> Option<String> {
-    let most = soft_limit(&fs::read_to_string("/proc/self/limits").ok()?)?;
-    Some(format!("this user may have {most}, by ulimit -u"))
-}
-
-fn soft_limit(limits: &str) -> Option<u64> {
+/// The soft limit of processes in `/proc/self/limits`, which counts threads.
+fn of_user(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max processes"))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// The tightest `pids.max` of the control group in `/proc/self/cgroup` and those around it.
+fn of_group(groups: &str) -> Option<(u64, PathBuf)> {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let around =
+        Path::new(group).ancestors().map(|group| Path::new(CONTROL_GROUPS).join(group).join("pids.max"));
+    let most = |file: PathBuf| Some((fs::read_to_string(&file).ok()?.trim().parse().ok()?, file));
+    around.filter_map(most).min_by_key(|(most, _)| *most)
 }
 
 #[cfg(test)]
@@ -76,9 +83,9 @@ mod tests {
         assert!(!other.to_string().contains("threads"), "{other}");
         let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
                       Max processes             256                  512                  processes\n";
-        assert_eq!(soft_limit(limits), Some(256));
+        assert_eq!((of_user(limits), of_group("12:pids:/old\n")), (Some(256), None));
         assert_eq!(
-            soft_limit("Max processes             unlimited            unlimited            processes"),
+            of_user("Max processes             unlimited            unlimited            processes"),
             None
         );
     }
