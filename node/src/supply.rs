@@ -12,7 +12,8 @@ use crate::install::Installed;
 use crate::learner::{AskError, Learner};
 use crate::manifests::{MAX_MANIFESTS, Manifests, Newest};
 use crate::orders::{OrderStock, open_lease};
-use crate::outbox::Outbox;
+use crate::outbox::{MAX_ENTRY_BYTES, MAX_OUTBOX_BYTES, Outbox};
+use crate::rollout::MAX_IN_FLIGHT;
 use crate::workload::Workload;
 
 /// The bounds of the pause that a learner may ask for between two requests for leases.
@@ -23,6 +24,9 @@ const FAILED_PAUSE: Duration = Duration::from_secs(1);
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 /// Gossip gets this much time to bring a manifest that a heartbeat told of, before the learner is asked for it.
 const GOSSIP_HEAD_START: Duration = Duration::from_millis(300);
+
+// Otherwise an empty outbox would have no room for what is in flight, and no work would ever be asked for.
+const _: () = assert!((MAX_IN_FLIGHT * MAX_ENTRY_BYTES) as u64 <= MAX_OUTBOX_BYTES);
 
 /// Asks for leases whenever the stock runs low, the learner is there, a policy is installed and finished work has a place.
 pub struct Leasing {
@@ -54,7 +58,8 @@ impl Leasing {
             let wanted = self.stock.wanted();
             if wanted == 0 {
                 self.stock.taken().await;
-            } else if !self.outbox.has_room(wanted as usize) {
+            } else if !self.outbox.has_room(MAX_IN_FLIGHT.min(wanted as usize)) {
+                // Orders that wait need no room: no more than these become groups before there is room again.
                 // The outbox lives as long as this task.
                 let _ = changes.changed().await;
             } else if let Some(pause) = self.fill(wanted).await {

@@ -363,6 +363,23 @@ async fn a_node_follows_a_learner_that_was_put_back_to_an_older_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_may_hold_many_orders_asks_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let books = Arc::new(Mutex::new(Books::default()));
+    let learner = FakeLearner::start(dir.path(), loopback(), books.clone()).await;
+    learner.publish(1).await;
+    let max_orders = crate::config::MAX_ORDERS;
+    let settings = Settings { max_orders, ..settings(dir.path(), &learner.host) };
+    let (stop, running) = start(&settings);
+    until(&books, |books| !books.accepted.is_empty()).await;
+    let asked = books.lock().unwrap().leased;
+    assert!(asked >= u64::from(max_orders / 2), "{asked} orders");
+    stop.cancel();
+    running.await.unwrap();
+    learner.die().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stops_gives_its_orders_back() {
     let dir = tempfile::tempdir().unwrap();
     let books = Arc::new(Mutex::new(Books { clock_behind_ms: 660_000, ..Books::default() }));
