@@ -5,15 +5,17 @@
 //!
 //! A crash at any moment loses nothing that [`Outbox::push`] returned from.
 
+mod database;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use echo_protocol::charter::RunId;
+use echo_protocol::identity::PublicKey;
 use echo_protocol::order::OrderCounter;
-use echo_protocol::signed::ENVELOPE_BYTES;
-use echo_protocol::trajectory::MAX_GROUP_BYTES;
+use echo_protocol::signed::{ENVELOPE_BYTES, Signed};
+use echo_protocol::trajectory::{MAX_GROUP_BYTES, TrajectoryGroup};
 use tokio::sync::watch;
 
 /// Most groups that wait.
@@ -22,13 +24,6 @@ pub const MAX_OUTBOX_GROUPS: u64 = 4096;
 pub const MAX_OUTBOX_BYTES: u64 = 256 << 20;
 /// Longest entry: a signed group.
 pub const MAX_ENTRY_BYTES: usize = MAX_GROUP_BYTES + ENVELOPE_BYTES;
-/// Bytes of memory for the database's cache.
-const CACHE_BYTES: u64 = 8 << 20;
-
-/// Attempts to open a database that is still locked.
-const UNLOCK_ATTEMPTS: u32 = 50;
-/// The pause between two of them.
-const UNLOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why the outbox can't do what it has to.
 #[derive(Debug, thiserror::Error)]
@@ -52,15 +47,21 @@ pub enum OutboxError {
         len: usize,
     },
     /// The database failed.
-    #[error(
-        "outbox {path}: {source} (is the disk full? a damaged outbox can be moved away, its groups are then lost)"
-    )]
+    #[error("outbox {path}: {source} ({})", hint(.source))]
     Database {
         /// Its directory.
         path: PathBuf,
         /// What the database said.
         source: sled::Error,
     },
+}
+
+/// What to do when the database fails so.
+fn hint(error: &sled::Error) -> &'static str {
+    match error {
+        sled::Error::Io(_) => "is the disk full, or the directory not writable?",
+        _ => "move that directory away to start with an empty outbox; the groups in it are then not sent",
+    }
 }
 
 /// The groups of one run that wait for the learner. Clones share the same outbox.
@@ -80,15 +81,23 @@ struct Held {
 }
 
 impl Outbox {
-    /// Opens the outbox in `dir` for `run`; groups of other runs stay there untouched. Blocks while the disk is read.
+    /// Opens the outbox in `dir` for `run`, in which this node is `me`. Groups of other runs stay there untouched, and so do those that
+    /// another key has signed. Blocks while the disk is read.
     ///
     /// # Errors
     /// [`OutboxError::Database`]
-    pub fn open(dir: &Path, run: &RunId) -> Result<Self, OutboxError> {
+    pub fn open(dir: &Path, run: &RunId, me: &PublicKey) -> Result<Self, OutboxError> {
         let fail = |source| OutboxError::Database { path: dir.to_owned(), source };
-        // Every change is flushed where it happens; a flush by the clock would only cost.
-        let config = sled::Config::new().path(dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
-        let tree = open_unlocked(&config).and_then(|db| db.open_tree(run.as_bytes())).map_err(fail)?;
+        let db = database::open(dir).map_err(fail)?;
+        let tree = db.open_tree(run.as_bytes()).map_err(fail)?;
+        let others = set_aside(&db, &tree, run, me).map_err(fail)?;
+        if others > 0 {
+            tracing::warn!(
+                "outbox {}: {others} groups were signed by another identity and are not sent; \
+                 they stay here until a node with that identity uses this directory",
+                dir.display()
+            );
+        }
         let (mut groups, mut bytes) = (0, 0);
         for entry in &tree {
             let (_, value) = entry.map_err(fail)?;
@@ -212,15 +221,32 @@ impl Outbox {
     }
 }
 
-/// Opens the database. Its last user in this process, if there was one, may let go of the lock a moment after it was dropped.
-fn open_unlocked(config: &sled::Config) -> Result<sled::Db, sled::Error> {
-    for _ in 0..UNLOCK_ATTEMPTS {
-        match config.open() {
-            Err(sled::Error::Io(_)) => std::thread::sleep(UNLOCK_PAUSE),
-            opened => return opened,
+/// Moves the groups in `tree` that `me` has not signed to a tree of whoever has, since the learner takes them for lies; then moves back what
+/// `me` has signed. How many groups of others there were in `tree`.
+fn set_aside(db: &sled::Db, tree: &sled::Tree, run: &RunId, me: &PublicKey) -> sled::Result<u64> {
+    let aside = |key: &PublicKey| [run.as_bytes().as_slice(), key.as_bytes()].concat();
+    let mut others = 0;
+    for entry in tree {
+        let (order, group) = entry?;
+        // What is no signed group belongs to nobody, and the learner says so.
+        let Ok(signed) = Signed::<TrajectoryGroup>::from_bytes(&group) else { continue };
+        if signed.key() != *me {
+            db.open_tree(aside(&signed.key()))?.insert(&order, group)?;
+            tree.remove(order)?;
+            others += 1;
         }
     }
-    config.open()
+    if db.tree_names().iter().any(|name| **name == aside(me)) {
+        for entry in &db.open_tree(aside(me))? {
+            let (order, group) = entry?;
+            tree.insert(order, group)?;
+        }
+        // Only what is on disk in one tree leaves the other.
+        db.flush()?;
+        db.drop_tree(aside(me))?;
+    }
+    db.flush()?;
+    Ok(others)
 }
 
 /// Big-endian, so that the database's order is the orders'.

@@ -2,19 +2,24 @@
 
 pub(crate) mod card;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 
 use echo_policy::config::{ModelConfig, TinySizes};
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
 use echo_protocol::delta::{self, Width};
-use echo_protocol::identity::NodeKey;
+use echo_protocol::identity::{NodeKey, PublicKey};
+use echo_protocol::lease::LeaseId;
 use echo_protocol::manifest::{DeltaEntry, Manifest, TensorType};
 use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents};
+use echo_protocol::order::OrderCounter;
 use echo_protocol::signed::Signed;
 use echo_protocol::staleness::Staleness;
 use echo_protocol::store::{ChunkStore, SnapshotItem, write_snapshot};
 use echo_protocol::time::UnixMillis;
+use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, VersionSpan};
 use echo_protocol::version::PolicyVersion;
 
 use crate::install::{self, Images, Installed};
@@ -134,6 +139,31 @@ pub(crate) fn update(store: &ChunkStore, base: &Manifest) -> Manifest {
     manifest
 }
 
+/// A group that `node` might have generated.
+pub(crate) fn group(node: PublicKey, counter: OrderCounter) -> TrajectoryGroup {
+    let versions = vec![VersionSpan { version: PolicyVersion(5), tokens: 1 }];
+    let trajectory = Trajectory {
+        response: vec![3],
+        turns: Vec::new(),
+        logprobs: vec![-1.0],
+        versions,
+        reward: 0.0,
+        stopped: false,
+        omega: BTreeMap::new(),
+        raw_logprobs: Vec::new(),
+    };
+    TrajectoryGroup {
+        run: run_id(),
+        lease: LeaseId(0),
+        counter,
+        node,
+        trajectories: vec![trajectory],
+        precision: Default::default(),
+        caches: Default::default(),
+        recomputed: Vec::new(),
+    }
+}
+
 /// A host on loopback.
 pub(crate) async fn host(secret: u8, topics: Vec<String>) -> (Host, HostEvents) {
     Host::start(HostConfig {
@@ -148,4 +178,43 @@ pub(crate) async fn host(secret: u8, topics: Vec<String>) -> (Host, HostEvents) 
     })
     .await
     .unwrap()
+}
+
+/// What this thread logs from now on.
+pub(crate) struct Logged {
+    text: Sink,
+    _guard: tracing::subscriber::DefaultGuard,
+}
+
+/// Keeps what is logged on this thread, for as long as the result lives.
+pub(crate) fn logged() -> Logged {
+    let text = Sink::default();
+    let sink = text.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_ansi(false)
+        .with_writer(move || sink.clone())
+        .finish();
+    Logged { text, _guard: tracing::subscriber::set_default(subscriber) }
+}
+
+impl Logged {
+    /// The lines that contain `part`.
+    pub(crate) fn lines(&self, part: &str) -> Vec<String> {
+        let text = String::from_utf8(self.text.0.lock().unwrap().clone()).unwrap();
+        text.lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
+    }
+}
+
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -9,7 +9,6 @@ use echo_protocol::codec;
 use echo_protocol::control::{Neighbour, Neighbourhood, Peer, Request, Response};
 use echo_protocol::epoch::Epoch;
 use echo_protocol::heartbeat::Heartbeat;
-use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::{HeldOrder, Lease, LeaseId};
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::peer::key_of_peer;
@@ -286,8 +285,10 @@ async fn a_restarted_node_begins_with_what_is_on_its_disk_and_delivers_what_it_k
     let listened = learner.die().await;
     let counter = OrderCounter(1_000_000);
     let identity = echo_protocol::keyfile::load_or_create(&settings.data().identity()).unwrap();
-    let group = group_of(identity.public(), counter);
-    let outbox = crate::outbox::Outbox::open(&settings.data().outbox(), &testing::run_id()).unwrap();
+    let group = testing::group(identity.public(), counter);
+    let outbox =
+        crate::outbox::Outbox::open(&settings.data().outbox(), &testing::run_id(), &identity.public())
+            .unwrap();
     outbox.push(&[(counter, Signed::sign(&group, &identity).unwrap().to_bytes())]).unwrap();
     drop(outbox);
     std::fs::remove_file(settings.data().status()).unwrap();
@@ -395,29 +396,4 @@ async fn a_node_that_stops_gives_its_orders_back() {
     let ahead = facts.clock_ahead_ms.unwrap();
     assert!((660_000..720_000).contains(&ahead), "clocks that differ stop nothing: {ahead}");
     learner.die().await;
-}
-
-fn group_of(node: PublicKey, counter: OrderCounter) -> TrajectoryGroup {
-    use echo_protocol::trajectory::{Trajectory, VersionSpan};
-    let versions = vec![VersionSpan { version: PolicyVersion(5), tokens: 1 }];
-    let trajectory = Trajectory {
-        response: vec![3],
-        turns: Vec::new(),
-        logprobs: vec![-1.0],
-        versions,
-        reward: 0.0,
-        stopped: false,
-        omega: BTreeMap::new(),
-        raw_logprobs: Vec::new(),
-    };
-    TrajectoryGroup {
-        run: testing::run_id(),
-        lease: LeaseId(0),
-        counter,
-        node,
-        trajectories: vec![trajectory],
-        precision: Default::default(),
-        caches: Default::default(),
-        recomputed: Vec::new(),
-    }
 }

@@ -92,7 +92,7 @@ impl Works {
         });
         board.set(|facts| facts.expected_rollouts_per_s = expected);
         // Blocks, and nothing else of the run has begun.
-        let outbox = Outbox::open(&ready.data.outbox(), &run)?;
+        let outbox = Outbox::open(&ready.data.outbox(), &run, &ready.identity.public())?;
         board.set(|facts| {
             facts.outbox = outbox.len();
             // What an earlier run left here says nothing about this one.

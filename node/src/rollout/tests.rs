@@ -74,7 +74,7 @@ fn bench_of(workload: Arc<Workload>) -> Bench {
 fn bench_on(devices: Vec<Device>, workload: Arc<Workload>) -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
-    let outbox = Outbox::open(&dir.path().join("outbox"), &testing::run_id()).unwrap();
+    let outbox = Outbox::open(&dir.path().join("outbox"), &testing::run_id(), &key().public()).unwrap();
     let (stock, orders) = order_queue(64);
     let (returns, returning) = returns();
     let (policy, installed) = watch::channel(None);

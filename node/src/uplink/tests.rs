@@ -26,7 +26,7 @@ async fn lab(secret: u8, groups: u64) -> Lab {
     let (node, node_events) = testing::host(secret + 1, Vec::new()).await;
     node.dial(learner.peer_id(), learner.listen_addrs()).await.unwrap();
     let incoming = learner.accept(names::TRAJECTORIES).unwrap();
-    let outbox = Outbox::open(&dir.path().join("outbox"), &testing::run_id()).unwrap();
+    let outbox = outbox(dir.path(), secret + 1);
     let work: Vec<_> = (0..groups).map(|n| (OrderCounter(n), n.to_be_bytes().to_vec())).collect();
     outbox.push(&work).unwrap();
     let board = Arc::new(Board::default());
@@ -41,6 +41,11 @@ async fn lab(secret: u8, groups: u64) -> Lab {
     let uplink = tokio::spawn(uplink.run());
     Lab { _dir: dir, _events: (learner_events, node_events), node, learner, incoming, outbox, board, uplink }
 }
+fn outbox(dir: &std::path::Path, secret: u8) -> Outbox {
+    let me = NodeKey::from_secret([secret; 32]).public();
+    Outbox::open(&dir.join("outbox"), &testing::run_id(), &me).unwrap()
+}
+
 
 fn ledger(dir: &std::path::Path, secret: u8) -> Ledger {
     let me = NodeKey::from_secret([secret; 32]).public();

@@ -92,12 +92,13 @@ async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<Memory>, u64)> {
     };
     let (mut version, mut done, mut given) = (1, 0, 0);
     let (policy, installed) = watch::channel(install(version)?);
-    let outbox = Outbox::open(&dir.join("outbox"), &home.run())?;
+    let key = Arc::new(NodeKey::from_secret([2; 32]));
+    let outbox = Outbox::open(&dir.join("outbox"), &home.run(), &key.public())?;
     let (mut stock, source) = order_queue(WAITING);
     let stop = CancellationToken::new();
     let worker = Worker {
         workload: home.workload.clone(),
-        key: Arc::new(NodeKey::from_secret([2; 32])),
+        key,
         orders: source,
         in_flight: MAX_IN_FLIGHT,
         policy: installed,
