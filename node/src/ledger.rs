@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `RUN.receipts` | the run's signed charter, then a signed receipt for each accepted group, as frames; only ever appended to |
 //! | `RUN.older` | the file before, when one has become too long; the one before that is gone |
+//! | `RUN.damaged` | a copy of the first, made when that could not be read to its end |
+//! | `RUN-of-KEY.receipts`, `RUN-of-KEY.older` | the receipts of another identity, which worked in this directory before |
 //! | `RUN.refused.json` | how many groups were refused, by reason, and the last of each |
 //!
 //! `RUN` is the run's id. A file of receipts is all that somebody needs to check them ([`verify`]): the charter names the key that signs.
@@ -108,7 +110,9 @@ impl Ledger {
     pub fn open(dir: &Path, charter: &Signed<Charter>, me: PublicKey) -> Result<Self, LedgerError> {
         let (run, opened) = Charter::open(charter)?;
         fs::create_dir_all(dir).map_err(|source| LedgerError::Io { path: dir.to_owned(), source })?;
-        let pile = Pile::open(&dir.join(format!("{run}.receipts")), charter)?;
+        let path = dir.join(format!("{run}.receipts"));
+        pile::set_aside(&path, &me)?;
+        let pile = Pile::open(&path, charter)?;
         let refused = Refused::open(dir.join(format!("{run}.refused.json")))?;
         Ok(Self { learner: opened.learner, run, me, pile, refused })
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use echo_protocol::charter::{Charter, MAX_CHARTER_BYTES};
+use echo_protocol::identity::PublicKey;
 use echo_protocol::receipt::Receipt;
 use echo_protocol::signed::{ENVELOPE_BYTES, Signable, Signed};
 use tokio::time::Instant;
@@ -32,12 +33,24 @@ pub(super) struct Pile {
 }
 
 impl Pile {
-    /// Opens the file at `path`, which begins with `charter`. A torn end is cut off.
+    /// Opens the file at `path`, which begins with `charter`. A torn end is cut off. Where the file is damaged, a copy of all of it is kept first.
     pub(super) fn open(path: &Path, charter: &Signed<Charter>) -> Result<Self, LedgerError> {
         let head = charter.to_bytes();
         let failed = |source| LedgerError::Io { path: path.to_owned(), source };
         let bytes = match File::open(path) {
-            Ok(file) => Frames::new(path, file).whole()?,
+            Ok(file) => {
+                let (whole, damage) = Frames::new(path, file).whole()?;
+                if let Some(what) = damage {
+                    let copy = free_name(path, "damaged");
+                    fs::copy(path, &copy).map_err(failed)?;
+                    tracing::warn!(
+                        "{} is damaged: {what}; it goes on with the receipts before that, and all of it is kept as {}",
+                        path.display(),
+                        copy.display()
+                    );
+                }
+                whole
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(failed(error)),
         };
@@ -105,6 +118,57 @@ impl Drop for Pile {
     }
 }
 
+/// What stands between the run and the key in the name of a file of another identity's receipts.
+const OF: &str = "-of-";
+
+/// Makes way for the receipts of `me` at `path`: those for another node, which worked here before, get a name with its key; and those of `me`
+/// that were renamed so come back.
+pub(super) fn set_aside(path: &Path, me: &PublicKey) -> Result<(), LedgerError> {
+    if let Some(node) = owner(path).filter(|node| node != me) {
+        let aside = of(path, &node);
+        rename(path, &aside)?;
+        tracing::warn!("the receipts of another identity are kept as {}", aside.display());
+    }
+    if !path.exists() && of(path, me).exists() {
+        rename(&of(path, me), path)?;
+    }
+    Ok(())
+}
+
+/// The node that the receipts in the file at `path` are for, as the first of them says.
+fn owner(path: &Path) -> Option<PublicKey> {
+    let mut frames = Frames::new(path, File::open(path).ok()?);
+    frames.head().ok()?;
+    Some(frames.receipt().ok()??.open().ok()?.node)
+}
+
+/// Where the file at `path` goes if it is `node`'s, and that is not the identity in use.
+fn of(path: &Path, node: &PublicKey) -> PathBuf {
+    let run = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{run}{OF}{node}.receipts"))
+}
+
+/// Renames a file of receipts, and the one before it.
+fn rename(from: &Path, to: &Path) -> Result<(), LedgerError> {
+    let failed = |source| LedgerError::Io { path: from.to_owned(), source };
+    if older(from).exists() {
+        fs::rename(older(from), older(to)).map_err(failed)?;
+    }
+    fs::rename(from, to).map_err(failed)
+}
+
+/// Whether the file at `path` was renamed by [`set_aside`].
+pub(super) fn is_set_aside(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| stem.to_string_lossy().contains(OF))
+}
+
+/// A name beside `path` that nothing has: with this extension, and a number where that is taken.
+fn free_name(path: &Path, extension: &str) -> PathBuf {
+    let numbered = (2..).map(|n| path.with_extension(format!("{extension}-{n}")));
+    let mut names = std::iter::once(path.with_extension(extension)).chain(numbered);
+    names.find(|name| !name.exists()).expect("there are more numbers than files")
+}
+
 /// Where the file before the one at `path` lies.
 pub(super) fn older(path: &Path) -> PathBuf {
     path.with_extension("older")
@@ -141,16 +205,13 @@ impl Frames {
         self.torn
     }
 
-    /// Bytes up to where the file is torn or makes no sense any more.
-    fn whole(mut self) -> Result<u64, LedgerError> {
+    /// Bytes up to where the file is torn or makes no sense any more; and what makes no sense.
+    fn whole(mut self) -> Result<(u64, Option<String>), LedgerError> {
         loop {
             match self.next_frame() {
                 Ok(Some(_)) => {}
-                Ok(None) => return Ok(self.read),
-                Err(error @ LedgerError::Damaged { .. }) => {
-                    tracing::warn!(%error, "the rest of it is cut off");
-                    return Ok(self.read);
-                }
+                Ok(None) => return Ok((self.read, None)),
+                Err(LedgerError::Damaged { what, .. }) => return Ok((self.read, Some(what))),
                 Err(error) => return Err(error),
             }
         }

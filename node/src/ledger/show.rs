@@ -9,6 +9,7 @@ use echo_protocol::keyfile;
 use echo_protocol::receipt::Finding;
 use serde_json::{Value, json};
 
+use super::pile::is_set_aside;
 use super::verify::{Proof, verify};
 use super::{LedgerError, RefusedGroups};
 use crate::data_dir::DataDir;
@@ -51,7 +52,9 @@ pub fn all(dir: &Path, node: PublicKey) -> Result<Vec<Shown>, LedgerError> {
     let mut paths: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|kind| kind == "receipts")).collect();
     paths.sort();
-    paths.into_iter().map(|path| one(path, Some(node))).collect()
+    // An earlier identity's receipts say themselves whose they are.
+    let whose = |path: &PathBuf| (!is_set_aside(path)).then_some(node);
+    paths.into_iter().map(|path| one(path.clone(), whose(&path))).collect()
 }
 
 /// The receipts in one file, and the refusals beside it. They are `node`'s, or whoever's they are.

@@ -90,6 +90,54 @@ fn a_damaged_file_of_receipts_never_proves_more() {
 }
 
 #[test]
+fn a_damaged_file_is_kept_whole_beside_the_receipts_before_the_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    (0..3).for_each(|sequence| keep(&mut ledger(dir.path()), sequence));
+    let path = dir.path().join(format!("{}.receipts", testing::run_id()));
+    let mut damaged = fs::read(&path).unwrap();
+    let last = damaged.len() - receipt_frame();
+    damaged[last] ^= 0xff;
+    fs::write(&path, &damaged).unwrap();
+    keep(&mut ledger(dir.path()), 3);
+    assert_eq!(fs::read(path.with_extension("damaged")).unwrap(), damaged);
+    assert_eq!(verify(&path, Some(me())).unwrap().account.groups(), 3);
+
+    // All of it is noise, and there is a copy of an earlier one already.
+    let noise = vec![0xff; 1000];
+    fs::write(&path, &noise).unwrap();
+    keep(&mut ledger(dir.path()), 4);
+    assert_eq!(fs::read(path.with_extension("damaged")).unwrap(), damaged);
+    assert_eq!(fs::read(path.with_extension("damaged-2")).unwrap(), noise);
+    assert_eq!(verify(&path, Some(me())).unwrap().account.groups(), 1);
+}
+
+/// Bytes of a receipt in its file.
+fn receipt_frame() -> usize {
+    4 + signed(&receipt(2)).to_bytes().len()
+}
+
+#[test]
+fn a_new_identity_begins_its_own_receipts_and_those_of_the_old_one_stay_sound() {
+    let dir = tempfile::tempdir().unwrap();
+    (0..2).for_each(|sequence| keep(&mut ledger(dir.path()), sequence));
+    let other = NodeKey::from_secret([4; 32]).public();
+    let mut others = Ledger::open(dir.path(), &testing::charter(), other).unwrap();
+    let own = Receipt { node: other, ..receipt(0) };
+    others.accepted(own.counter, None, &signed(&own)).unwrap().unwrap();
+    drop(others);
+    let shown = show::all(dir.path(), other).unwrap();
+    let proofs = shown.iter().map(|shown| &shown.proof);
+    let found: Vec<_> =
+        proofs.map(|proof| (proof.node.unwrap(), proof.account.groups(), proof.wrong())).collect();
+    assert_eq!(found.len(), 2);
+    assert!(found.contains(&(other, 1, 0)) && found.contains(&(me(), 2, 0)), "{found:?}");
+    // The old identity is back, and goes on where it was.
+    keep(&mut ledger(dir.path()), 2);
+    let path = dir.path().join(format!("{}.receipts", testing::run_id()));
+    assert_eq!(verify(&path, Some(me())).unwrap().account.groups(), 3);
+}
+
+#[test]
 fn a_lost_receipt_and_a_foreign_pile_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let mut ledger = ledger(dir.path());
