@@ -5,6 +5,7 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
@@ -28,6 +29,9 @@ use tracing_subscriber::fmt::MakeWriter;
 // Every group of a snapshot is a handful of buffers of tens of KiB.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How long a stopped node waits for its threads, which may be writing to the disk.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     threads::end_when_refused("echo-node");
@@ -70,7 +74,8 @@ fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("no async runtime")?;
     let summary = runtime.block_on(node::run(ready, settings, screen, signals.stop()))?;
     output::line(&farewell(&summary));
-    drop(runtime);
+    // What still computes on a thread may take a minute, and nobody needs it any more.
+    runtime.shutdown_timeout(LEAVE_WITHIN);
     leave(0)
 }
 

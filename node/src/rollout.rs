@@ -19,7 +19,7 @@ use echo_protocol::clock;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::lease::{HeldOrder, ReturnReason};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::board::{Board, State};
@@ -82,18 +82,24 @@ pub struct Worker {
     pub board: Arc<Board>,
     /// Where orders go that come to nothing.
     pub returns: Returns,
-    /// Ends the worker; what is in flight is given back.
+    /// Ends the worker; what is in flight is given back, but for what has been judged.
     pub stop: CancellationToken,
 }
 
 impl Worker {
     /// Works on a thread of its own until stopped, or until the orders end. Must be called within a tokio runtime.
     ///
+    /// The result comes when the thread has ended; where it panicked, the channel is closed. Nobody has to wait for the thread.
+    ///
     /// # Errors
-    /// The thread returns [`OutboxError::Database`] when finished work can't be kept: generating more would be pointless.
-    pub fn spawn(self) -> std::io::Result<thread::JoinHandle<Result<(), OutboxError>>> {
-        let runtime = Handle::current();
-        thread::Builder::new().name("rollout".to_owned()).spawn(move || self.run(&runtime))
+    /// The thread sends [`OutboxError::Database`] when finished work can't be kept: generating more would be pointless.
+    pub fn spawn(self) -> std::io::Result<oneshot::Receiver<Result<(), OutboxError>>> {
+        let (runtime, (ended, result)) = (Handle::current(), oneshot::channel());
+        thread::Builder::new().name("rollout".to_owned()).spawn(move || {
+            // A node that stops may have given this thread up.
+            let _ = ended.send(self.run(&runtime));
+        })?;
+        Ok(result)
     }
 
     fn run(mut self, runtime: &Handle) -> Result<(), OutboxError> {
@@ -186,7 +192,7 @@ impl Worker {
             if flight.is_empty() {
                 continue;
             }
-            match flight.step(&newest.tokenizer) {
+            match flight.step(&newest.tokenizer, || stop.is_cancelled()) {
                 Ok(()) => {}
                 Err(error @ EngineError::DeviceLost { .. }) => {
                     newest = flight.move_on(&self.ladder, &error)?;
@@ -197,10 +203,10 @@ impl Worker {
                 },
                 Err(error) => return Err(error.into()),
             }
+            self.deliver(flight, given_up)?;
             if stop.is_cancelled() {
                 return Ok(());
             }
-            self.deliver(flight, given_up)?;
         }
     }
 
@@ -282,6 +288,10 @@ impl Worker {
         for (held, group) in flight.landed(&self.key) {
             match group {
                 Ok(group) => groups.push((held.counter, group)),
+                // It was not judged any more.
+                Err(_) if self.stop.is_cancelled() => {
+                    self.returns.give_back(&[held], ReturnReason::Dropped, STOPPED);
+                }
                 Err(error) => given_up.note(held, ReturnReason::Undoable, &error),
             }
         }

@@ -44,6 +44,10 @@ use crate::workload::Workload;
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 /// A node that ends waits so long for the learner to take orders back.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(1);
+/// How long a stopped node waits for its worker. What is being computed or judged for longer is given up.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
+/// A worker that has run out of orders for good ends this long before the session at most.
+const SESSION_ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// The pause between two attempts to listen on them.
 const RELEASE_POLL: Duration = Duration::from_millis(100);
 
@@ -271,7 +275,10 @@ impl Works {
             tokio::select! {
                 () = stop.cancelled() => break Ok(None),
                 ended = &mut self.session => break session_end(ended),
-                ended = &mut self.worker => break Err(failure(ended, "generating")),
+                ended = &mut self.worker => break match ended {
+                    Ok(Ok(())) => self.session_ending().await,
+                    failed => Err(failure(failed, "generating")),
+                },
                 Some(ended) = self.services.join_next() => match ended {
                     // It had nothing left to listen to, because the session is just ending.
                     Ok(Ok(())) => {}
@@ -281,7 +288,7 @@ impl Works {
         };
         self.stop_worker.cancel();
         // The worker first: what it has just finished is to be delivered, too.
-        joined(&mut self.worker).await;
+        self.worker_ends(stop).await;
         if let Ok(Some(Ending::RunEnded)) = ended {
             self.deliver(stop).await;
         }
@@ -298,6 +305,26 @@ impl Works {
             facts.outbox = self.outbox.len();
         });
         ended
+    }
+
+    /// How the session ends, now that the worker has ended by itself: orders end for good only with the session.
+    async fn session_ending(&mut self) -> Result<Option<Ending>, NodeError> {
+        match tokio::time::timeout(SESSION_ENDS_WITHIN, &mut self.session).await {
+            Ok(ended) => session_end(ended),
+            Err(_) => Err(NodeError::Died { part: "generating" }),
+        }
+    }
+
+    /// Waits for the worker, which was told to end: until it has, or for a while once the node is to stop.
+    async fn worker_ends(&mut self, stop: &CancellationToken) {
+        let patience = async {
+            stop.cancelled().await;
+            tokio::time::sleep(STOP_WITHIN).await;
+        };
+        tokio::select! {
+            () = joined(&mut self.worker) => {}
+            () = patience => tracing::info!("stopping without what is just being computed or judged"),
+        }
     }
 
     /// Gives the uplink time to empty the outbox, for as long as the learner takes something.
@@ -324,10 +351,12 @@ impl Works {
 
 /// Generates on a thread of its own.
 fn generate(worker: Worker) -> Result<JoinHandle<Result<(), NodeError>>, NodeError> {
-    let thread = worker.spawn()?;
-    Ok(tokio::task::spawn_blocking(move || match thread.join() {
-        Ok(ended) => ended.map_err(NodeError::from),
-        Err(_) => Err(NodeError::Died { part: "generating" }),
+    let ended = worker.spawn()?;
+    Ok(tokio::spawn(async move {
+        match ended.await {
+            Ok(ended) => ended.map_err(NodeError::from),
+            Err(_) => Err(NodeError::Died { part: "generating" }),
+        }
     }))
 }
 
@@ -375,3 +404,6 @@ fn failure(ended: Result<Result<(), NodeError>, JoinError>, part: &'static str) 
         Ok(Ok(())) | Err(_) => NodeError::Died { part },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -141,14 +141,19 @@ impl<'w> Flight<'w> {
         orders.into_values().map(|(order, _)| order.held()).collect()
     }
 
-    /// Draws a token for every sample that is caught up, and tells the episodes which turns have ended.
-    pub(super) fn step(&mut self, tokenizer: &Tokenizer) -> Result<(), EngineError> {
+    /// Draws a token for every sample that is caught up, and tells the episodes which turns have ended. Judging a turn may take a minute, so
+    /// none is judged once `stopped`; their orders come to nothing.
+    pub(super) fn step(
+        &mut self,
+        tokenizer: &Tokenizer,
+        mut stopped: impl FnMut() -> bool,
+    ) -> Result<(), EngineError> {
         self.generation.step()?;
         self.settle();
         let orders = &mut self.orders;
         self.generation.converse(|turn| {
             let heard = orders.get_mut(&turn.ticket).map(|(_, samples)| &mut samples[turn.sample]);
-            Ok(heard.and_then(|sample| sample.hear(turn, tokenizer)))
+            Ok(heard.filter(|_| !stopped()).and_then(|sample| sample.hear(turn, tokenizer)))
         })
     }
 

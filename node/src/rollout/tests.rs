@@ -35,7 +35,7 @@ struct Bench {
     board: Arc<Board>,
     returning: Returning,
     stop: CancellationToken,
-    thread: thread::JoinHandle<Result<(), OutboxError>>,
+    ended: oneshot::Receiver<Result<(), OutboxError>>,
 }
 
 /// Generates until nothing is in flight, from token `at` on under another policy.
@@ -45,7 +45,7 @@ fn fly(flight: &mut Flight<'_>, at: usize, second: &Arc<Installed>) -> Vec<(Orde
         if step == at {
             flight.install(second.clone()).unwrap();
         }
-        flight.step(&second.tokenizer).unwrap();
+        flight.step(&second.tokenizer, || false).unwrap();
         groups.extend(flight.landed(&key()).into_iter().map(|(held, group)| (held.counter, group.unwrap())));
         if flight.is_empty() {
             assert!(step > at, "nothing was left for the second policy");
@@ -92,8 +92,8 @@ fn bench_on(devices: Vec<Device>, workload: Arc<Workload>) -> Bench {
         returns,
         stop: stop.clone(),
     };
-    let thread = worker.spawn().unwrap();
-    Bench { _dir: dir, store, outbox, stock, policy, ladder, board, returning, stop, thread }
+    let ended = worker.spawn().unwrap();
+    Bench { _dir: dir, store, outbox, stock, policy, ladder, board, returning, stop, ended }
 }
 
 impl Bench {
@@ -121,9 +121,9 @@ impl Bench {
             .collect()
     }
 
-    fn end(self) {
+    async fn end(self) {
         self.stop.cancel();
-        self.thread.join().unwrap().unwrap();
+        self.ended.await.unwrap().unwrap();
     }
 }
 
@@ -158,7 +158,7 @@ async fn orders_become_signed_groups_that_the_learner_can_check() {
         }
     }
     assert!(responses.len() > 6, "the samples of a group differ");
-    bench.end();
+    bench.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +179,7 @@ async fn orders_whose_lease_is_over_or_whose_group_waits_are_not_begun() {
     );
     assert_eq!(bench.board.facts(clock::now()).rollouts, u64::from(testing::GROUP));
     assert_eq!(bench.returned(), [(1, ReturnReason::Late)].into());
-    bench.end();
+    bench.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,7 +203,7 @@ async fn a_prompt_without_tokens_costs_its_own_order_alone() {
     }
     assert_ne!(bench.board.facts(clock::now()).state, State::PolicyUnusable);
     assert_eq!(bench.returned(), poison.iter().map(|counter| (*counter, ReturnReason::Undoable)).collect());
-    bench.end();
+    bench.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,7 +225,7 @@ async fn nothing_is_generated_while_the_outbox_is_full() {
     while !bench.outbox.contains(OrderCounter(1)).unwrap() {
         changes.changed().await.unwrap();
     }
-    bench.end();
+    bench.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -253,7 +253,7 @@ async fn what_was_begun_under_a_policy_that_was_withdrawn_goes_back() {
     let (_, bytes) = bench.outbox.first(|counter| counter.0 != 20).unwrap().unwrap();
     let group: TrajectoryGroup = Signed::from_bytes(&bytes).unwrap().open().unwrap();
     assert_eq!(group.newest_version().unwrap().0, 3);
-    bench.end();
+    bench.end().await;
 }
 
 #[test]
@@ -350,13 +350,13 @@ fn a_newer_policy_takes_over_as_the_charter_wants_it() {
         assert_eq!(of_both > 0, takeover != Takeover::Wait, "{takeover:?}");
         // What begins when all are done begins under the second in any case.
         flight.begin(order(8), &second.tokenizer).unwrap();
-        flight.step(&second.tokenizer).unwrap();
+        flight.step(&second.tokenizer, || false).unwrap();
         while !flight.is_empty() {
             for (_, group) in flight.landed(&key()) {
                 let group: TrajectoryGroup = Signed::from_bytes(&group.unwrap()).unwrap().open().unwrap();
                 assert_eq!(group.oldest_version().map(|version| version.0), Some(2));
             }
-            flight.step(&second.tokenizer).unwrap();
+            flight.step(&second.tokenizer, || false).unwrap();
         }
     }
 }
@@ -383,7 +383,7 @@ async fn where_the_device_is_lost_the_next_one_goes_on_and_no_token_is_lost() {
     undisturbed.install(3);
     undisturbed.wait_for(6).await;
     let expected = groups(&undisturbed, 10..16);
-    undisturbed.end();
+    undisturbed.end().await;
     // In the first prompt, in the midst of several responses, and again on the device behind it.
     for devices in [vec![lost_at(1)], vec![lost_at(40)], vec![lost_at(30), lost_at(20)]] {
         let lost = devices.len();
@@ -400,7 +400,7 @@ async fn where_the_device_is_lost_the_next_one_goes_on_and_no_token_is_lost() {
         bench.order(20, UnixMillis(u64::MAX));
         bench.wait_for(7).await;
         assert_eq!(bench.board.facts(clock::now()).device.as_deref(), Some("CPU"));
-        bench.end();
+        bench.end().await;
     }
 }
 
@@ -417,7 +417,7 @@ async fn a_policy_that_came_to_a_device_just_before_it_was_lost_is_loaded_anew()
     assert_eq!((again.device.name(), again.version(), again.precision()), ("CPU", 3, Precision::F32));
     bench.order(1, UnixMillis(u64::MAX));
     bench.wait_for(1).await;
-    bench.end();
+    bench.end().await;
 }
 
 #[test]
@@ -431,14 +431,14 @@ fn another_policy_waits_for_who_still_draws_from_the_one_before_and_not_for_ever
     let mut flight = Flight::new(&workload, first.clone(), Limits { prefill_tokens: 4, ..ALL });
     flight.begin(order(0), &first.tokenizer).unwrap();
     while flight.drawn() < 2 * u64::from(testing::GROUP) {
-        flight.step(&first.tokenizer).unwrap();
+        flight.step(&first.tokenizer, || false).unwrap();
     }
     assert!(flight.is_settled(Duration::ZERO));
     flight.install(second.clone()).unwrap();
     let mut steps = 0;
     while !flight.is_settled(Duration::ZERO) {
         assert!(flight.is_settled(Duration::from_secs(10)));
-        flight.step(&second.tokenizer).unwrap();
+        flight.step(&second.tokenizer, || false).unwrap();
         steps += 1;
     }
     assert!(steps > 1 && flight.landed(&key()).is_empty(), "{steps}");
@@ -454,11 +454,11 @@ fn a_policy_that_waits_to_take_over_moves_with_the_one_in_use() {
     let (first, second) = (load(1), load(2));
     let mut flight = Flight::new(&workload, first.clone(), ALL);
     (0..8).for_each(|counter| flight.begin(order(counter), &first.tokenizer).unwrap());
-    flight.step(&first.tokenizer).unwrap();
+    flight.step(&first.tokenizer, || false).unwrap();
     flight.install(second.clone()).unwrap();
     let (mut landed, mut moved) = (Vec::new(), 0);
     while !flight.is_empty() {
-        if let Err(error) = flight.step(&first.tokenizer) {
+        if let Err(error) = flight.step(&first.tokenizer, || false) {
             assert!(matches!(error, EngineError::DeviceLost { .. }), "{error}");
             let newest = flight.move_on(&ladder, &error).unwrap();
             assert_eq!((newest.version(), newest.device.name()), (2, "CPU"));
@@ -506,7 +506,30 @@ async fn an_order_that_the_device_has_no_room_for_is_given_up_alone() {
     let facts = bench.board.facts(clock::now());
     assert_ne!(facts.state, State::PolicyUnusable);
     assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("Card"), 0), "{facts:?}");
-    bench.end();
+    bench.end().await;
+}
+
+#[test]
+fn what_was_judged_before_the_node_stops_is_kept_and_nothing_else_is_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ChunkStore::open(&dir.path().join("chunks")).unwrap();
+    let workload = testing::workload();
+    let installed = Arc::new(testing::installed(&store, 1, &workload));
+    let mut flight = Flight::new(&workload, installed.clone(), ALL);
+    (0..2).for_each(|counter| flight.begin(order(counter), &installed.tokenizer).unwrap());
+    let (mut asked, mut landed) = (0, Vec::new());
+    while !flight.is_empty() {
+        let stopped = || {
+            asked += 1;
+            // The last sample of one of the two groups is not judged.
+            asked == 2 * testing::GROUP
+        };
+        flight.step(&installed.tokenizer, stopped).unwrap();
+        landed.extend(flight.landed(&key()));
+    }
+    assert_eq!(asked, 2 * testing::GROUP, "it is asked before every judging");
+    let whole: Vec<bool> = landed.iter().map(|(_, group)| group.is_ok()).collect();
+    assert!(whole.len() == 2 && whole.contains(&true) && whole.contains(&false), "{whole:?}");
 }
 
 #[test]
@@ -528,7 +551,7 @@ fn orders_that_join_others_in_flight_come_to_the_same_groups() {
         } else if joining.is_empty() {
             break;
         }
-        joining.step(&installed.tokenizer).unwrap();
+        joining.step(&installed.tokenizer, || false).unwrap();
         let landed = joining.landed(&key());
         groups.extend(landed.into_iter().map(|(held, group)| (held.counter, group.unwrap())));
     }

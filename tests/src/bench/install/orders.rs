@@ -137,7 +137,7 @@ async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<Memory>, u64)> {
         }
     }
     stop.cancel();
-    worker.join().map_err(|_| anyhow::anyhow!("the worker panicked"))??;
+    worker.await.context("the worker panicked")??;
     Ok((memory, version))
 }
 
