@@ -22,6 +22,7 @@ use crate::store::ChunkStore;
 use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
 use edges::Edges;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -61,6 +62,7 @@ pub(super) enum Report {
     Rotten { reason: String },
     Refused { version: PolicyVersion },
     Lost { reason: String },
+    Foreign { reason: String },
     GaveUp { reason: String },
     Joined { version: PolicyVersion, manifest: ContentId },
     Asked { version: PolicyVersion, piece: PieceIndex, groups: GroupMask },
@@ -89,6 +91,8 @@ pub(super) struct Driver {
     /// The newest complete snapshot that the owner has not been told of.
     install: Option<Arc<Manifest>>,
     neighbours: Vec<(Peer, Role)>,
+    /// Neighbours of another version, of which the log says so.
+    foreign: BTreeSet<PublicKey>,
     progress_at: UnixMillis,
     times: Times,
     cut_off: Vec<PublicKey>,
@@ -117,6 +121,7 @@ impl Driver {
             stale_serial: 0,
             install: None,
             neighbours: Vec::new(),
+            foreign: BTreeSet::new(),
             progress_at: UnixMillis(0),
             times: Times::default(),
             cut_off: Vec::new(),
@@ -205,7 +210,10 @@ impl Driver {
                 tracing::warn!(peer = %peer.short(), reason, "cut off: this peer broke the chunk protocol");
                 Input::Rotten(peer)
             }
-            Report::Opened if pulled => Input::Opened(peer),
+            Report::Opened if pulled => {
+                self.foreign.remove(&peer);
+                Input::Opened(peer)
+            }
             Report::Has { version, news } if pulled => Input::Has { peer, version, news },
             Report::Refused { version } if pulled => {
                 self.edges.close(&peer);
@@ -213,6 +221,14 @@ impl Driver {
             }
             Report::Lost { reason } if pulled => {
                 tracing::debug!(neighbour = %peer.short(), reason, "lost a neighbour");
+                self.edges.close(&peer);
+                Input::Lost(peer)
+            }
+            Report::Foreign { reason } if pulled => {
+                // It is tried again and again, as its owner may install another version.
+                if self.foreign.insert(peer) {
+                    tracing::warn!(neighbour = %peer.short(), "snapshots cannot come from a neighbour: {reason}");
+                }
                 self.edges.close(&peer);
                 Input::Lost(peer)
             }
@@ -279,6 +295,7 @@ impl Driver {
                 self.edges.remember(peer).await;
             }
             self.neighbours = named;
+            self.foreign.retain(|key| self.neighbours.iter().any(|(peer, _)| peer.key == *key));
         }
         let named = self.neighbours.iter().map(|(peer, role)| (peer.key, *role)).collect();
         self.relay.handle(now, Input::Neighbours(named));

@@ -8,7 +8,7 @@ use super::wire::{self, Answer, Ask, WireError};
 use crate::content::ContentId;
 use crate::groups::GroupMask;
 use crate::manifest::{Manifest, PieceIndex};
-use crate::net::host::Host;
+use crate::net::host::{Host, NetError};
 use crate::net::names;
 use crate::piece_set::Holdings;
 use crate::store::ChunkStore;
@@ -46,6 +46,8 @@ enum End {
     /// The driver let it go.
     Closed,
     Lost(String),
+    /// It does not speak this version of the chunk protocol.
+    Foreign(String),
     /// A group could not be kept, or is too large to be one.
     Failed(Failure),
     Refused,
@@ -68,7 +70,7 @@ impl Edge {
     /// Opens the stream and pulls until either side ends it.
     pub(super) async fn pull(self, mut wishes: mpsc::Receiver<Wish>) {
         let opened = tokio::select! {
-            stream = self.open() => stream.map_err(End::Lost),
+            stream = self.open() => stream,
             // The machine asks for nothing before the stream is open, so this can only be the end of the channel.
             None = wishes.recv() => Err(End::Closed),
         };
@@ -81,6 +83,7 @@ impl Edge {
             .report(match end {
                 End::Closed => return,
                 End::Lost(reason) => Report::Lost { reason },
+                End::Foreign(reason) => Report::Foreign { reason },
                 End::Failed(Failure::Ours(reason)) => Report::GaveUp { reason },
                 End::Failed(Failure::Rotten(reason)) => Report::Rotten { reason },
                 End::Refused => Report::Refused { version },
@@ -90,14 +93,18 @@ impl Edge {
 }
 
 impl Edge {
-    async fn open(&self) -> Result<crate::net::Stream, String> {
+    async fn open(&self) -> Result<crate::net::Stream, End> {
         let opened = self.host.open_stream(self.neighbour, names::CHUNKS).await;
-        let mut stream = opened.map_err(|error| error.to_string())?;
+        let mut stream = opened.map_err(|error| match error {
+            NetError::StreamUnsupported { .. } => End::Foreign(error.to_string()),
+            _ => End::Lost(error.to_string()),
+        })?;
+        let lost = |error: std::io::Error| End::Lost(error.to_string());
         let mut hello = Vec::new();
         let first = Ask::Hello { version: self.manifest.version, manifest: self.id };
-        wire::put_head(&mut hello, &first, 0).map_err(|e| e.to_string())?;
-        stream.write_all(&hello).await.map_err(|error| error.to_string())?;
-        stream.flush().await.map_err(|error| error.to_string())?;
+        wire::put_head(&mut hello, &first, 0).map_err(|error| End::Lost(error.to_string()))?;
+        stream.write_all(&hello).await.map_err(lost)?;
+        stream.flush().await.map_err(lost)?;
         self.reporter.report(Report::Opened).await;
         Ok(stream)
     }
