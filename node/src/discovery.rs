@@ -1,6 +1,6 @@
 //! Finding the learner: peer list, bootstrap peers, DHT, and the peers of last time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use crate::known_peers::KnownPeers;
 pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between two attempts. An attempt takes longer where the DHT has to give up peers that have left.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Most failures that are remembered as logged.
+const MAX_NAMED: usize = 1024;
 
 /// One attempt that failed, with everything that was tried.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +23,26 @@ pub const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub struct NotReached {
     learner: PeerId,
     tried: String,
+}
+
+/// Failures that the log names already, since the learner was reached last.
+#[derive(Debug, Default)]
+struct Named(BTreeSet<String>);
+
+impl Named {
+    /// What to log of a failed attempt: everything while something in it is new, else one short line. The same failures come in another
+    /// order each time.
+    fn line(&mut self, error: &NotReached) -> String {
+        if self.0.len() > MAX_NAMED {
+            self.0.clear();
+        }
+        let before = self.0.len();
+        self.0.extend(error.tried.split("; ").map(str::to_owned));
+        match self.0.len() > before {
+            true => error.to_string(),
+            false => format!("learner {} not reached, for the same reasons", error.learner),
+        }
+    }
 }
 
 /// Finds the learner and keeps what it takes to find it again.
@@ -45,12 +67,13 @@ impl Discovery {
         Self { host, learner, bootstraps: by_peer, known, known_path }
     }
 
-    /// Connects to the learner, however long it takes. Every failed attempt says what was tried.
+    /// Connects to the learner, however long it takes. Every failed attempt is logged; what was tried, only where that is news.
     pub async fn reach(&mut self) {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut named = Named::default();
         while let Err(error) = self.attempt().await {
             let pause = backoff.pause();
-            tracing::warn!("{error}; next attempt in {:.1} s", pause.as_secs_f32());
+            tracing::warn!("{}; next attempt in {:.1} s", named.line(&error), pause.as_secs_f32());
             tokio::time::sleep(pause).await;
         }
         self.remember().await;
@@ -121,7 +144,8 @@ impl Discovery {
 
     async fn dial_where_it_was(&self) -> Result<(), Option<String>> {
         let mut addresses = self.host.known_addresses(self.learner).await;
-        addresses.extend(self.known.iter().filter(|(peer, _)| *peer == self.learner).flat_map(|(_, a)| a));
+        let last_time = self.known.iter().filter(|(peer, _)| *peer == self.learner).flat_map(|(_, a)| a);
+        addresses.extend(last_time.filter(|address| !addresses.contains(address)).collect::<Vec<_>>());
         if addresses.is_empty() {
             return Err(None);
         }

@@ -9,6 +9,7 @@ use crate::backoff::Backoff;
 use crate::data_dir::DataDir;
 use crate::discovery::{Discovery, FIRST_PAUSE, LONGEST_PAUSE};
 use crate::json_file::{self, StateError};
+use crate::last_message::LastMessage;
 use crate::learner::Learner;
 use crate::preflight::Ready;
 
@@ -54,12 +55,16 @@ pub async fn fetch_charter(ready: &Ready, agent: &str) -> Result<Signed<Charter>
     let mut discovery =
         Discovery::new(host.clone(), ready.learner, &ready.bootstraps, ready.data.known_peers());
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut refused = LastMessage::default();
     let charter = loop {
         discovery.reach().await;
         match learner.charter().await {
             Ok(signed) if opens(&signed, &ready.target.learner) => break signed,
             Ok(_) => tracing::error!("the learner's charter makes no sense; its operator has to mend it"),
-            Err(error) => tracing::warn!("the learner did not show its charter: {error}"),
+            Err(error) if refused.is_new(&error.to_string()) => {
+                tracing::warn!("the learner did not show its charter ({error}); trying again");
+            }
+            Err(_) => {}
         }
         tokio::time::sleep(backoff.pause()).await;
     };

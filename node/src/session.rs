@@ -17,8 +17,10 @@ use echo_protocol::version::PolicyVersion;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::backoff::Backoff;
 use crate::board::{Board, Download, State, Traffic};
-use crate::discovery::Discovery;
+use crate::discovery::{Discovery, FIRST_PAUSE, LONGEST_PAUSE};
+use crate::last_message::LastMessage;
 use crate::learner::{AskError, Learner, News};
 use crate::manifests::Newest;
 use crate::neighbours::Neighbours;
@@ -42,6 +44,16 @@ pub enum Ending {
     RunEnded,
     /// The learner has a new charter: another run begins.
     Rechartered(Box<Signed<Charter>>),
+}
+
+/// How a conversation with the learner ends.
+enum Talk {
+    /// The session is over.
+    Over(Ending),
+    /// The learner answered, and answers no more.
+    Lost,
+    /// Not a single heartbeat was answered, for this reason.
+    Unanswered(String),
 }
 
 /// Everything that a session needs.
@@ -82,65 +94,86 @@ impl Session {
     /// # Errors
     /// [`Stopped`] when the network was taken down.
     pub async fn run(mut self) -> Result<Ending, Stopped> {
+        // A dial that succeeds is no success yet: the learner may be of another version, and close every connection.
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut unanswered = LastMessage::default();
         loop {
             self.discovery.reach().await;
-            if let Some(new) = self.other_charter().await {
+            let charter = self.other_charter().await;
+            if let Ok(Some(new)) = charter {
                 return Ok(Ending::Rechartered(Box::new(new)));
             }
-            tracing::info!("the learner is reached");
-            if let Some(ending) = self.talk().await? {
-                return Ok(ending);
+            match self.talk().await? {
+                Talk::Over(ending) => return Ok(ending),
+                Talk::Lost => {
+                    backoff.reset();
+                    unanswered.clear();
+                    tracing::warn!("the learner is gone; the node goes on with the orders that it has");
+                }
+                Talk::Unanswered(why) => {
+                    // The first question failed first: the reason is there, before the connection was closed.
+                    let why = charter.err().map_or(why, |error| error.to_string());
+                    if unanswered.is_new(&why) {
+                        tracing::warn!(
+                            "connected to the learner, but it does not answer ({why}); trying again"
+                        );
+                    }
+                }
             }
             self.link(false);
-            tracing::warn!("the learner is gone; the node goes on with the orders that it has");
             // A dead connection may look alive for a while; a new dial would return it.
             drop(self.host.disconnect(self.learner.peer()).await);
+            tokio::time::sleep(backoff.pause()).await;
         }
     }
 
     /// The learner's charter if it is another run's.
-    async fn other_charter(&self) -> Option<Signed<Charter>> {
-        match self.learner.charter().await {
-            Ok(signed) => match Charter::open(&signed) {
-                Ok((run, _)) if run == self.run => None,
-                Ok((run, _)) => {
-                    tracing::warn!(run = %run.short(), "the learner has begun another run");
-                    Some(signed)
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the learner's charter makes no sense; going on with the one that is known");
-                    tokio::time::sleep(NONSENSE_PAUSE).await;
-                    None
-                }
-            },
-            // The first heartbeat will tell whether the learner is there at all.
+    ///
+    /// # Errors
+    /// When the learner does not show it. Heartbeats may be answered all the same.
+    async fn other_charter(&self) -> Result<Option<Signed<Charter>>, AskError> {
+        let signed = self.learner.charter().await.inspect_err(|error| {
+            tracing::debug!(%error, "the learner did not show its charter");
+        })?;
+        match Charter::open(&signed) {
+            Ok((run, _)) if run == self.run => Ok(None),
+            Ok((run, _)) => {
+                tracing::warn!(run = %run.short(), "the learner has begun another run");
+                Ok(Some(signed))
+            }
             Err(error) => {
-                tracing::debug!(%error, "the learner did not show its charter");
-                None
+                tracing::error!(%error, "the learner's charter makes no sense; going on with the one that is known");
+                tokio::time::sleep(NONSENSE_PAUSE).await;
+                Ok(None)
             }
         }
     }
 
-    /// Heartbeats until the learner stops answering (`None`) or the session is over.
-    async fn talk(&mut self) -> Result<Option<Ending>, Stopped> {
+    /// Heartbeats until the learner stops answering or the session is over.
+    async fn talk(&mut self) -> Result<Talk, Stopped> {
         let mut beat = tokio::time::interval(Duration::from_millis(HEARTBEAT_EVERY_MS));
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut missed, mut remembered, mut told) = (0, Instant::now(), None);
+        let (mut missed, mut remembered) = (0, Instant::now());
+        let (mut answered, mut refused) = (false, LastMessage::default());
+        let lost = |answered, why: &str| if answered { Talk::Lost } else { Talk::Unanswered(why.to_owned()) };
         loop {
             tokio::select! {
                 _ = beat.tick() => {}
                 () = changed(&mut self.installed) => beat.reset(),
                 () = self.learner_gone.notified() => {
                     // An old connection may end while a newer one stands.
-                    if !self.host.connected_peers().await.contains(&self.learner.peer()) {
-                        return Ok(None);
+                    if !self.connected().await {
+                        return Ok(lost(answered, "it closed the connection"));
                     }
                 }
             }
             let news = self.learner.heartbeat(self.heartbeat().await?).await;
             match news {
-                Ok(news) if news.ended => return Ok(Some(Ending::RunEnded)),
+                Ok(news) if news.ended => return Ok(Talk::Over(Ending::RunEnded)),
                 Ok(news) => {
+                    if !std::mem::replace(&mut answered, true) {
+                        tracing::info!("the learner is reached");
+                    }
                     missed = 0;
                     self.link(true);
                     self.take(news).await?;
@@ -148,11 +181,10 @@ impl Session {
                 Err(ref error @ AskError::Refused { reason: ref why, .. }) => {
                     // The learner is there and does not want this node: looking for it anew would change nothing.
                     let reason = error.to_string();
-                    if told.as_ref() != Some(&reason) {
+                    if refused.is_new(&reason) {
                         tracing::warn!("{reason}");
-                        told = Some(reason);
                     }
-                    missed = 0;
+                    (answered, missed) = (true, 0);
                     self.link(false);
                     self.board.set(|facts| facts.silence = Some(why.clone()));
                     tokio::time::sleep(REFUSED_PAUSE).await;
@@ -161,7 +193,7 @@ impl Session {
                     missed += 1;
                     tracing::debug!(%error, missed, "a heartbeat was not answered");
                     if missed >= MAX_MISSED || matches!(error, AskError::Net(_) if !self.connected().await) {
-                        return Ok(None);
+                        return Ok(lost(answered, &error.to_string()));
                     }
                 }
             }

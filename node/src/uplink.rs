@@ -16,11 +16,12 @@ use echo_protocol::net::{FrameError, Host, NetError, PeerId, Stream, names, read
 use echo_protocol::order::OrderCounter;
 use echo_protocol::receipt::Receipt;
 use echo_protocol::signed::Signed;
-use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome};
+use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use crate::backoff::Backoff;
 use crate::board::Board;
+use crate::last_message::LastMessage;
 use crate::ledger::{Ledger, LedgerError, ReceiptError};
 use crate::outbox::{MAX_ENTRY_BYTES, Outbox, OutboxError};
 use flight::Flight;
@@ -83,6 +84,7 @@ impl Uplink {
         let mut changes = self.outbox.changes();
         let mut window = WINDOW;
         let mut flight = Flight::new(window);
+        let mut paused = LastMessage::default();
         loop {
             while self.outbox.is_empty() {
                 // The sender lives in the outbox, which lives in self.
@@ -94,6 +96,7 @@ impl Uplink {
             };
             if flight.answers() > 0 {
                 (backoff, window) = (Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), WINDOW);
+                paused.clear();
             }
             match error {
                 UplinkError::Outbox(error) => return Err(error),
@@ -101,13 +104,10 @@ impl Uplink {
                 _ => {}
             }
             flight = flight.again(window);
-            let pause = backoff.pause();
-            tracing::info!(
-                waiting = self.outbox.len(),
-                "delivery paused for {:.1} s: {error}",
-                pause.as_secs_f32()
-            );
-            tokio::time::sleep(pause).await;
+            if paused.is_new(&error.to_string()) {
+                tracing::info!(waiting = self.outbox.len(), "delivery is paused: {error}; trying again");
+            }
+            tokio::time::sleep(backoff.pause()).await;
         }
     }
 
@@ -188,8 +188,14 @@ impl Uplink {
                 flight.decided(counter);
                 // The text comes from the network and goes into a log line.
                 let detail: String = detail.chars().filter(|c| !c.is_control()).collect();
-                if let Some(groups) = self.complaints.due(reason.name()) {
-                    tracing::warn!(order = %counter, groups, %reason, detail, "the learner refused a group");
+                match self.complaints.due(reason.name()) {
+                    Some(groups) if reason == RefuseReason::Duplicate => {
+                        tracing::info!(order = %counter, groups, detail, "the learner has a group already: its first answer was lost");
+                    }
+                    Some(groups) => {
+                        tracing::warn!(order = %counter, groups, %reason, detail, "the learner refused a group");
+                    }
+                    None => {}
                 }
                 // It was accepted before, and the answer was lost.
                 if answer.receipt.is_some() {

@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, watch};
 use crate::backoff::Backoff;
 use crate::board::Board;
 use crate::install::Installed;
+use crate::last_message::LastMessage;
 use crate::workload::Workload;
 use shelf::{MAX_COPY_BYTES, Shelf};
 
@@ -74,6 +75,7 @@ impl Verifier {
     pub async fn run(mut self) {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut shelf = Shelf::new(MAX_COPY_BYTES);
+        let mut paused = LastMessage::default();
         loop {
             if self.policy.wait_for(Option::is_some).await.is_err() {
                 return;
@@ -88,10 +90,12 @@ impl Verifier {
             }
             if self.checked() > before {
                 backoff.reset();
+                paused.clear();
             }
-            let pause = backoff.pause();
-            tracing::info!("checking paused for {:.1} s: {error}", pause.as_secs_f32());
-            tokio::time::sleep(pause).await;
+            if paused.is_new(&error.to_string()) {
+                tracing::info!("checking is paused: {error}; trying again");
+            }
+            tokio::time::sleep(backoff.pause()).await;
         }
     }
 

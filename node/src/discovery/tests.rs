@@ -45,3 +45,15 @@ async fn a_failed_attempt_says_what_was_tried() {
     assert_eq!(text.lines().count(), 1, "{text}");
     node.shutdown().await;
 }
+
+#[test]
+fn what_was_tried_is_logged_once_and_again_when_something_else_fails() {
+    let learner = echo_protocol::net::peer_id_of([64; 32]);
+    let mut named = Named::default();
+    let mut line = |tried: &str| named.line(&NotReached { learner, tried: tried.to_owned() });
+    assert!(line("/ip4/1.1.1.1: refused; the DHT does not know it").contains("1.1.1.1"));
+    let same = line("the DHT does not know it; /ip4/1.1.1.1: refused");
+    assert!(same.contains("not reached, for the same reasons") && same.len() < 120, "{same}");
+    assert!(line("/ip4/2.2.2.2: refused; the DHT does not know it").contains("2.2.2.2"));
+    assert!(!line("/ip4/1.1.1.1: refused").contains("1.1.1.1"));
+}

@@ -31,6 +31,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 mod missed;
+mod unanswered;
 
 /// Anything that is waited for happens within this time, or something is broken.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -3,7 +3,6 @@ use crate::testing;
 use echo_protocol::content::ContentId;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::net::{HostEvents, IncomingStreams};
-use echo_protocol::submission::RefuseReason;
 use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
 use std::collections::BTreeMap;
@@ -41,11 +40,11 @@ async fn lab(secret: u8, groups: u64) -> Lab {
     let uplink = tokio::spawn(uplink.run());
     Lab { _dir: dir, _events: (learner_events, node_events), node, learner, incoming, outbox, board, uplink }
 }
+
 fn outbox(dir: &std::path::Path, secret: u8) -> Outbox {
     let me = NodeKey::from_secret([secret; 32]).public();
     Outbox::open(&dir.join("outbox"), &testing::run_id(), &me).unwrap()
 }
-
 
 fn ledger(dir: &std::path::Path, secret: u8) -> Ledger {
     let me = NodeKey::from_secret([secret; 32]).public();
@@ -91,6 +90,7 @@ fn refused(reason: RefuseReason) -> Outcome {
 
 #[tokio::test]
 async fn answers_that_were_lost_make_the_groups_come_again_and_duplicates_settle_them() {
+    let logged = testing::logged();
     let mut lab = lab(10, 40).await;
     // The learner takes everything that comes, answers a few and dies.
     let mut stream = lab.stream().await;
@@ -120,7 +120,31 @@ async fn answers_that_were_lost_make_the_groups_come_again_and_duplicates_settle
     let facts = lab.board.facts(UnixMillis(0));
     assert_eq!(facts.accepted + facts.refused["duplicate"], 40);
     assert!(facts.refused["duplicate"] >= 11, "{facts:?}");
+    assert!(logged.lines("the learner refused a group").is_empty(), "that is as it should be");
+    assert_eq!(logged.lines("the learner has a group already").len() as u64, facts.refused["duplicate"]);
     lab.end().await;
+}
+
+#[tokio::test]
+async fn a_learner_that_takes_no_groups_is_named_once() {
+    let logged = testing::logged();
+    let dir = tempfile::tempdir().unwrap();
+    let (node, _n) = testing::host(71, Vec::new()).await;
+    let outbox = outbox(dir.path(), 71);
+    outbox.push(&[(OrderCounter(0), vec![0])]).unwrap();
+    let uplink = Uplink {
+        host: node.clone(),
+        // Nobody has this key.
+        learner: echo_protocol::net::peer_id_of([70; 32]),
+        outbox,
+        board: Arc::default(),
+        ledger: Mutex::new(ledger(dir.path(), 71)),
+    };
+    let delivered = tokio::time::timeout(Duration::from_secs(3), uplink.run()).await;
+    assert!(delivered.is_err(), "it tries on");
+    let paused = logged.lines("delivery is paused");
+    assert_eq!(paused.len(), 1, "{paused:?}");
+    node.shutdown().await;
 }
 
 #[tokio::test]
