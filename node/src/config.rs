@@ -5,7 +5,8 @@ mod report;
 mod role;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use echo_policy::engine::DeviceChoice;
@@ -14,6 +15,8 @@ use echo_protocol::rate::BytesPerSec;
 use figment::providers::{Format, Toml};
 use figment::{Figment, Metadata, Provider};
 use serde::{Deserialize, Serialize};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::data_dir::DataDir;
 use layers::Layer;
@@ -24,6 +27,8 @@ pub use role::Role;
 
 /// Prefix of the environment variables: `ECHO_NODE_THREADS` is the setting `threads`.
 pub const ENV_PREFIX: &str = "ECHO_NODE_";
+/// The data directory's name within the user's local data directory.
+const NAME: &str = "echo-node";
 /// The settings file within the data directory.
 pub const FILE_NAME: &str = "node.toml";
 /// Longest settings file, in bytes.
@@ -94,8 +99,19 @@ pub enum ConfigError {
         /// What it holds.
         text: String,
     },
+    /// A value that settings cannot hold.
+    #[error("{place} is {value:?}, which is not UTF-8: settings are text, so choose another name")]
+    NotText {
+        /// Where it was found.
+        place: String,
+        /// What it holds.
+        value: OsString,
+    },
+    /// Nobody says where the node's data lies, and this user has no home directory.
+    #[error("this user has no home directory for the node's data: name a directory with --data-dir")]
+    NoHome,
     /// The settings file cannot be read.
-    #[error("settings file {path}: {what}")]
+    #[error("settings file {}: {what}", located(.path))]
     File {
         /// The file.
         path: PathBuf,
@@ -129,9 +145,8 @@ pub struct Config {
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let data = dirs::data_local_dir().unwrap_or_default();
         Self {
-            data_dir: data.join("echo-node"),
+            data_dir: default_data_dir().unwrap_or_else(|| NAME.into()),
             peers: None,
             list_key: None,
             run: None,
@@ -176,9 +191,26 @@ impl Settings {
         Duration::from_secs(self.status_every_s.max(1))
     }
 
+    /// What to log.
+    ///
+    /// # Errors
+    /// What is wrong with the filter. A word that is no level would be taken for the name of a part, and switch off all others.
+    pub fn log_filter(&self) -> Result<EnvFilter, String> {
+        let is_level = |part: &str| part.is_empty() || part.parse::<LevelFilter>().is_ok();
+        let parts: Vec<&str> = self.log.split(',').map(str::trim).collect();
+        match parts.iter().find(|part| !part.contains(['=', '[']) && !is_level(part)) {
+            Some(part) => Err(format!("{part:?} is no level")),
+            None => EnvFilter::try_new(parts.join(",")).map_err(|error| error.to_string()),
+        }
+    }
+
     fn keys() -> impl Iterator<Item = String> {
-        let set = Layer::of("default", &Self::default()).values.into_keys();
-        set.chain(Layer::NULLABLE.map(str::to_owned))
+        Self::defaults().values.into_keys().chain(Layer::NULLABLE.map(str::to_owned))
+    }
+
+    /// The defaults, with an empty data directory: that of a user may be no text.
+    fn defaults() -> Layer {
+        Layer::of("default", &Self { data_dir: PathBuf::new(), ..Self::default() })
     }
 }
 
@@ -190,22 +222,41 @@ impl Config {
     ///
     /// # Errors
     /// [`ConfigError`]
-    pub fn load(flags: &Flags, env: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+    pub fn load(
+        flags: &Flags,
+        env: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, ConfigError> {
+        Self::load_below(default_data_dir(), flags, env)
+    }
+
+    /// [`Config::load`], with `home` as the data directory that nobody has to name.
+    fn load_below(
+        home: Option<PathBuf>,
+        flags: &Flags,
+        env: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, ConfigError> {
         let env = layers::environment(env)?;
         let named = flags.config.clone().or_else(|| env.config.clone());
-        let defaults = Layer::of("default", &Settings::default());
-        let above = Figment::from(defaults.clone()).merge(env.layer.clone()).merge(flags.layer());
-        let data_dir: PathBuf = above.extract_inner("data_dir")?;
+        let mut defaults = Settings::defaults();
+        defaults.put_path("data_dir", home.as_deref());
+        let flags = flags.layer()?;
+        let above = Figment::from(defaults.clone()).merge(env.layer.clone()).merge(flags.clone());
 
         let mut figment = Figment::from(defaults);
-        match named {
-            Some(path) => figment = figment.merge(file_layer(path)?),
-            None if data_dir.join(FILE_NAME).exists() => {
-                figment = figment.merge(file_layer(data_dir.join(FILE_NAME))?)
-            }
-            None => {}
+        if let Some(path) = named {
+            figment = figment.merge(file_layer(path)?);
+        } else if let Ok(data_dir) = above.extract_inner::<PathBuf>("data_dir")
+            && data_dir.join(FILE_NAME).exists()
+        {
+            figment = figment.merge(file_layer(data_dir.join(FILE_NAME))?);
         }
-        let figment = figment.merge(env.layer).merge(flags.layer());
+        let figment = figment.merge(env.layer).merge(flags);
+        if !figment.contains("data_dir") {
+            return Err(home.map_or(ConfigError::NoHome, |home| ConfigError::NotText {
+                place: "the default data directory".to_owned(),
+                value: home.into(),
+            }));
+        }
         let found: figment::value::Dict = figment.extract()?;
         let known: Vec<String> = Settings::keys().collect();
         if let Some(key) = found.keys().find(|key| !known.contains(key)) {
@@ -217,6 +268,22 @@ impl Config {
             |key: &String| figment.find_metadata(key).map_or(Source::Default, |m| Source::of(m, key));
         let sources = known.iter().map(|key| (key.clone(), source(key))).collect();
         Ok(Self { settings, sources })
+    }
+}
+
+/// Where a node's data lies if nobody says where; `None` for a user without a home directory.
+fn default_data_dir() -> Option<PathBuf> {
+    Some(dirs::data_local_dir()?.join(NAME))
+}
+
+/// A path as messages show it: where it is relative, they say to what.
+pub(crate) fn located(path: &Path) -> String {
+    let shown = path.display();
+    match std::env::current_dir() {
+        Ok(here) if path.is_relative() => {
+            format!("{shown} (in {}, where echo-node was started)", here.display())
+        }
+        _ => shown.to_string(),
     }
 }
 

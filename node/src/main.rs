@@ -23,7 +23,6 @@ use echo_protocol::program::{leave, threads};
 use echo_protocol::told::told;
 use echo_protocol::{clock, keyfile, net};
 use serde_json::json;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 // Every group of a snapshot is a handful of buffers of tens of KiB.
@@ -46,9 +45,7 @@ fn main() -> ExitCode {
 }
 
 fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
-    // Variables that are no text are nobody's settings.
-    let env = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    let config = Config::load(&cli.flags, env)?;
+    let config = Config::load(&cli.flags, std::env::vars_os())?;
     match &cli.command {
         Command::Run => run(&config.settings),
         Command::Config { json: true } => print_json(&json!(config.report())),
@@ -88,7 +85,7 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_new(&settings.log)?)
+        .with_env_filter(settings.log_filter().map_err(|cause| Problem::log(settings, cause))?)
         .with_writer(to)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())

@@ -6,6 +6,7 @@ use echo_protocol::identity::PublicKey;
 use echo_protocol::peer_list::{self, MAX_LIST_BYTES, PeerList, PeerListError, Trust};
 use echo_protocol::time::UnixMillis;
 
+use crate::config;
 use crate::data_dir::DataDir;
 use crate::json_file::{self, StateError};
 
@@ -16,8 +17,13 @@ pub enum TrustError {
     #[error("no peer list: get one from the run's keeper and pass it with --peers FILE")]
     NoList,
     /// The list does not exist.
-    #[error("there is no peer list at {0}; check --peers")]
+    #[error("there is no peer list at {}; check --peers", config::located(.0))]
     Missing(PathBuf),
+    /// The file is longer than any list.
+    #[error(
+        "{0} is not a peer list: it is longer than the {MAX_LIST_BYTES} bytes that lists have; check --peers"
+    )]
+    TooLong(PathBuf),
     /// A file could not be read or written.
     #[error(transparent)]
     State(#[from] StateError),
@@ -58,8 +64,11 @@ pub fn open_list(
             trust = Trust { keeper: Some(key.to_string()), seen: 0, network: trust.network };
         }
     }
-    let bytes = json_file::read_bytes(path, MAX_LIST_BYTES as u64)?
-        .ok_or_else(|| TrustError::Missing(path.to_owned()))?;
+    let bytes = match json_file::read_bytes(path, MAX_LIST_BYTES as u64) {
+        // It is not this node's to delete.
+        Err(StateError::Damaged { path, .. }) => return Err(TrustError::TooLong(path)),
+        read => read?.ok_or_else(|| TrustError::Missing(path.to_owned()))?,
+    };
     let text = String::from_utf8(bytes).map_err(|_| TrustError::NotText(path.to_owned()))?;
     let list = peer_list::open(&text, now, &mut trust)
         .map_err(|source| TrustError::Refused { path: path.to_owned(), source })?;
@@ -120,5 +129,17 @@ mod tests {
         assert!(matches!(open_list(&data, Some(&path), None, UnixMillis(0)), Err(TrustError::Missing(_))));
         fs::write(&path, [0xff, 0xfe]).unwrap();
         assert!(matches!(open_list(&data, Some(&path), None, UnixMillis(0)), Err(TrustError::NotText(_))));
+        fs::write(&path, vec![b'a'; MAX_LIST_BYTES + 1]).unwrap();
+        let long = open_list(&data, Some(&path), None, UnixMillis(0)).unwrap_err().to_string();
+        assert!(long.contains("is not a peer list") && !long.contains("delete"), "{long}");
+    }
+
+    #[test]
+    fn a_relative_path_is_named_with_the_directory_that_it_starts_from() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = Path::new("no/such/list");
+        let text = open_list(&DataDir::new(dir.path()), Some(missing), None, UnixMillis(0)).unwrap_err();
+        let (text, here) = (text.to_string(), std::env::current_dir().unwrap());
+        assert!(text.contains(&format!("no/such/list (in {}", here.display())), "{text}");
     }
 }

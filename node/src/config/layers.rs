@@ -1,6 +1,7 @@
 //! The layers that settings come in.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use echo_policy::engine::DeviceChoice;
@@ -10,7 +11,7 @@ use figment::value::{Dict, Map, Value};
 use figment::{Error, Metadata, Profile, Provider};
 use serde::Serialize;
 
-use super::{ConfigError, ENV_PREFIX, Role};
+use super::{ConfigError, ENV_PREFIX, Role, Source};
 
 /// Names and values from one place. Values that are absent leave the layer below as it is.
 #[derive(Clone, Debug)]
@@ -24,11 +25,20 @@ impl Layer {
     pub(super) const NULLABLE: [&str; 6] =
         ["peers", "list_key", "run", "precision", "max_upload", "max_download"];
 
-    /// The fields of `values` that are not absent.
+    /// The fields of `values` that are not absent. Their paths are text.
     pub(super) fn of(name: &'static str, values: &impl Serialize) -> Self {
-        let value = Value::serialize(values).ok().and_then(Value::into_dict).unwrap_or_default();
+        let value = Value::serialize(values).expect("settings are text and numbers");
+        let value = value.into_dict().expect("settings have names");
         let present = value.into_iter().filter(|(_, v)| !matches!(v, Value::Empty(..)));
         Self { name, values: present.collect() }
+    }
+
+    /// Sets `key` to `path`, or to nothing where that is absent or no text.
+    pub(super) fn put_path(&mut self, key: &str, path: Option<&Path>) {
+        match path.and_then(Path::to_str) {
+            Some(text) => self.values.insert(key.to_owned(), Value::from(text)),
+            None => self.values.remove(key),
+        };
     }
 }
 
@@ -95,8 +105,16 @@ pub struct Flags {
 }
 
 impl Flags {
-    pub(super) fn layer(&self) -> Layer {
-        Layer::of("flag", self)
+    /// # Errors
+    /// [`ConfigError::NotText`]
+    pub(super) fn layer(&self) -> Result<Layer, ConfigError> {
+        for (flag, path) in [("--data-dir", &self.data_dir), ("--peers", &self.peers)] {
+            if let Some(path) = path.as_ref().filter(|path| path.to_str().is_none()) {
+                let (place, value) = (Source::Flag(flag.to_owned()).to_string(), path.clone().into());
+                return Err(ConfigError::NotText { place, value });
+            }
+        }
+        Ok(Layer::of("flag", self))
     }
 }
 
@@ -107,20 +125,28 @@ pub(super) struct Environment {
 }
 
 /// Picks the variables with our prefix. Texts stay texts even where they look like numbers; a list is split at commas.
+///
+/// # Errors
+/// [`ConfigError::NotText`], [`ConfigError::Number`]
 pub(super) fn environment(
-    variables: impl IntoIterator<Item = (String, String)>,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Environment, ConfigError> {
     let (mut config, mut values) = (None, Dict::new());
-    for (name, text) in variables {
+    for (name, value) in variables {
+        // A name that is no text is none of ours.
+        let Some(name) = name.to_str() else { continue };
         let Some(key) = name.strip_prefix(ENV_PREFIX).map(str::to_ascii_lowercase) else { continue };
+        if key == "config" {
+            config = Some(PathBuf::from(value));
+            continue;
+        }
+        let place = || Source::Env(name.to_owned()).to_string();
+        let not_text = |value| ConfigError::NotText { place: place(), value };
+        let text = value.into_string().map_err(not_text)?;
         let value = match key.as_str() {
-            "config" => {
-                config = Some(PathBuf::from(text));
-                continue;
-            }
             "threads" | "max_orders" | "status_every_s" => {
                 let number = text.trim().parse::<u64>();
-                Value::from(number.map_err(|_| ConfigError::Number { variable: name, text })?)
+                Value::from(number.map_err(|_| ConfigError::Number { variable: name.to_owned(), text })?)
             }
             "listen" | "roles" => {
                 Value::from(text.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>())

@@ -1,8 +1,8 @@
 use super::*;
 use std::fs;
 
-fn env(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+fn env(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+    pairs.iter().map(|(k, v)| (k.into(), v.into())).collect()
 }
 
 fn source(config: &Config, key: &str) -> Source {
@@ -142,4 +142,62 @@ fn messages_that_a_silent_peer_does_not_take_are_not_logged() {
         assert!(!tracing::enabled!(target: "libp2p_gossipsub::behaviour", tracing::Level::WARN));
         assert!(tracing::enabled!(target: "libp2p_swarm", tracing::Level::WARN));
     });
+}
+
+#[test]
+fn a_level_that_is_none_is_refused_instead_of_switching_the_log_off() {
+    let filter = |log: &str| Settings { log: log.to_owned(), ..Settings::default() }.log_filter();
+    for good in ["warn", "INFO", "off", "info,echo_node=debug", "echo_node=trace", " warn , sled=error", ""] {
+        assert!(filter(good).is_ok(), "{good}");
+    }
+    filter(&Settings::default().log).unwrap();
+    for bad in ["verbose", "inof", "debgu,info", "info,echo_node"] {
+        assert!(filter(bad).unwrap_err().contains("is no level"), "{bad}");
+    }
+    assert!(filter("echo_node=loud").is_err());
+}
+
+#[test]
+fn a_user_without_a_home_has_to_name_the_data_directory() {
+    let load = |flags: &Flags, variables: &[(&str, &str)]| Config::load_below(None, flags, env(variables));
+    let text = load(&Flags::default(), &[]).unwrap_err().to_string();
+    assert!(text.contains("no home directory") && text.contains("--data-dir"), "{text}");
+    let flags = Flags { data_dir: Some("/data".into()), ..Flags::default() };
+    let by_env = [("ECHO_NODE_DATA_DIR", "/data")];
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("my.toml");
+    fs::write(&file, "data_dir = \"/data\"").unwrap();
+    let by_file = Flags { config: Some(file), ..Flags::default() };
+    for config in [load(&flags, &[]), load(&Flags::default(), &by_env), load(&by_file, &[])] {
+        assert_eq!(config.unwrap().settings.data_dir, Path::new("/data"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_path_that_is_not_text_is_refused_and_drops_no_other_setting() {
+    use std::os::unix::ffi::OsStringExt;
+    let odd = || OsString::from_vec(b"caf\xe9".to_vec());
+    let refused = |flags: Flags, variables: Vec<(OsString, OsString)>| {
+        let text = Config::load(&flags, variables).unwrap_err().to_string();
+        assert!(text.contains("caf\\xE9") && text.contains("not UTF-8"), "{text}");
+        text
+    };
+    let data_dir = Flags { data_dir: Some(odd().into()), threads: Some(1), ..Flags::default() };
+    assert!(refused(data_dir, Vec::new()).starts_with("flag --data-dir"));
+    let peers = Flags { peers: Some(odd().into()), ..Flags::default() };
+    assert!(refused(peers, Vec::new()).starts_with("flag --peers"));
+    let variable = vec![("ECHO_NODE_DATA_DIR".into(), odd())];
+    assert!(refused(Flags::default(), variable).starts_with("environment ECHO_NODE_DATA_DIR"));
+
+    // Where it is the home directory, it matters only until another one is named.
+    let home = || Some(PathBuf::from(odd()));
+    let text = Config::load_below(home(), &Flags::default(), env(&[])).unwrap_err().to_string();
+    assert!(text.contains("default data directory is") && text.contains("not UTF-8"), "{text}");
+    let flags = Flags { data_dir: Some("/data".into()), ..Flags::default() };
+    Config::load_below(home(), &flags, env(&[])).unwrap();
+    // A settings file may have any name, and other variables may hold anything.
+    let config = Flags { config: Some(odd().into()), ..Flags::default() };
+    assert!(matches!(Config::load(&config, env(&[])), Err(ConfigError::File { .. })));
+    Config::load(&Flags::default(), vec![("OTHER".into(), odd()), (odd(), odd())]).unwrap();
 }
