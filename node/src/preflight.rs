@@ -13,6 +13,7 @@ use echo_protocol::net::peer::peer_of_key;
 use echo_protocol::net::{self, Multiaddr, PeerId};
 use echo_protocol::peer_list::Trust;
 use echo_protocol::program::lock::DirectoryLock;
+use echo_protocol::rate::BytesPerSec;
 use echo_protocol::time::UnixMillis;
 use echo_sandbox::code::{Judge, Language};
 use echo_sandbox::isolate::{Lack, Report};
@@ -26,6 +27,10 @@ use crate::trust::TrustError;
 
 /// Free bytes that the data directory's disk must have: room for a full outbox and a small policy's snapshots.
 pub const MIN_FREE_BYTES: u64 = 512 << 20;
+/// The lowest cap of an upload or download: most who set less meant a larger unit.
+pub const MIN_RATE: BytesPerSec = BytesPerSec(1_000);
+/// Threads that a node has beside the one that it starts with and those that it generates with.
+pub const OTHER_THREADS: usize = 15;
 /// A clock before this moment (1 January 2026) was never set.
 pub const EARLIEST_NOW: UnixMillis = UnixMillis(1_767_225_600_000);
 
@@ -115,16 +120,46 @@ pub enum Problem {
     #[error("{0}; set device (--device) to something else, or leave it out")]
     Device(#[from] DeviceError),
     /// The log filter makes no sense.
-    #[error("log {filter:?}: {cause}; use error, warn, info, debug or trace")]
+    #[error(
+        "log is {filter:?}, and {cause}; use error, warn, info, debug or trace, or a filter such as info,echo_node=debug"
+    )]
     Log {
         /// The setting.
         filter: String,
         /// What is wrong.
         cause: String,
     },
+    /// A rate at which nothing would get through.
+    #[error(
+        "{setting} is {found}, and below {MIN_RATE} nothing gets through; write a unit, such as 40mbit or 5MB/s"
+    )]
+    Rate {
+        /// The setting.
+        setting: &'static str,
+        /// Its value.
+        found: BytesPerSec,
+    },
+    /// Threads would be missing.
+    #[error(
+        "this machine lets echo-node start {found} more threads, and it needs {needed}; \
+         raise the limit of this user (ulimit -u), or pids.max of its control group (--pids-limit of a container)"
+    )]
+    Threads {
+        /// Threads that could be started.
+        found: usize,
+        /// Threads that are needed.
+        needed: usize,
+    },
     /// The clock was never set.
     #[error("this machine's clock is in the past (before 2026); set it, leases and peer lists depend on it")]
     Clock,
+}
+
+impl Problem {
+    /// The log filter makes no sense, for this cause.
+    pub fn log(settings: &Settings, cause: String) -> Self {
+        Self::Log { filter: settings.log.clone(), cause }
+    }
 }
 
 /// All problems found.
@@ -182,6 +217,7 @@ pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
         problems.push(Problem::Clock);
     }
     checks::ranges(settings, &mut problems);
+    note(&mut problems, checks::room_for_threads(checks::needed_threads(settings), checks::Idle::start));
     let lock = note(&mut problems, data.lock().map_err(Problem::from));
     // In a directory that cannot be written, the rest would only repeat the same complaint.
     let identity = match &lock {

@@ -1,8 +1,11 @@
 //! The single checks.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
 
 use echo_policy::engine::DeviceChoice;
 use echo_policy::engine::device::Survey;
@@ -13,14 +16,16 @@ use echo_protocol::net::{AddrProtocol, Multiaddr, dialable};
 use echo_protocol::peer_list::{PeerList, Trust};
 use echo_protocol::time::UnixMillis;
 use echo_sandbox::registry;
-use tracing_subscriber::EnvFilter;
 
-use super::{MIN_FREE_BYTES, Problem, Target};
+use super::{MIN_FREE_BYTES, MIN_RATE, OTHER_THREADS, Problem, Target};
 use crate::config::{MAX_ORDERS, MIN_ORDERS, Settings};
 use crate::data_dir::DataDir;
 use crate::membership;
 use crate::precision;
 use crate::trust;
+
+/// The stack of a thread that does nothing, in bytes.
+const IDLE_STACK_BYTES: usize = 64 << 10;
 
 pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
     let orders = u64::from(MIN_ORDERS)..=u64::from(MAX_ORDERS);
@@ -33,15 +38,60 @@ pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
     if settings.roles.is_empty() {
         problems.push(Problem::NoRole);
     }
-    if let Err(error) = EnvFilter::try_new(&settings.log) {
-        problems.push(Problem::Log { filter: settings.log.clone(), cause: error.to_string() });
+    problems.extend(settings.log_filter().err().map(|cause| Problem::log(settings, cause)));
+    let rates = [("max_upload", settings.max_upload), ("max_download", settings.max_download)];
+    for (setting, found) in rates.into_iter().filter_map(|(setting, rate)| Some((setting, rate?))) {
+        if found < MIN_RATE {
+            problems.push(Problem::Rate { setting, found });
+        }
     }
+}
+
+/// A thread that does nothing until it is ended.
+pub(super) struct Idle {
+    until: mpsc::Sender<Infallible>,
+    thread: JoinHandle<()>,
+}
+
+impl Idle {
+    pub(super) fn start() -> io::Result<Self> {
+        let (until, ended) = mpsc::channel();
+        let thread = thread::Builder::new().stack_size(IDLE_STACK_BYTES);
+        let thread = thread.spawn(move || {
+            let Err(_ended) = ended.recv();
+        })?;
+        Ok(Self { until, thread })
+    }
+
+    fn end(self) {
+        drop(self.until);
+        drop(self.thread.join());
+    }
+}
+
+/// How many threads a node needs beside the one that it starts with.
+pub(super) fn needed_threads(settings: &Settings) -> usize {
+    OTHER_THREADS + settings.threads.min(cores())
+}
+
+/// Whether `start` can start as many threads. One that is missing later ends the program, or has it wait for ever.
+pub(super) fn room_for_threads(
+    needed: usize,
+    start: impl FnMut() -> io::Result<Idle>,
+) -> Result<(), Problem> {
+    let started: Vec<Idle> = std::iter::repeat_with(start).take(needed).map_while(Result::ok).collect();
+    let found = started.len();
+    started.into_iter().for_each(Idle::end);
+    if found < needed { Err(Problem::Threads { found, needed }) } else { Ok(()) }
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Whether there are as many cores as threads are asked for, and one at least is.
 pub(crate) fn threads(settings: &Settings) -> Result<(), Problem> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    within("threads", settings.threads as u64, 1..=cores)
+    within("threads", settings.threads as u64, 1..=cores() as u64)
 }
 
 fn within(setting: &'static str, found: u64, range: RangeInclusive<u64>) -> Result<(), Problem> {

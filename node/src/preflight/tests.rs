@@ -4,6 +4,7 @@ use crate::{membership, testing};
 use echo_policy::precision::Precision;
 use echo_protocol::peer_list::{self, ListedRun, PeerList};
 use std::fs;
+use std::io;
 use std::path::Path;
 
 const NOW: UnixMillis = UnixMillis(EARLIEST_NOW.0 + 1);
@@ -53,6 +54,7 @@ fn all_problems_are_listed_at_once_each_with_its_mend() {
         threads: 100_000,
         max_orders: 0,
         log: "info,,=".into(),
+        max_upload: Some(BytesPerSec(5)),
         listen: vec![format!("/ip4/127.0.0.1/tcp/{port}"), "/ip4/127.0.0.1/udp/1".into(), "nonsense".into()],
         ..settings(dir.path())
     };
@@ -63,7 +65,8 @@ fn all_problems_are_listed_at_once_each_with_its_mend() {
         "clock is in the past",
         "threads is 100000",
         "max_orders is 0; set it to 2 to 1024",
-        "log \"info,,=\"",
+        "log is \"info,,=\"",
+        "max_upload is 5B/s, and below 8kbit nothing gets through; write a unit",
         "another program listens there",
         "/tcp/PORT or /udp/PORT/quic-v1",
         "nonsense",
@@ -72,7 +75,19 @@ fn all_problems_are_listed_at_once_each_with_its_mend() {
     ] {
         assert!(text.contains(expected), "{expected:?} is missing from {text}");
     }
-    assert!(text.starts_with("9 problems"), "{text}");
+    assert!(text.starts_with("10 problems"), "{text}");
+}
+
+#[test]
+fn too_few_threads_are_a_problem_that_names_how_many_there_are() {
+    let limited = |most: usize| {
+        let mut started = 0..most;
+        let again = || io::Error::from(io::ErrorKind::WouldBlock);
+        checks::room_for_threads(9, || started.next().ok_or_else(again).and_then(|_| checks::Idle::start()))
+    };
+    let text = limited(8).unwrap_err().to_string();
+    assert!(text.contains("start 8 more threads, and it needs 9"), "{text}");
+    limited(9).unwrap();
 }
 
 #[test]
