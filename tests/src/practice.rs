@@ -24,6 +24,7 @@ use echo_protocol::version::PolicyVersion;
 use echo_sandbox::files::TaskFiles;
 use std::path::Path;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// What is practised.
 pub(crate) struct Setting {
@@ -128,8 +129,8 @@ impl Practice {
 
     /// Share of held-out orders that a policy answers right, sampled as in training.
     pub(crate) fn accuracy(&self, weights: &Weights, orders: u64) -> anyhow::Result<f64> {
-        let row = evaluate(&self.workload, PolicyVersion(0), weights, orders)?;
-        row.held_out_accuracy.context("no held-out order could be judged")
+        let row = evaluate(&self.workload, PolicyVersion(0), weights, orders, &CancellationToken::new())?;
+        row.and_then(|row| row.held_out_accuracy).context("no held-out order could be judged")
     }
 
     /// Groups as the admission hands them to the buffer: generated under `policy`, judged.

@@ -11,7 +11,6 @@ use crate::trainer::Trainer;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::lease::{Lease, LeaseId};
 use echo_protocol::order::OrderCounter;
-use echo_protocol::time::UnixMillis;
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;

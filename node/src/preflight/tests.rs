@@ -163,12 +163,13 @@ fn programs_are_isolated_or_it_is_said_what_is_missing() {
 
 #[test]
 fn a_list_of_names_needs_a_resolver_and_one_with_an_ip_address_does_not() {
-    let [name, ip] =
-        ["/dns4/boot.example.org/tcp/1", "/ip4/127.0.0.1/tcp/1"].map(|text| text.parse().unwrap());
+    let address = |text: &str| text.parse::<Multiaddr>().unwrap();
+    let names = [address("/dns4/boot.example.org/tcp/1")];
+    let both = [names[0].clone(), address("/ip4/127.0.0.1/tcp/1")];
     let missing = || Err(std::io::ErrorKind::NotFound.into());
-    let told = checks::resolver(&[name.clone()], missing).unwrap_err().to_string();
+    let told = checks::resolver(&names, missing).unwrap_err().to_string();
     assert!(told.contains("/etc/resolv.conf"), "{told}");
-    checks::resolver(&[name.clone()], || Ok(())).unwrap();
-    checks::resolver(&[name, ip], missing).unwrap();
+    checks::resolver(&names, || Ok(())).unwrap();
+    checks::resolver(&both, missing).unwrap();
     checks::resolver(&[], missing).unwrap();
 }

@@ -139,6 +139,7 @@ async fn a_learner_that_takes_no_groups_is_named_once() {
         outbox,
         board: Arc::default(),
         ledger: Mutex::new(ledger(dir.path(), 71)),
+        complaints: Complaints::default(),
     };
     let delivered = tokio::time::timeout(Duration::from_secs(3), uplink.run()).await;
     assert!(delivered.is_err(), "it tries on");

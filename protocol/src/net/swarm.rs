@@ -148,7 +148,7 @@ mod tests {
     #[tokio::test]
     async fn without_a_resolver_ip_addresses_are_dialled_and_names_give_an_error() {
         let mut transport =
-            resolving(tcp::tokio::Transport::default(), Err(io::ErrorKind::NotFound.into())).unwrap();
+            resolving(tcp::tokio::Transport::default(), Err(io::ErrorKind::NotFound.into())).unwrap().boxed();
         transport.listen_on(ListenerId::next(), "/ip4/127.0.0.1/tcp/0".parse().unwrap()).unwrap();
         let Some(TransportEvent::NewAddress { listen_addr, .. }) = transport.next().await else { panic!() };
         let how = DialOpts { role: Endpoint::Dialer, port_use: PortUse::New };

@@ -3,7 +3,6 @@
 use crate::network::section;
 use anyhow::Context as _;
 use serde::Deserialize;
-use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 /// The given scenarios.
@@ -236,31 +235,6 @@ impl Scenario {
         }
         Ok(file)
     }
-
-    /// Everybody whom a step names.
-    pub(super) fn named(&self) -> BTreeSet<&str> {
-        self.steps.iter().filter_map(Step::who).collect()
-    }
-}
-
-impl Step {
-    fn who(&self) -> Option<&str> {
-        match self {
-            Self::Start(who) | Self::Kill(who) | Self::Stop(who) | Self::Freeze(who) | Self::Thaw(who) => {
-                Some(who)
-            }
-            Self::Clock { who, .. }
-            | Self::Says { who, .. }
-            | Self::NeverSays { who, .. }
-            | Self::Quiet { who, .. } => Some(who),
-            Self::Updates(_)
-            | Self::Pause(_)
-            | Self::Copy { .. }
-            | Self::Remove(_)
-            | Self::Damage { .. }
-            | Self::Command { .. } => None,
-        }
-    }
 }
 
 fn one() -> usize {
@@ -279,6 +253,26 @@ fn updates_after() -> u64 {
 mod tests {
     use super::*;
     use echo_learner::config::RunConfig;
+    use std::collections::BTreeSet;
+
+    /// Whom a step names.
+    fn who(step: &Step) -> Option<&str> {
+        match step {
+            Step::Start(who) | Step::Kill(who) | Step::Stop(who) | Step::Freeze(who) | Step::Thaw(who) => {
+                Some(who)
+            }
+            Step::Clock { who, .. }
+            | Step::Says { who, .. }
+            | Step::NeverSays { who, .. }
+            | Step::Quiet { who, .. } => Some(who),
+            Step::Updates(_)
+            | Step::Pause(_)
+            | Step::Copy { .. }
+            | Step::Remove(_)
+            | Step::Damage { .. }
+            | Step::Command { .. } => None,
+        }
+    }
 
     #[test]
     fn the_given_scenarios_can_be_read_and_name_who_is_there() {
@@ -291,7 +285,11 @@ mod tests {
             assert!(plain && !scenario.about.is_empty(), "{}", scenario.name);
             let nodes = (1..=scenario.nodes + scenario.later).map(|number| format!("node-{number}"));
             let there: BTreeSet<String> = nodes.chain(["learner".into(), "bootstrap".into()]).collect();
-            assert!(scenario.named().iter().all(|who| there.contains(*who)), "{}", scenario.name);
+            assert!(
+                scenario.steps.iter().filter_map(who).all(|who| there.contains(who)),
+                "{}",
+                scenario.name
+            );
             let mut file = scenario.run_file().unwrap();
             section(&mut file, "run").unwrap().insert("dir".into(), "x".into());
             let config: RunConfig = toml::from_str(&toml::to_string(&file).unwrap()).unwrap();

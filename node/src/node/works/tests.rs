@@ -15,6 +15,7 @@ async fn works(
         session: tokio::spawn(session),
         worker: tokio::spawn(worker),
         stop_worker: CancellationToken::new(),
+        returning: tokio::spawn(async {}),
         services: JoinSet::new(),
     }
 }

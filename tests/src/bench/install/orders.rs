@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail};
 use echo_node::board::Board;
 use echo_node::orders::{LeasedOrder, order_queue};
 use echo_node::outbox::Outbox;
+use echo_node::returns::returns;
 use echo_node::rollout::{MAX_IN_FLIGHT, Worker};
 use echo_policy::config::{ModelConfig, TinySizes};
 use echo_policy::precision::Precision;
@@ -105,6 +106,7 @@ async fn looks(dir: &Path, orders: u64) -> anyhow::Result<(Vec<Memory>, u64)> {
         ladder: home.ladder.clone(),
         outbox: outbox.clone(),
         board: Arc::new(Board::default()),
+        returns: returns().0,
         stop: stop.clone(),
     };
     let worker = worker.spawn().context("no thread for generating")?;
