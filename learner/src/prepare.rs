@@ -68,7 +68,18 @@ pub fn claim(config: &RunConfig) -> Result<Claim, PrepareError> {
     if dir.charter().exists() {
         return Err(PrepareError::Exists(dir.path().to_owned()));
     }
+    check_remains(&dir)?;
     Ok(Claim { dir, lock })
+}
+
+/// A directory that has come to something and has no charter has lost it: a run that is founded there would write over the rest.
+fn check_remains(dir: &RunDir) -> Result<(), PrepareError> {
+    // The directory of checkpoints is made when their store is looked at, before a run is founded.
+    let holds_something = |path: PathBuf| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    match [dir.checkpoints(), dir.database()].into_iter().any(holds_something) {
+        true => Err(PrepareError::CharterGone(dir.charter())),
+        false => Ok(()),
+    }
 }
 
 fn lock(dir: &RunDir) -> Result<RunLock, PrepareError> {
@@ -227,6 +238,7 @@ fn read_charter(path: &Path) -> Result<Signed<Charter>, PrepareError> {
 pub fn find(path: &Path) -> Result<Founded, PrepareError> {
     let dir = RunDir::new(path);
     if !dir.charter().exists() {
+        check_remains(&dir)?;
         return Err(PrepareError::NotARun(path.to_owned()));
     }
     let lock = lock(&dir)?;

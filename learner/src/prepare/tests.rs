@@ -183,6 +183,21 @@ fn nobody_else_founds_finds_or_rehearses_in_a_directory_where_a_learner_works() 
 }
 
 #[test]
+fn a_run_that_has_lost_its_charter_is_neither_gone_on_with_nor_founded_over() {
+    let scratch = tempfile::tempdir().unwrap();
+    let config = config(scratch.path().join("run"));
+    let dir = RunDir::new(&config.run.dir);
+    drop(found(&config, |_, _| ()).unwrap());
+    fs::remove_file(dir.charter()).unwrap();
+    fs::create_dir_all(dir.checkpoints()).unwrap();
+    assert!(matches!(find(dir.path()), Err(PrepareError::NotARun(_))), "it has come to nothing");
+    fs::write(dir.checkpoints().join("000000000001"), "a checkpoint").unwrap();
+    let gone = find(dir.path()).unwrap_err();
+    assert!(matches!(&gone, PrepareError::CharterGone(path) if *path == dir.charter()), "{gone}");
+    assert!(matches!(claim(&config), Err(PrepareError::CharterGone(_))));
+}
+
+#[test]
 fn a_run_whose_audit_has_too_little_memory_is_neither_founded_nor_found() {
     let scratch = tempfile::tempdir().unwrap();
     let mut config = config(scratch.path().join("run"));

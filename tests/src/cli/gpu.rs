@@ -47,10 +47,11 @@ pub(super) struct PackOptions {
 
 #[derive(Debug, Args)]
 pub(super) struct CheckOptions {
-    /// Where logs and figures go.
-    #[arg(long, value_name = "DIR", default_value = "gpu-check-out")]
-    out: PathBuf,
-    /// Time for all steps together; one that would pass it is skipped.
+    /// Where logs and figures go: a directory without an earlier check. Default: gpu-check-out, or the first free one of
+    /// gpu-check-out-2, gpu-check-out-3, …
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Time for all steps together, like 8m or 90s; one that would pass it is skipped.
     #[arg(long, value_name = "TIME", default_value = "8m", value_parser = humantime::parse_duration)]
     budget: Duration,
     /// Only these steps, with commas between them.
@@ -59,7 +60,7 @@ pub(super) struct CheckOptions {
     /// Try every step at a small size on the processor, in place of a card.
     #[arg(long)]
     rehearse: bool,
-    /// Take Vulkan in software for the step wgpu, at a small size.
+    /// Take Vulkan in software for the step wgpu, at a small size, and in a rehearsal for a node of the loop.
     #[arg(long)]
     software: bool,
 }

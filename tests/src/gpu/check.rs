@@ -9,9 +9,10 @@ use super::kit::Kit;
 use super::steps::{Outcome, Step, StepOptions};
 use crate::console::{CHECKS_FAILED, Console, Interrupted};
 use crate::processes::{Output, Process};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use echo_protocol::program::signals::requested;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::process::Command;
@@ -21,6 +22,8 @@ pub use verdict::{Ended, Verdict};
 
 /// The object for scripts, in the output directory.
 const VERDICT: &str = "gpu-check.json";
+/// Where they go unless somebody says otherwise.
+const DEFAULT_OUT: &str = "gpu-check-out";
 /// How long a step that is stopped has to stop what it started.
 const GRACE: Duration = Duration::from_secs(10);
 /// The exit code of a step that came to its end and failed.
@@ -29,8 +32,8 @@ const STEP_FAILED: i32 = CHECKS_FAILED as i32;
 /// What is checked, and for how long.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Where logs and results go.
-    pub out: PathBuf,
+    /// Where logs and results go; a directory of its own where nobody names one.
+    pub out: Option<PathBuf>,
     /// Time for everything.
     pub budget: Duration,
     /// Steps; empty: all.
@@ -47,14 +50,11 @@ pub struct Check {
 /// [`Interrupted`]; when nothing can be written to the output directory, or this program cannot be started again. A step that fails is part of the verdict.
 pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
     let started = Instant::now();
-    let out = std::path::absolute(&check.out)?;
-    fs::create_dir_all(&out)
-        .with_context(|| format!("cannot make {}; name another place with --out", out.display()))?;
+    let out = place(check.out.as_deref())?;
     let kit = Kit::beside_this_program()?;
     let libraries = libraries::find();
     console.say(format!("results and logs go to {}", out.display()));
     console.say(libraries.to_string());
-    clear(&out)?;
     let mut stop = pin!(requested());
     let mut ended = Vec::new();
     for step in Step::ALL.into_iter().filter(|step| check.only.is_empty() || check.only.contains(step)) {
@@ -82,17 +82,24 @@ pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
     Ok(verdict)
 }
 
-/// Removes what an earlier check left, which would be taken for this one's.
-fn clear(out: &Path) -> anyhow::Result<()> {
-    let steps = Step::ALL.map(|step| out.join(step.name()));
-    for path in steps.iter().filter(|dir| dir.exists()) {
-        fs::remove_dir_all(path).with_context(|| format!("cannot clear {}", path.display()))?;
-    }
-    let verdict = out.join(VERDICT);
-    if verdict.exists() {
-        fs::remove_file(&verdict).with_context(|| format!("cannot remove {}", verdict.display()))?;
-    }
-    Ok(())
+/// Makes the directory of a check, in which no earlier one is: figures from a rented card are not written over.
+fn place(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let is_used = |dir: &Path| {
+        let steps = Step::ALL.iter().map(|step| step.name());
+        steps.chain([VERDICT]).any(|name| dir.join(name).exists())
+    };
+    let out = match asked {
+        Some(out) => std::path::absolute(out)?,
+        None => {
+            let numbered = (2..).map(|number| PathBuf::from(format!("{DEFAULT_OUT}-{number}")));
+            let free = iter::once(PathBuf::from(DEFAULT_OUT)).chain(numbered).find(|dir| !is_used(dir));
+            std::path::absolute(free.context("every name for the results is taken")?)?
+        }
+    };
+    ensure!(!is_used(&out), "{} holds an earlier check; name another place with --out", out.display());
+    fs::create_dir_all(&out)
+        .with_context(|| format!("cannot make {}; name another place with --out", out.display()))?;
+    Ok(out)
 }
 
 /// Runs one step to its end or its limit.
@@ -137,4 +144,21 @@ async fn start(
         }
     };
     Ok(Ended::new(step, seconds, outcome, log))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_of_an_earlier_check_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        assert_eq!(place(Some(&out)).unwrap(), out);
+        fs::write(out.join("notes"), "mine").unwrap();
+        place(Some(&out)).unwrap();
+        fs::create_dir(out.join(Step::Survey.name())).unwrap();
+        let refused = place(Some(&out)).unwrap_err().to_string();
+        assert!(refused.contains("--out") && out.join("notes").exists(), "{refused}");
+    }
 }
