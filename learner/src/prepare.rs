@@ -75,7 +75,8 @@ pub fn claim(config: &RunConfig) -> Result<Claim, PrepareError> {
 /// A directory that has come to something and has no charter has lost it: a run that is founded there would write over the rest.
 fn check_remains(dir: &RunDir) -> Result<(), PrepareError> {
     // The directory of checkpoints is made when their store is looked at, before a run is founded.
-    let holds_something = |path: PathBuf| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    let holds_something =
+        |path: PathBuf| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
     match [dir.checkpoints(), dir.database()].into_iter().any(holds_something) {
         true => Err(PrepareError::CharterGone(dir.charter())),
         false => Ok(()),

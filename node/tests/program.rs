@@ -1,5 +1,6 @@
 //! The program as a process: what it prints into nothing, and how it ends.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "clippy knows tests and not their helpers")]
 
 use std::fs::File;
 use std::path::Path;

@@ -30,7 +30,9 @@ pub enum PrepareError {
     #[error("{0} holds no run: `echo-learner run --config FILE` founds one")]
     NotARun(PathBuf),
     /// There is one, which lacks its charter.
-    #[error("{0} is gone, and only with it the run that is there can go on: restore it from a backup, or choose another [run] dir")]
+    #[error(
+        "{0} is gone, and only with it the run that is there can go on: restore it from a backup, or choose another [run] dir"
+    )]
     CharterGone(PathBuf),
     /// Another learner works there.
     #[error("another echo-learner is working in {0}: stop it first")]

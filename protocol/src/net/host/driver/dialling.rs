@@ -10,6 +10,7 @@ use libp2p::{Multiaddr, PeerId};
 use super::{Driver, Outcome, answer};
 use crate::net::addresses::is_relayed;
 use crate::net::host::{MAX_DIAL_ADDRESSES, MAX_PENDING_DIALS, NetError};
+use crate::net::swarm::NO_RESOLVER;
 
 /// A dial for which somebody waits.
 #[derive(Default)]
@@ -111,6 +112,11 @@ impl Driver {
     }
 }
 
+/// The resolver's own words name no resolver.
+fn cause(text: &str) -> &str {
+    if text.contains(NO_RESOLVER) { "this machine has no DNS resolver to ask for that name" } else { text }
+}
+
 fn describe(error: &DialError) -> String {
     match error {
         DialError::NoAddresses => "no address of it is known; look it up or give one".to_owned(),
@@ -126,7 +132,7 @@ fn describe(error: &DialError) -> String {
                 .iter()
                 .map(|(addr, failure)| match failure {
                     TransportError::MultiaddrNotSupported(_) => format!("{addr}: no transport for it"),
-                    TransportError::Other(error) => format!("{addr}: {}", chain(error)),
+                    TransportError::Other(error) => format!("{addr}: {}", cause(&chain(error))),
                 })
                 .collect();
             causes.join("; ")
@@ -146,4 +152,18 @@ fn chain(error: &dyn Error) -> String {
         source = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_nobody_resolves_is_told_as_such() {
+        let failed = |text: &str| TransportError::Other(std::io::Error::other(text.to_owned()));
+        let address: Multiaddr = "/dns4/boot.example.org/tcp/1".parse().unwrap();
+        let told = |text: &str| describe(&DialError::Transport(vec![(address.clone(), failed(text))]));
+        assert!(told(NO_RESOLVER).contains("no DNS resolver"), "{}", told(NO_RESOLVER));
+        assert!(told("timed out").ends_with("timed out"));
+    }
 }

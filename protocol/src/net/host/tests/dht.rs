@@ -1,4 +1,5 @@
 use super::*;
+use libp2p::multiaddr::Protocol;
 
 /// Who provides `key`, once somebody does.
 async fn first_providers(host: &Host, key: &[u8]) -> Vec<PeerId> {
@@ -57,6 +58,13 @@ async fn what_the_dht_does_not_take_is_refused_with_its_reason() {
     assert!(matches!(alone.find_peer(PeerId::random()).await, Err(NetError::NoDhtPeers)));
 }
 
+fn socket(address: &Multiaddr) -> std::net::SocketAddr {
+    match address.iter().collect::<Vec<_>>()[..] {
+        [Protocol::Ip4(ip), Protocol::Tcp(port), ..] => (ip, port).into(),
+        _ => panic!("{address} is no TCP address"),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_has_moved_is_found_where_others_say_that_it_is() {
     let (boot, _boot_events) = start(&[TCP]).await;
@@ -72,13 +80,17 @@ async fn a_peer_that_has_moved_is_found_where_others_say_that_it_is() {
     })
     .await;
     mover.shutdown().await;
+    // Nobody answers there any more, and nobody refuses.
+    let _silent = std::net::TcpListener::bind(socket(&old[0])).unwrap();
     let moved = echo(HostConfig { secret, ..config(&[TCP]) }).await;
     connect(&moved, &boot).await;
     let new = moved.listen_addrs();
-    eventually("the new address is told", || async {
-        let found = asker.find_peer(moved.peer_id()).await.unwrap();
-        new.iter().all(|address| found.contains(address)).then_some(())
+    eventually("the boot node knows the new address", || async {
+        let known = boot.known_addresses(moved.peer_id()).await;
+        new.iter().all(|address| known.contains(address)).then_some(())
     })
     .await;
+    let found = asker.find_peer(moved.peer_id()).await.unwrap();
+    assert!(new.iter().all(|address| found.contains(address)), "{found:?}");
     asker.dial(moved.peer_id(), new).await.unwrap();
 }
