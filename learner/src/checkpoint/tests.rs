@@ -113,7 +113,11 @@ async fn every_kind_of_damage_is_passed_over() {
         ("truncated weights", |r| change(&r.path(4, "model.safetensors"), |b| b.truncate(100)), 1),
         ("an empty optimizer", |r| change(&r.path(4, "optimizer.safetensors"), Vec::clear), 1),
         ("no weights", |r| fs::remove_file(r.path(4, "model.safetensors")).unwrap(), 1),
-        ("a flipped bit in a number of the state", |r| change(&r.path(4, "state.json"), flip_a_digit), 1),
+        (
+            "a flipped bit in a number of the state",
+            |r| change(&r.path(4, "state.json"), |text| flip_a_digit(text)),
+            1,
+        ),
         ("a truncated state", |r| change(&r.path(4, "state.json"), |b| b.truncate(b.len() / 2)), 1),
         (
             "the state of another version",
@@ -140,7 +144,7 @@ async fn every_kind_of_damage_is_passed_over() {
 }
 
 /// Leaves `state.json` as readable as it was.
-fn flip_a_digit(text: &mut Vec<u8>) {
+fn flip_a_digit(text: &mut [u8]) {
     let key = b"\"optimizer_steps\": ";
     let at = text.windows(key.len()).position(|window| window == key).unwrap() + key.len();
     assert!(text[at].is_ascii_digit());

@@ -218,8 +218,10 @@ mod tests {
             return; // The number of this error on Linux.
         }
         let path = Path::new("there");
-        // As in sled's flusher.
-        let error = guarded(path, || -> sled::Result<()> { Err(refused()).unwrap() }).unwrap_err();
+        // In the words of sled's flusher.
+        let flusher =
+            || -> sled::Result<()> { panic!("called `Result::unwrap()` on an `Err` value: {:?}", refused()) };
+        let error = guarded(path, flusher).unwrap_err();
         assert!(matches!(&error, StoreError::Threads { path: at, .. } if at == path), "{error}");
         let text = error.to_string();
         assert!(text.contains("threads") && !text.contains("damaged") && !text.contains("away"), "{text}");

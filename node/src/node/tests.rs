@@ -392,8 +392,7 @@ async fn a_node_that_stops_gives_its_orders_back() {
     until(&books, |books| books.accepted.len() >= 4).await;
     stop.cancel();
     let facts = running.await.unwrap().facts;
-    let books = books.lock().unwrap();
-    assert!(!books.returned.is_empty());
+    assert!(!books.lock().unwrap().returned.is_empty());
     let ahead = facts.clock_ahead_ms.unwrap();
     assert!((660_000..720_000).contains(&ahead), "clocks that differ stop nothing: {ahead}");
     learner.die().await;
