@@ -98,8 +98,7 @@ fn abandoned() -> std::io::PipeWriter {
 #[test]
 fn a_command_whose_reader_left_ends_quietly_and_one_whose_answer_is_lost_says_so() {
     let home = tempfile::tempdir().unwrap();
-    fs::write(home.path().join("charter.cbor"), "").unwrap();
-    for command in [&["peers", "list"][..], &["identity"]] {
+    for command in [&["identity"][..], &["peers", "list"]] {
         let run = |stdout: Stdio| {
             let output = Command::new(PROGRAM)
                 .args(command)
@@ -116,6 +115,8 @@ fn a_command_whose_reader_left_ends_quietly_and_one_whose_answer_is_lost_says_so
         let (code, said) = run(full().into());
         assert_eq!(code, Some(1), "{command:?}");
         assert!(said.starts_with("echo-learner: ") && said.contains("No space left"), "{said}");
+        // Only a run has peers.
+        fs::write(home.path().join("charter.cbor"), "").unwrap();
     }
 }
 

@@ -13,7 +13,6 @@ use echo_protocol::order::OrderCounter;
 use echo_protocol::precision::PrecisionName;
 use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
 use echo_protocol::version::PolicyVersion;
-use futures::executor::block_on;
 use std::sync::Arc;
 
 fn section() -> TrainSection {
@@ -223,8 +222,8 @@ fn reinforcement_raises_what_was_rewarded() {
     assert!(gain(&trainer) > before);
 }
 
-#[test]
-fn a_resumed_trainer_goes_on_bit_for_bit() {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_trainer_goes_on_bit_for_bit() {
     let (workload, weights) = testing::workload();
     let batches: Vec<_> = (0..4).map(|i| groups(&workload, &weights, 4 * i..4 * i + 3)).collect();
     let mut whole = Trainer::new(&workload.model, &weights, &section()).unwrap();
@@ -233,11 +232,12 @@ fn a_resumed_trainer_goes_on_bit_for_bit() {
     for (at, batch) in batches.iter().enumerate() {
         if at == 2 {
             let state = state_at(workload.run, 2);
-            block_on(checkpoints.write(state, whole.decoder(), &whole.optimizer().state().unwrap())).unwrap();
+            let optimizer = whole.optimizer().state().unwrap();
+            checkpoints.write(state, whole.decoder(), &optimizer).await.unwrap();
         }
         whole.update(&workload, batch).unwrap();
     }
-    let (found, damaged) = block_on(checkpoints.newest(&workload.run, &Device::Cpu)).unwrap();
+    let (found, damaged) = checkpoints.newest(&workload.run, &Device::Cpu).await.unwrap();
     assert!(damaged.is_empty());
     let mut resumed = Trainer::resume(&workload.model, &found.unwrap(), &section()).unwrap();
     for batch in &batches[2..] {

@@ -387,7 +387,9 @@ async fn a_node_that_stops_gives_its_orders_back() {
     let books = Arc::new(Mutex::new(Books { clock_behind_ms: 660_000, ..Books::default() }));
     let learner = FakeLearner::start(dir.path(), loopback(), books.clone()).await;
     learner.publish(1).await;
-    let settings = settings(dir.path(), &learner.host);
+    // So many that it cannot have done them all.
+    let max_orders = crate::config::MAX_ORDERS;
+    let settings = Settings { max_orders, ..settings(dir.path(), &learner.host) };
     let (stop, running) = start(&settings);
     until(&books, |books| books.accepted.len() >= 4).await;
     stop.cancel();
