@@ -233,7 +233,7 @@ impl Downloads {
 
     fn kept(&mut self, manifest: Arc<Manifest>, published: bool) {
         let version = manifest.version;
-        if self.arriving.get(&version) != Some(&manifest.epoch) {
+        if !published && self.arriving.get(&version) != Some(&manifest.epoch) {
             // It was announced before the learner began anew.
             self.actions.push_back(Action::Delete(manifest));
             return;

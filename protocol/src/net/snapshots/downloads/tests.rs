@@ -76,11 +76,11 @@ impl Party {
                 self.want(fetch.manifest, fetch.wanted.iter().collect());
             }
             Action::Want { version, pieces } => {
-                let manifest = self.kept.iter().find(|m| m.version == version).unwrap().clone();
+                let manifest = self.kept.iter().rfind(|m| m.version == version).unwrap().clone();
                 self.want(manifest, pieces.iter().collect());
             }
             Action::WantToo { version, piece } => {
-                let manifest = self.kept.iter().find(|m| m.version == version).unwrap().clone();
+                let manifest = self.kept.iter().rfind(|m| m.version == version).unwrap().clone();
                 let mut missing = self.receives.take().map(|(_, missing)| missing).unwrap_or_default();
                 missing.insert(piece);
                 self.want(manifest, missing);
@@ -91,7 +91,7 @@ impl Party {
                 self.installed.push(manifest.version.0);
             }
             Action::Delete(manifest) => {
-                self.kept.retain(|kept| kept.version != manifest.version);
+                self.kept.retain(|kept| (kept.epoch, kept.version) != (manifest.epoch, manifest.version));
                 let named: BTreeSet<_> = self.kept.iter().flat_map(|m| m.ids()).collect();
                 manifest.ids().filter(|id| !named.contains(id)).for_each(|id| {
                     self.disk.remove(&id);
