@@ -1,8 +1,9 @@
 //! Checkpoints: self-contained snapshots of a run in an object store.
 //!
 //! A checkpoint is a few objects under its version: weights and optimizer state as safetensors, and `state.json` with the length and
-//! BLAKE3 of both, and its own BLAKE3. `state.json` is written last, and commits: without it there is no checkpoint, and one whose parts do not match it is
-//! damaged and passed over. A directory is synced before a write returns.
+//! BLAKE3 of both, and its own BLAKE3. `state.json` is written last, and commits: without it there is no
+//! checkpoint, and one whose parts do not match it is damaged and passed over. A directory is synced before a
+//! write returns.
 //!
 //! Nothing else is random or hidden: prompts, samples and batches follow from the run, the state and the learner's database, so the same
 //! checkpoint leads to the same updates.
@@ -172,8 +173,9 @@ impl Checkpoints {
         }
     }
 
-    /// The weights of the newest checkpoint that is whole, or of `wanted`, by Hugging Face name, f32. Nothing is written, and a learner
-    /// may go on writing and deleting meanwhile. `None` when there is no such checkpoint.
+    /// The weights of the newest checkpoint that is whole, or of `wanted`, by Hugging Face name, f32. Nothing
+    /// is written, and a learner may go on writing and deleting meanwhile. `None` when there is no such
+    /// checkpoint.
     ///
     /// # Errors
     /// When it is another run's, or there are such checkpoints and none can be read.
@@ -220,7 +222,8 @@ impl Checkpoints {
         Ok(None)
     }
 
-    /// All checkpoints, the newest first and those on this machine before others, and the stores that do not answer.
+    /// All checkpoints, the newest first and those on this machine before others, and the stores that do not
+    /// answer.
     pub async fn listed(&self) -> (Vec<PolicyVersion>, Vec<CheckpointError>) {
         let (places, passed) = self.places().await;
         let mut versions: Vec<PolicyVersion> = places.into_iter().map(|(version, _)| version).collect();

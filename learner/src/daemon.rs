@@ -80,7 +80,8 @@ pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Ended> 
             file.display()
         );
     }
-    // The rows behind the checkpoint are taken back below, when it is kept which versions they say were published.
+    // The rows behind the checkpoint are taken back below, when it is kept which versions they say were
+    // published.
     let (watch, history) = Watch::read(&founded.dir, version, &founded.config.watch)?;
     let evaluated = last_evaluation(history.evaluations, state.as_ref());
     let controller = match &state {

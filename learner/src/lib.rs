@@ -1,7 +1,9 @@
 //! echo-learner: turns the rollouts of volunteers into the next policy.
 //!
-//! - **the run**: [`config`] (the run file), [`run_dir`], [`preflight`] (what would keep it from starting), [`workload`] (what the charter means), [`controller`] (what is done when),
-//!   [`demand`] (what it asks of the fleet), [`conclusion`] (what it leaves behind), [`export`] (a policy of a run that goes on), [`metrics`] and [`watch`] (where they are seen);
+//! - **the run**: [`config`] (the run file), [`run_dir`], [`preflight`] (what would keep it from starting),
+//!   [`workload`] (what the charter means), [`controller`] (what is done when), [`demand`] (what it asks of the
+//!   fleet), [`conclusion`] (what it leaves behind), [`export`] (a policy of a run that goes on), [`metrics`] and [`watch`]
+//!   (where they are seen);
 //! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
 //!   [`record`] (what every peer has delivered, and who is heard), [`peers`] (the operator's say in it), [`panel`] (verifiers, and what they
 //!   say), [`sequences`] (trajectories as the policy read them), [`sampling_audit`] (were its tokens drawn from the policy?), [`recall`] (its policies after a restart), [`filter`] (what is worth a place in

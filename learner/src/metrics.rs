@@ -61,8 +61,9 @@ impl Metrics {
         Self::read(path, version, |_| ())?.0.commit()
     }
 
-    /// Reads the file once, line by line. `each` is shown the rows that stay when `version` is gone on from; the draft has them, and the
-    /// file is as it was until that is committed. What the history tells goes beyond `version`.
+    /// Reads the file once, line by line. `each` is shown the rows that stay when `version` is gone on from;
+    /// the draft has them, and the file is as it was until that is committed. What the history tells goes
+    /// beyond `version`.
     ///
     /// # Errors
     /// When it cannot be read, or the draft cannot be written.

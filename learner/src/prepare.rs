@@ -96,8 +96,8 @@ pub fn found(config: &RunConfig, progress: impl FnMut(u64, f64)) -> Result<Found
 }
 
 impl Claim {
-    /// Founds a run: makes the starting policy, signs the charter, and writes both. `progress` hears of warm-up updates and their
-    /// loss.
+    /// Founds a run: makes the starting policy, signs the charter, and writes both. `progress` hears of
+    /// warm-up updates and their loss.
     ///
     /// The charter is written last: a directory without one holds no run, and founding it again begins anew.
     ///
@@ -122,10 +122,12 @@ impl Claim {
         Ok(Founded { dir, config: config.clone(), key, charter, workload, lock })
     }
 
-    /// Founds a run that only rehearses broadcasts of `policy`, a Hugging Face directory, which says what the model is. Nothing of it is
-    /// kept but the key: each rehearsal is a new run, and nodes leave the one before for it.
+    /// Founds a run that only rehearses broadcasts of `policy`, a Hugging Face directory, which says what the
+    /// model is. Nothing of it is kept but the key: each rehearsal is a new run, and nodes leave the one
+    /// before for it.
     ///
-    /// A directory where a training run lives cannot be claimed for it: the run's nodes would take the rehearsal's policies for its own.
+    /// A directory where a training run lives cannot be claimed for it: the run's nodes would take the
+    /// rehearsal's policies for its own.
     ///
     /// # Errors
     /// When the policy cannot be read, or the directory cannot be written.

@@ -46,7 +46,8 @@ impl RunDir {
         self.0.join("identity")
     }
 
-    /// The run's secret key. It is made if there is none, unless the run has been founded: only its own key can go on with it.
+    /// The run's secret key. It is made if there is none, unless the run has been founded: only its own key
+    /// can go on with it.
     ///
     /// # Errors
     /// When it cannot be read or made, or others can read it.

@@ -48,8 +48,8 @@ impl Draft {
 }
 
 impl Watch {
-    /// Reads the record of a run that stands at `version`, once, and shows it everywhere. `metrics.jsonl` is as it was until the draft
-    /// is committed.
+    /// Reads the record of a run that stands at `version`, once, and shows it everywhere. `metrics.jsonl` is
+    /// as it was until the draft is committed.
     ///
     /// # Errors
     /// When `metrics.jsonl` cannot be read, or its draft cannot be written.

@@ -110,8 +110,8 @@ impl Workload {
         }
     }
 
-    /// A token of the first prompts, or the one that ends a turn, that the model does not know. A prompt that cannot be made says
-    /// nothing: others of its task may be.
+    /// A token of the first prompts, or the one that ends a turn, that the model does not know. A prompt that
+    /// cannot be made says nothing: others of its task may be.
     fn foreign_token(&self) -> Option<u32> {
         let prompts =
             (0..LOOKED_AT).filter_map(|counter| self.prompt(&self.order(Purpose::Train, counter)).ok());
