@@ -184,7 +184,7 @@ impl LeaseBook {
 
     /// Begins an epoch: its leases have numbers that no earlier process gave.
     pub fn begin(&mut self, epoch: Epoch) {
-        let first = self.next_lease.max(epoch.first_lease());
+        let first = self.next_lease.max(LeaseId::first_of(epoch));
         self.unknown = self.next_lease..first;
         self.next_lease = first;
     }

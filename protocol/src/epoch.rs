@@ -1,6 +1,5 @@
 //! Epochs: the lives of a run's learner.
 
-use crate::lease::LeaseId;
 use crate::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -24,20 +23,6 @@ impl Epoch {
         let seconds = u32::try_from(wall.0 / 1_000).unwrap_or(u32::MAX);
         Self(seconds.max(last.0.saturating_add(1)))
     }
-
-    /// The number of its first lease: those of one epoch lie in one stretch of 2^32.
-    #[must_use]
-    pub fn first_lease(self) -> LeaseId {
-        LeaseId(u64::from(self.0) << 32)
-    }
-}
-
-impl LeaseId {
-    /// The epoch in which it was granted.
-    #[must_use]
-    pub fn epoch(self) -> Epoch {
-        Epoch((self.0 >> 32) as u32)
-    }
 }
 
 impl fmt::Display for Epoch {
@@ -56,15 +41,5 @@ mod tests {
         assert_eq!(Epoch::after(Epoch(0), at(1_700_000_000)), Epoch(1_700_000_000));
         assert_eq!(Epoch::after(Epoch(1_700_000_000), at(5)), Epoch(1_700_000_001), "the clock was set back");
         assert_eq!(Epoch::after(Epoch(7), at(7)), Epoch(8), "twice in one second");
-    }
-
-    #[test]
-    fn leases_know_their_epoch() {
-        let first = Epoch(3).first_lease();
-        assert_eq!((first.epoch(), LeaseId(first.0 + 9).epoch()), (Epoch(3), Epoch(3)));
-        assert!(
-            first > LeaseId(Epoch(2).first_lease().0 + u64::from(u32::MAX))
-                && LeaseId(42).epoch() == Epoch(0)
-        );
     }
 }

@@ -1,6 +1,7 @@
 //! Leases: the learner's signed permission to work.
 
 use crate::charter::RunId;
+use crate::epoch::Epoch;
 use crate::identity::PublicKey;
 use crate::order::OrderCounter;
 use crate::signed::Signable;
@@ -13,6 +14,20 @@ pub const MAX_LEASE_ORDERS: u32 = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeaseId(pub u64);
+
+impl LeaseId {
+    /// The first number of an epoch: its leases lie in one stretch of 2^32.
+    #[must_use]
+    pub fn first_of(epoch: Epoch) -> Self {
+        Self(u64::from(epoch.0) << 32)
+    }
+
+    /// The epoch in which it was granted.
+    #[must_use]
+    pub fn epoch(self) -> Epoch {
+        Epoch((self.0 >> 32) as u32)
+    }
+}
 
 /// An order and the lease that it came with.
 ///
@@ -89,5 +104,20 @@ impl Lease {
         (0..u64::from(self.count.min(MAX_LEASE_ORDERS)))
             .map_while(move |i| first.checked_add(i))
             .map(OrderCounter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_know_their_epoch() {
+        let first = LeaseId::first_of(Epoch(3));
+        assert_eq!((first.epoch(), LeaseId(first.0 + 9).epoch()), (Epoch(3), Epoch(3)));
+        assert!(
+            first > LeaseId(LeaseId::first_of(Epoch(2)).0 + u64::from(u32::MAX))
+                && LeaseId(42).epoch() == Epoch(0)
+        );
     }
 }

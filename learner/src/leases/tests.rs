@@ -118,13 +118,16 @@ fn leases_of_other_epochs_may_have_been_granted() {
     let mut book = LeaseBook::new(config());
     book.begin(Epoch(5));
     let lease = book.grant(at(0), node(1), 1, 10).remove(0);
-    assert_eq!((lease.id, book.epoch()), (Epoch(5).first_lease(), Epoch(5)));
+    assert_eq!((lease.id, book.epoch()), (LeaseId::first_of(Epoch(5)), Epoch(5)));
     let never = LeaseId(lease.id.0 + 1);
     assert!(book.may_have_granted(lease.id) && !book.may_have_granted(never));
     // A directory that was restored from a backup does not know what it granted later, nor in which epochs.
-    assert!(book.may_have_granted(Epoch(4).first_lease()) && book.may_have_granted(Epoch(6).first_lease()));
+    assert!(
+        book.may_have_granted(LeaseId::first_of(Epoch(4)))
+            && book.may_have_granted(LeaseId::first_of(Epoch(6)))
+    );
     // Work under them is worth nothing, even where its order is out with the same node again.
-    let lost = Epoch(4).first_lease();
+    let lost = LeaseId::first_of(Epoch(4));
     assert_eq!(book.check(&node(1), lost, lease.first), Err(LeaseRefusal::NotFound(lost)));
     assert_eq!(book.check(&node(1), lease.id, lease.first), Ok(()));
 }
