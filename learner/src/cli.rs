@@ -33,8 +33,8 @@ pub struct Cli {
     pub log: String,
 }
 
-/// What is logged unless somebody says otherwise. A first learner that knows no other peer yet is nothing to warn of, and neither is
-/// every message that a silent peer does not take.
+/// What is logged unless somebody says otherwise. A first learner that knows no other peer yet is nothing to
+/// warn of, and neither is every message that a silent peer does not take.
 const LOG: &str =
     "warn,libp2p_kad::behaviour=error,libp2p_gossipsub::behaviour=error,echo_learner=info,echo_protocol=info";
 

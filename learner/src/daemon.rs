@@ -57,8 +57,8 @@ const FLEET_SEED: &[u8] = b"echo fleet draws 1";
 /// Pause between attempts to reach a bootstrap peer, while none is connected.
 const BOOTSTRAP_EVERY: Duration = Duration::from_secs(2);
 
-/// Works on a run until it is finished or stopped. Signals end the process at once until training can begin, which is when nodes are
-/// let in.
+/// Works on a run until it is finished or stopped. Signals end the process at once until training can begin,
+/// which is when nodes are let in.
 pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Ended> {
     let started = Instant::now();
     // Until the process has written its last word, whatever becomes of the parts of `founded`.

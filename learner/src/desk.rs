@@ -29,7 +29,8 @@ use std::sync::Arc;
 pub use reply::Reply;
 pub use state::DeskState;
 
-/// Milliseconds between two log lines about orders that nodes cannot do: a task that always fails would write one for each.
+/// Milliseconds between two log lines about orders that nodes cannot do: a task that always fails would write
+/// one for each.
 const COMPLAIN_EVERY_MS: u64 = 30_000;
 
 /// Why the desk cannot work.
@@ -122,8 +123,9 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// Opens the desk of a run that stands at `version`, as the store remembers it, and begins a new epoch; `tally` is what was counted so far, as far as it is on
-    /// record. A store that remembers nothing is made from `checkpoint`, what was the state at this version.
+    /// Opens the desk of a run that stands at `version`, as the store remembers it, and begins a new epoch;
+    /// `tally` is what was counted so far, as far as it is on record. A store that remembers nothing is made
+    /// from `checkpoint`, what was the state at this version.
     pub fn open(
         store: Arc<dyn Store>,
         config: DeskConfig,

@@ -56,8 +56,8 @@ pub fn evaluate(
     answer(workload, version, weights, Purpose::HeldOut, 0..orders, stop)
 }
 
-/// Answers these orders of one purpose, and counts the right ones among those that can be judged. It may stop after any
-/// [`ORDERS_AT_ONCE`] of them, and then has no result.
+/// Answers these orders of one purpose, and counts the right ones among those that can be judged. It may stop
+/// after any [`ORDERS_AT_ONCE`] of them, and then has no result.
 pub(crate) fn answer(
     workload: &Workload,
     version: PolicyVersion,

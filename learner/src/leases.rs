@@ -9,10 +9,11 @@
 //!   forgets it: an order below the cursor that is neither out nor idle is settled, so nothing grows with the length of the run.
 //!   Orders are draws that do not depend on each other, so one that is never delivered is missed by nobody.
 //!
-//! No node decides alone which orders are left out. An idle order is not leased to a node that held it before, while another one asks for
-//! orders that did not. And of the leases that end without a delivery the first of each node counts, then only those that run out,
-//! those whose order came back as one that cannot be done, and those whose group could not be judged: going away and having a group
-//! refused costs nothing, and done again says nothing of the order.
+//! No node decides alone which orders are left out. An idle order is not leased to a node that held it
+//! before, while another one asks for orders that did not. And of the leases that end without a delivery the
+//! first of each node counts, then only those that run out, those whose order came back as one that cannot be
+//! done, and those whose group could not be judged: going away and having a group refused costs nothing, and
+//! done again says nothing of the order.
 //!
 //! A lease may leave the learner only after [`LeaseJournal`] made it durable. Deliveries are not written: after
 //! a crash the buffer says which orders it has, and the book is rebuilt from the journal and the buffer together.
@@ -40,10 +41,11 @@ pub use snapshot::{LeaseSnapshot, OpenLease, SnapshotError};
 /// Most orders that are out or idle at once. At the limit no fresh order is leased.
 pub const MAX_OPEN_ORDERS: usize = 1 << 20;
 
-/// Leases of one order that may end without a delivery: an order that nobody can do (a prompt that the task cannot judge, or that has no
-/// tokens) comes before all fresh ones each time, and is given up then. Far more than honest nodes need that come and go; and nodes
-/// that would have a certain order left out have to be given it every time. Counted are the first lease of each node, and of its later ones
-/// those that ran out, that came back as ones that cannot be done, or whose group could not be judged. A restart counts anew.
+/// Leases of one order that may end without a delivery: an order that nobody can do (a prompt that the task
+/// cannot judge, or that has no tokens) comes before all fresh ones each time, and is given up then. Far more
+/// than honest nodes need that come and go; and nodes that would have a certain order left out have to be
+/// given it every time. Counted are the first lease of each node, and of its later ones those that ran out,
+/// that came back as ones that cannot be done, or whose group could not be judged. A restart counts anew.
 pub const MAX_LEASES_OF_ORDER: u32 = 8;
 
 /// Idle orders that are looked at for one that a node did not hold before.
@@ -139,8 +141,8 @@ pub struct LeaseBook {
     /// The next order that was never leased.
     cursor: OrderCounter,
     next_lease: LeaseId,
-    /// Leases that this book did not grant, and that may be out all the same: its directory was restored from a backup, and they
-    /// were granted after that was made.
+    /// Leases that this book did not grant, and that may be out all the same: its directory was restored from
+    /// a backup, and they were granted after that was made.
     unknown: Range<LeaseId>,
     /// Leases with an order left.
     leases: BTreeMap<LeaseId, Open>,
@@ -216,8 +218,9 @@ impl LeaseBook {
         leases
     }
 
-    /// The leases of `node` behind `last`, the last of its orders that reached it, as far as their orders are out and at most `orders` of
-    /// them: the answer that brought them got lost, or the node has begun anew. They are leased for the time that they have left.
+    /// The leases of `node` behind `last`, the last of its orders that reached it, as far as their orders are
+    /// out and at most `orders` of them: the answer that brought them got lost, or the node has begun anew.
+    /// They are leased for the time that they have left.
     pub fn lost(
         &self,
         now: UnixMillis,
@@ -298,8 +301,8 @@ impl LeaseBook {
         held
     }
 
-    /// Makes an order idle that `node` will not do under this lease, or gives it up. False, and nothing changes, when it does not
-    /// hold it so.
+    /// Makes an order idle that `node` will not do under this lease, or gives it up. False, and nothing
+    /// changes, when it does not hold it so.
     pub fn take_back(&mut self, node: &PublicKey, held: HeldOrder, reason: ReturnReason) -> bool {
         let HeldOrder { lease, counter } = held;
         let holds = self.is_out(lease, counter) && self.holder(lease) == Some(node);
@@ -383,8 +386,8 @@ impl LeaseBook {
         self.cursor
     }
 
-    /// Whether a lease of this number may ever have been granted. What was granted in other epochs is not known: a directory
-    /// that is restored from a backup has forgotten some.
+    /// Whether a lease of this number may ever have been granted. What was granted in other epochs is not
+    /// known: a directory that is restored from a backup has forgotten some.
     pub fn may_have_granted(&self, id: LeaseId) -> bool {
         id < self.next_lease || id.epoch() != self.epoch()
     }

@@ -92,7 +92,8 @@ fn act(cli: Cli) -> anyhow::Result<()> {
     }
 }
 
-/// Until somebody heeds them, as a run does once it works, signals end the process at once: what a warm-up has come to is not kept.
+/// Until somebody heeds them, as a run does once it works, signals end the process at once: what a warm-up
+/// has come to is not kept.
 fn listen() -> anyhow::Result<Signals> {
     Signals::listen().context("cannot listen for signals")
 }

@@ -72,7 +72,8 @@ pub fn claim(config: &RunConfig) -> Result<Claim, PrepareError> {
     Ok(Claim { dir, lock })
 }
 
-/// A directory that has come to something and has no charter has lost it: a run that is founded there would write over the rest.
+/// A directory that has come to something and has no charter has lost it: a run that is founded there would
+/// write over the rest.
 fn check_remains(dir: &RunDir) -> Result<(), PrepareError> {
     // The directory of checkpoints is made when their store is looked at, before a run is founded.
     let holds_something =

@@ -38,7 +38,8 @@ pub const MIN_ORDERS: u32 = 2;
 /// Most orders that a node may hold at once.
 pub const MAX_ORDERS: u32 = 1024;
 
-/// What is logged unless the owner says otherwise. Gossip would warn of every message that a silent peer does not take.
+/// What is logged unless the owner says otherwise. Gossip would warn of every message that a silent peer does
+/// not take.
 const LOG: &str = "warn,libp2p_gossipsub::behaviour=error,echo_node=info,echo_protocol=info";
 
 /// What a node runs with.
@@ -194,7 +195,8 @@ impl Settings {
     /// What to log.
     ///
     /// # Errors
-    /// What is wrong with the filter. A word that is no level would be taken for the name of a part, and switch off all others.
+    /// What is wrong with the filter. A word that is no level would be taken for the name of a part, and
+    /// switch off all others.
     pub fn log_filter(&self) -> Result<EnvFilter, String> {
         let is_level = |part: &str| part.is_empty() || part.parse::<LevelFilter>().is_ok();
         let parts: Vec<&str> = self.log.split(',').map(str::trim).collect();

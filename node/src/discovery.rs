@@ -30,8 +30,8 @@ pub struct NotReached {
 struct Named(BTreeSet<String>);
 
 impl Named {
-    /// What to log of a failed attempt: everything while something in it is new, else one short line. The same failures come in another
-    /// order each time.
+    /// What to log of a failed attempt: everything while something in it is new, else one short line. The
+    /// same failures come in another order each time.
     fn line(&mut self, error: &NotReached) -> String {
         if self.0.len() > MAX_NAMED {
             self.0.clear();
@@ -67,7 +67,8 @@ impl Discovery {
         Self { host, learner, bootstraps: by_peer, known, known_path }
     }
 
-    /// Connects to the learner, however long it takes. Every failed attempt is logged; what was tried, only where that is news.
+    /// Connects to the learner, however long it takes. Every failed attempt is logged; what was tried, only
+    /// where that is news.
     pub async fn reach(&mut self) {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut named = Named::default();

@@ -129,7 +129,8 @@ impl Manifests {
         known.epoch != Some(newest.epoch) || newest.version > known.newest()
     }
 
-    /// Turns to the epoch that the learner is in. What was seen of another one counts no more, however large its numbers are.
+    /// Turns to the epoch that the learner is in. What was seen of another one counts no more, however large
+    /// its numbers are.
     pub fn turn_to(&self, epoch: Epoch) {
         let mut known = self.lock();
         if known.epoch != Some(epoch) {

@@ -81,8 +81,8 @@ struct Held {
 }
 
 impl Outbox {
-    /// Opens the outbox in `dir` for `run`, in which this node is `me`. Groups of other runs stay there untouched, and so do those that
-    /// another key has signed. Blocks while the disk is read.
+    /// Opens the outbox in `dir` for `run`, in which this node is `me`. Groups of other runs stay there
+    /// untouched, and so do those that another key has signed. Blocks while the disk is read.
     ///
     /// # Errors
     /// [`OutboxError::Database`]
@@ -221,7 +221,8 @@ impl Outbox {
     }
 }
 
-/// Moves the groups in `tree` that `me` has not signed to a tree of whoever has, since the learner takes them for lies; then moves back what
+/// Moves the groups in `tree` that `me` has not signed to a tree of whoever has, since the learner takes them
+/// for lies; then moves back what
 /// `me` has signed. How many groups of others there were in `tree`.
 fn set_aside(db: &sled::Db, tree: &sled::Tree, run: &RunId, me: &PublicKey) -> sled::Result<u64> {
     let aside = |key: &PublicKey| [run.as_bytes().as_slice(), key.as_bytes()].concat();

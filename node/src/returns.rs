@@ -1,4 +1,5 @@
-//! Orders on their way back to the learner: what this node will not do goes to others at once, and not when its lease ends.
+//! Orders on their way back to the learner: what this node will not do goes to others at once, and not when
+//! its lease ends.
 
 use echo_protocol::lease::{HeldOrder, MAX_RETURN_DETAIL, MAX_RETURNED, ReturnReason, Returned};
 use tokio::sync::{mpsc, watch};

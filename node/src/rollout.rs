@@ -89,10 +89,12 @@ pub struct Worker {
 impl Worker {
     /// Works on a thread of its own until stopped, or until the orders end. Must be called within a tokio runtime.
     ///
-    /// The result comes when the thread has ended; where it panicked, the channel is closed. Nobody has to wait for the thread.
+    /// The result comes when the thread has ended; where it panicked, the channel is closed. Nobody has to
+    /// wait for the thread.
     ///
     /// # Errors
-    /// The thread sends [`OutboxError::Database`] when finished work can't be kept: generating more would be pointless.
+    /// The thread sends [`OutboxError::Database`] when finished work can't be kept: generating more would be
+    /// pointless.
     pub fn spawn(self) -> std::io::Result<oneshot::Receiver<Result<(), OutboxError>>> {
         let (runtime, (ended, result)) = (Handle::current(), oneshot::channel());
         thread::Builder::new().name("rollout".to_owned()).spawn(move || {
@@ -215,7 +217,8 @@ impl Worker {
         self.policy.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// The installed policy, if it was not looked at before. An older one than that in use is for [`Worker::set_back`].
+    /// The installed policy, if it was not looked at before. An older one than that in use is for
+    /// [`Worker::set_back`].
     fn newer(&mut self, newest: &Installed) -> Option<Arc<Installed>> {
         let is_older =
             self.policy.borrow().as_ref().is_some_and(|installed| installed.version() < newest.version());

@@ -94,7 +94,8 @@ impl Session {
     /// # Errors
     /// [`Stopped`] when the network was taken down.
     pub async fn run(mut self) -> Result<Ending, Stopped> {
-        // A dial that succeeds is no success yet: the learner may be of another version, and close every connection.
+        // A dial that succeeds is no success yet: the learner may be of another version, and close every
+        // connection.
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut unanswered = LastMessage::default();
         loop {

@@ -101,7 +101,8 @@ impl Leasing {
     }
 }
 
-/// Follows the learner's epoch, and asks for the newest manifest when a heartbeat told of a version that gossip did not bring.
+/// Follows the learner's epoch, and asks for the newest manifest when a heartbeat told of a version that
+/// gossip did not bring.
 ///
 /// # Errors
 /// [`Stopped`] when nothing is fetched any more.

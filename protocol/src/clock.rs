@@ -1,7 +1,7 @@
 //! The one place that reads clocks. Drivers call it and hand the result to the machines.
 //!
-//! Two machines seldom agree what time it is, and an owner may set a clock at any moment. So leases, timers and ages go by
-//! [`now`], which nobody can set; [`wall`] is for what people and lists write down.
+//! Two machines seldom agree what time it is, and an owner may set a clock at any moment. So leases, timers
+//! and ages go by [`now`], which nobody can set; [`wall`] is for what people and lists write down.
 
 use crate::time::UnixMillis;
 use std::sync::OnceLock;
@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The time of this process: that of the wall clock when it was first asked for, and what has passed since.
 ///
-/// It never steps, and counts while the machine sleeps where the system can (Linux). Only its order and its differences mean
-/// anything to others.
+/// It never steps, and counts while the machine sleeps where the system can (Linux). Only its order and its
+/// differences mean anything to others.
 pub fn now() -> UnixMillis {
     static BEGAN: OnceLock<(UnixMillis, u64)> = OnceLock::new();
     let (began, before) = *BEGAN.get_or_init(|| (wall(), awake()));
@@ -40,7 +40,8 @@ fn awake() -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How tests set the wall clock of one process: a file with the milliseconds to add, which is read anew each time.
+/// How tests set the wall clock of one process: a file with the milliseconds to add, which is read anew each
+/// time.
 #[cfg(debug_assertions)]
 mod seam {
     use super::UnixMillis;

@@ -115,7 +115,8 @@ fn create(path: &Path) -> Result<NodeKey, KeyfileError> {
     Ok(key)
 }
 
-/// Writes beside the target and links it into place by `link`, so that no crash leaves half an identity and no race overwrites one.
+/// Writes beside the target and links it into place by `link`, so that no crash leaves half an identity and
+/// no race overwrites one.
 fn write_new(
     path: &Path,
     key: &NodeKey,

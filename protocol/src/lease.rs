@@ -31,8 +31,8 @@ impl LeaseId {
 
 /// An order and the lease that it came with.
 ///
-/// Orders come in the order of their leases' numbers, and within a lease in their own. So what was leased to a node after the
-/// last order that reached it has not reached it.
+/// Orders come in the order of their leases' numbers, and within a lease in their own. So what was leased to
+/// a node after the last order that reached it has not reached it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HeldOrder {
     /// The lease.
@@ -54,8 +54,8 @@ pub struct Lease {
     pub first: OrderCounter,
     /// How many orders, from `first` upwards.
     pub count: u32,
-    /// Milliseconds after which the orders may be leased to somebody else. Each side counts them on a clock of its
-    /// own, from when the lease left or came: two machines need not agree what time it is.
+    /// Milliseconds after which the orders may be leased to somebody else. Each side counts them on a clock
+    /// of its own, from when the lease left or came: two machines need not agree what time it is.
     pub lifetime_ms: u64,
 }
 

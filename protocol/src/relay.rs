@@ -144,7 +144,8 @@ pub enum Input {
     },
     /// This peer is the source and has stored every piece.
     Published(Arc<Manifest>),
-    /// The learner began a new epoch: what is known of versions is of the one before, whose pieces had the same numbers.
+    /// The learner began a new epoch: what is known of versions is of the one before, whose pieces had the
+    /// same numbers.
     NewEpoch,
     /// A whole piece is on disk that no neighbour sent: it was built from a delta, say.
     Gained {

@@ -21,8 +21,8 @@ pub struct OpenLease {
 
 /// The state of a [`LeaseBook`].
 ///
-/// Idle orders count as out here. After a restore every lease runs once more from its beginning: no clock says how much
-/// time has passed, and a node that has gone loses its orders at once.
+/// Idle orders count as out here. After a restore every lease runs once more from its beginning: no clock
+/// says how much time has passed, and a node that has gone loses its orders at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseSnapshot {
     /// The run.

@@ -33,7 +33,8 @@ pub(super) struct Pile {
 }
 
 impl Pile {
-    /// Opens the file at `path`, which begins with `charter`. A torn end is cut off. Where the file is damaged, a copy of all of it is kept first.
+    /// Opens the file at `path`, which begins with `charter`. A torn end is cut off. Where the file is
+    /// damaged, a copy of all of it is kept first.
     pub(super) fn open(path: &Path, charter: &Signed<Charter>) -> Result<Self, LedgerError> {
         let head = charter.to_bytes();
         let failed = |source| LedgerError::Io { path: path.to_owned(), source };
@@ -121,8 +122,8 @@ impl Drop for Pile {
 /// What stands between the run and the key in the name of a file of another identity's receipts.
 const OF: &str = "-of-";
 
-/// Makes way for the receipts of `me` at `path`: those for another node, which worked here before, get a name with its key; and those of `me`
-/// that were renamed so come back.
+/// Makes way for the receipts of `me` at `path`: those for another node, which worked here before, get a name
+/// with its key; and those of `me` that were renamed so come back.
 pub(super) fn set_aside(path: &Path, me: &PublicKey) -> Result<(), LedgerError> {
     if let Some(node) = owner(path).filter(|node| node != me) {
         let aside = of(path, &node);

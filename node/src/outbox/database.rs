@@ -17,7 +17,8 @@ const DATA: &str = "db";
 /// The checksum at the end of [`SETTINGS`], in bytes.
 const CHECKSUM_BYTES: usize = 4;
 
-/// Opens the database in `dir`, or makes one. It is made anew where its files are damaged beyond reading, and the log says so.
+/// Opens the database in `dir`, or makes one. It is made anew where its files are damaged beyond reading, and
+/// the log says so.
 pub(super) fn open(dir: &Path) -> sled::Result<sled::Db> {
     // Every change is flushed where it happens; a flush by the clock would only cost.
     let config = sled::Config::new().path(dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);

@@ -74,7 +74,8 @@ pub(super) fn needed_threads(settings: &Settings) -> usize {
     OTHER_THREADS + settings.threads.min(cores())
 }
 
-/// Whether `start` can start as many threads. One that is missing later ends the program, or has it wait for ever.
+/// Whether `start` can start as many threads. One that is missing later ends the program, or has it wait for
+/// ever.
 pub(super) fn room_for_threads(
     needed: usize,
     start: impl FnMut() -> io::Result<Idle>,

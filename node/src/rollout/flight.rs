@@ -141,8 +141,8 @@ impl<'w> Flight<'w> {
         orders.into_values().map(|(order, _)| order.held()).collect()
     }
 
-    /// Draws a token for every sample that is caught up, and tells the episodes which turns have ended. Judging a turn may take a minute, so
-    /// none is judged once `stopped`; their orders come to nothing.
+    /// Draws a token for every sample that is caught up, and tells the episodes which turns have ended.
+    /// Judging a turn may take a minute, so none is judged once `stopped`; their orders come to nothing.
     pub(super) fn step(
         &mut self,
         tokenizer: &Tokenizer,

@@ -11,8 +11,8 @@ use crate::returns::Returns;
 /// Most orders that are remembered, the newest.
 const MAX_REMEMBERED: usize = 1024;
 
-/// Orders that were given up: one whose prompt has no tokens, or that the task could not judge. Each goes back to the learner,
-/// with the reason. The owner reads of it once, however often it is leased again.
+/// Orders that were given up: one whose prompt has no tokens, or that the task could not judge. Each goes
+/// back to the learner, with the reason. The owner reads of it once, however often it is leased again.
 #[derive(Debug)]
 pub(super) struct GivenUp {
     known: BTreeSet<OrderCounter>,

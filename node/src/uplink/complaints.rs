@@ -1,4 +1,5 @@
-//! What the log says of groups that come to nothing. A second process of this identity is refused dozens of them a second.
+//! What the log says of groups that come to nothing. A second process of this identity is refused dozens of
+//! them a second.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -20,8 +20,8 @@ type Kad = kad::Behaviour<MemoryStore>;
 
 /// Kademlia that keeps the addresses told of those that somebody looks for.
 ///
-/// The result of a query lists only those that answered it. A peer that has moved does not: the query dials it where it was, fails, and
-/// leaves it out together with its new address, of which others told.
+/// The result of a query lists only those that answered it. A peer that has moved does not: the query dials
+/// it where it was, fails, and leaves it out together with its new address, of which others told.
 pub(super) struct Dht {
     kad: Kad,
     sought: BTreeMap<PeerId, Sought>,
@@ -56,7 +56,8 @@ impl Dht {
 
     fn note(&mut self) {
         for (peer, sought) in &mut self.sought {
-            // What Kademlia would add to a dial: the addresses in its table, and those that its queries have been told.
+            // What Kademlia would add to a dial: the addresses in its table, and those that its queries have
+            // been told.
             let (id, role) = (ConnectionId::new_unchecked(0), Endpoint::Dialer);
             let known = self.kad.handle_pending_outbound_connection(id, Some(*peer), &[], role);
             for address in known.unwrap_or_default() {

@@ -5,8 +5,8 @@ use super::host::NetError;
 /// Hexadecimal digits of an instance.
 const DIGITS: usize = 16;
 
-/// A number that a host draws when it starts, and that the name of its program ends with. A data directory that was copied to a second
-/// machine shows by it: both have the same identity, and are different instances.
+/// A number that a host draws when it starts, and that the name of its program ends with. A data directory
+/// that was copied to a second machine shows by it: both have the same identity, and are different instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instance(u64);
 

@@ -125,7 +125,8 @@ impl Snapshots {
     /// Starts serving and receiving chunks over `host`. The driver ends when the handle and its host are gone.
     ///
     /// # Errors
-    /// [`NetError::AcceptTaken`] when the host already has a driver, [`NetError::Thread`] when the system allows no more threads.
+    /// [`NetError::AcceptTaken`] when the host already has a driver, [`NetError::Thread`] when the system
+    /// allows no more threads.
     pub fn start(
         host: Host,
         store: Arc<ChunkStore>,

@@ -42,7 +42,8 @@ impl DirectoryLock {
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // Closing the file would not do: a program that is being started has a copy of it for a moment, and with it the lock.
+        // Closing the file would not do: a program that is being started has a copy of it for a moment, and
+        // with it the lock.
         if let Err(error) = self.file.unlock() {
             tracing::debug!(%error, "the lock of a directory");
         }

@@ -1,7 +1,8 @@
 //! Standard output and standard error, whatever has become of them.
 //!
-//! The macros of the standard library panic where a line cannot be written: the reader of a pipe has left, the disk of a log is full, the
-//! terminal has closed. None of this is a reason to stop working, so the programs print with these functions alone.
+//! The macros of the standard library panic where a line cannot be written: the reader of a pipe has left,
+//! the disk of a log is full, the terminal has closed. None of this is a reason to stop working, so the
+//! programs print with these functions alone.
 
 use std::io::{self, Write};
 

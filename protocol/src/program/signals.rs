@@ -1,10 +1,12 @@
 //! Ctrl-C and SIGTERM, which mean the same in every phase of a program.
 //!
-//! While a program starts, a request to end ends the process at once: nothing is there yet that would have to be put away. Once it has
-//! taken the token of [`Signals::stop`], the first request cancels that token, and the second ends the process.
+//! While a program starts, a request to end ends the process at once: nothing is there yet that would have to
+//! be put away. Once it has taken the token of [`Signals::stop`], the first request cancels that token, and
+//! the second ends the process.
 //!
-//! The requests are awaited on a thread of their own. A main thread that computes or waits for a disk cannot keep the process alive, and
-//! neither can the kernel, which ignores SIGTERM for the first process of a container as long as nobody listens to it.
+//! The requests are awaited on a thread of their own. A main thread that computes or waits for a disk cannot
+//! keep the process alive, and neither can the kernel, which ignores SIGTERM for the first process of a
+//! container as long as nobody listens to it.
 
 use super::{leave, threads};
 use std::io;

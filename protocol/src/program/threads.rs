@@ -1,6 +1,7 @@
 //! A system that allows no more threads.
 //!
-//! Libraries panic where a thread is refused to them, in the midst of anything and with words that name neither threads nor a limit.
+//! Libraries panic where a thread is refused to them, in the midst of anything and with words that name
+//! neither threads nor a limit.
 
 use super::leave;
 use super::output::note;
@@ -15,7 +16,8 @@ const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 const REFUSALS: [&str; 3] =
     ["OS can't spawn worker thread", "failed to spawn thread", "ThreadPoolBuildError"];
 
-/// From now on a panic over a refused thread ends the process, with exit code 1 and a sentence that says what to do.
+/// From now on a panic over a refused thread ends the process, with exit code 1 and a sentence that says what
+/// to do.
 pub fn end_when_refused(program: &'static str) {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -27,7 +29,8 @@ pub fn end_when_refused(program: &'static str) {
     }));
 }
 
-/// An error of a thread that could not be started, in words that say what to do where the system allows no more.
+/// An error of a thread that could not be started, in words that say what to do where the system allows no
+/// more.
 #[must_use]
 pub fn explained(error: io::Error) -> io::Error {
     match error.kind() {

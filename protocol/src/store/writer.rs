@@ -105,8 +105,8 @@ impl SnapshotCutter {
     }
 }
 
-/// Writes a snapshot of the first epoch, without deltas, to `store` and describes it. Memory holds one item and one chunk at a time. The caller keeps the
-/// manifest ([`ChunkStore::keep`]).
+/// Writes a snapshot of the first epoch, without deltas, to `store` and describes it. Memory holds one item
+/// and one chunk at a time. The caller keeps the manifest ([`ChunkStore::keep`]).
 ///
 /// # Errors
 /// [`StoreError::Io`] when the disk fails, [`StoreError::Manifest`] when the items exceed a limit or contradict themselves.

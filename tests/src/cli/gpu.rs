@@ -47,8 +47,8 @@ pub(super) struct PackOptions {
 
 #[derive(Debug, Args)]
 pub(super) struct CheckOptions {
-    /// Where logs and figures go: a directory without an earlier check. Default: gpu-check-out, or the first free one of
-    /// gpu-check-out-2, gpu-check-out-3, …
+    /// Where logs and figures go: a directory without an earlier check. Default: gpu-check-out, or the first
+    /// free one of gpu-check-out-2, gpu-check-out-3, …
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Time for all steps together, like 8m or 90s; one that would pass it is skipped.

@@ -21,7 +21,8 @@ pub(super) struct TroubleOptions {
     /// Scenarios at once.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
     at_once: u8,
-    /// Where networks are kept while they are played, and after they failed. Default: a new directory below runs/.
+    /// Where networks are kept while they are played, and after they failed. Default: a new directory below
+    /// runs/.
     #[arg(long)]
     dir: Option<PathBuf>,
 }

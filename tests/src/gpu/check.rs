@@ -82,7 +82,8 @@ pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
     Ok(verdict)
 }
 
-/// Makes the directory of a check, in which no earlier one is: figures from a rented card are not written over.
+/// Makes the directory of a check, in which no earlier one is: figures from a rented card are not written
+/// over.
 fn place(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     let is_used = |dir: &Path| {
         let steps = Step::ALL.iter().map(|step| step.name());

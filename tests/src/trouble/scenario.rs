@@ -13,7 +13,8 @@ const RUN_FILE: &str = include_str!("run.toml");
 const ENDLESS: i64 = 1_000_000;
 /// S of every scenario.
 pub(super) const STALENESS_BUDGET: u64 = 3;
-/// Updates that the judge waits for after the trouble, unless a scenario says otherwise: far more than S lets wait.
+/// Updates that the judge waits for after the trouble, unless a scenario says otherwise: far more than S lets
+/// wait.
 const UPDATES_AFTER: u64 = 12;
 /// Seconds within which they have to be made.
 const BOUND_S: u64 = 45;
@@ -114,7 +115,8 @@ pub enum Step {
         /// How.
         how: Damage,
     },
-    /// Runs a program of Echo to its end. `{learner}` and the like in its arguments stand for directories, `{list}` for the peer list,
+    /// Runs a program of Echo to its end. `{learner}` and the like in its arguments stand for directories,
+    /// `{list}` for the peer list,
     /// `{run_file}` for the run file.
     Command {
         /// `echo-node`, `echo-learner` or `echo-bootstrap`.
@@ -156,7 +158,8 @@ struct Fragile {
     /// Also that it is gone.
     #[serde(default)]
     gone: bool,
-    /// A start of its owner that has to fail and to name the file. Where there is none, the owner has to work without it.
+    /// A start of its owner that has to fail and to name the file. Where there is none, the owner has to work
+    /// without it.
     refused: Option<Refused>,
 }
 

@@ -1,10 +1,11 @@
 //! Which version is made next, by which plan, and what is built for it. Sans-IO.
 //!
-//! One version at a time is the *target*. A plan says how to make it from what is on disk: which pieces to fetch, and which deltas to
-//! apply. Where the cheapest way leads through deltas of older versions, these are fetched first, as *stones*; when one is complete,
-//! the way is planned anew. A target is finished although newer versions have been announced meanwhile, as jumping at every publication
-//! could starve a slow link for ever; it gives way to the newest one when nobody serves it any more, when nothing of it has come
-//! yet, or when nothing more of it comes.
+//! One version at a time is the *target*. A plan says how to make it from what is on disk: which pieces to
+//! fetch, and which deltas to apply. Where the cheapest way leads through deltas of older versions, these are
+//! fetched first, as *stones*; when one is complete, the way is planned anew. A target is finished although
+//! newer versions have been announced meanwhile, as jumping at every publication could starve a slow link for
+//! ever; it gives way to the newest one when nobody serves it any more, when nothing of it has come yet, or
+//! when nothing more of it comes.
 //!
 //! The relay machine knows nothing of this: to it deltas are pieces, and a chunk that was built is a piece gained.
 //!
@@ -36,7 +37,8 @@ const PATIENCE_MS: u64 = 3_000;
 /// silence of a slow neighbour, which may serve many others first.
 const LAST_PATIENCE: u32 = 4;
 
-/// When nothing of a target has come for so long, it gives way to a newer one: whoever holds the rest may be gone.
+/// When nothing of a target has come for so long, it gives way to a newer one: whoever holds the rest may be
+/// gone.
 const STALLED_MS: u64 = 20_000;
 
 /// What happened.
@@ -114,7 +116,8 @@ pub(super) struct Downloads {
     limit: usize,
     /// Versions whose manifests are about to be kept, and the epochs of these.
     arriving: BTreeMap<PolicyVersion, Epoch>,
-    /// Manifests of an epoch that has ended. What they name is kept until a manifest of the new one says what of it is of use.
+    /// Manifests of an epoch that has ended. What they name is kept until a manifest of the new one says what
+    /// of it is of use.
     ended: Vec<Arc<Manifest>>,
     /// What these name is kept on disk.
     manifests: BTreeMap<PolicyVersion, Arc<Manifest>>,
@@ -387,8 +390,8 @@ impl Downloads {
         self.plan();
     }
 
-    /// Something has not come for a while. A stalled target gives way to a newer one; deltas that no neighbour has are done
-    /// without. `supply` says where a piece of a version can be had.
+    /// Something has not come for a while. A stalled target gives way to a newer one; deltas that no
+    /// neighbour has are done without. `supply` says where a piece of a version can be had.
     pub(super) fn lose_patience(
         &mut self,
         now: UnixMillis,

@@ -267,8 +267,8 @@ impl Driver {
         }
     }
 
-    /// Forgets what it knows of versions when the learner has begun a new epoch. Pieces go by their content, so those on disk
-    /// serve the new one.
+    /// Forgets what it knows of versions when the learner has begun a new epoch. Pieces go by their content,
+    /// so those on disk serve the new one.
     fn enter(&mut self, now: UnixMillis, epoch: Epoch) {
         let before = self.epoch.replace(epoch);
         if before.is_none_or(|before| before == epoch) {

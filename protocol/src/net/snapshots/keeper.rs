@@ -78,7 +78,8 @@ impl Keeper {
                 let _ = kept.map(|kept| done.send(kept));
             }
         };
-        // One of tokio's would wait for ever where the system refuses it, as long as any other thread of tokio's is there.
+        // One of tokio's would wait for ever where the system refuses it, as long as any other thread of
+        // tokio's is there.
         let thread = thread::Builder::new().name("keeper".into());
         let started = thread.spawn(work).map_err(threads::explained);
         started.map_err(|source| NetError::Thread { what: "to store chunks", source })?;

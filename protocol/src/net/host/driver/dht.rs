@@ -151,7 +151,8 @@ impl Driver {
     }
 }
 
-/// The addresses of a peer that the DHT told, as far as strangers are believed with whom connections run through `vias`.
+/// The addresses of a peer that the DHT told, as far as strangers are believed with whom connections run
+/// through `vias`.
 fn believed(told: Vec<Multiaddr>, vias: &[&Multiaddr]) -> impl Iterator<Item = Multiaddr> {
     told.into_iter().filter(move |addr| believable_from_any(addr, vias.iter().copied())).map(without_peer)
 }

@@ -1,7 +1,7 @@
 //! Two processes of one identity: somebody has copied a directory and runs both.
 //!
-//! A process that was started again is no twin. Its predecessor's connection may still be open, and answers no ping any more; twins show by
-//! two connections that both answer after both were there.
+//! A process that was started again is no twin. Its predecessor's connection may still be open, and answers
+//! no ping any more; twins show by two connections that both answer after both were there.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::net::instance::Instance;
 
 /// The same peer is spoken of once in this time.
 const SAY_EVERY: Duration = Duration::from_secs(60 * 60);
-/// Peers that are spoken of in that time: strangers may have as many identities as they like, and must not fill the log.
+/// Peers that are spoken of in that time: strangers may have as many identities as they like, and must not
+/// fill the log.
 const MAX_SAID: usize = 32;
 
 /// The instances behind every open connection.
@@ -50,7 +51,8 @@ impl Twins {
         }
     }
 
-    /// A peer answers over a connection. Returns the connection of another instance of it, if one is at work, and it has not been spoken of.
+    /// A peer answers over a connection. Returns the connection of another instance of it, if one is at work,
+    /// and it has not been spoken of.
     pub(super) fn answered(
         &mut self,
         now: Instant,
