@@ -13,6 +13,7 @@ use echo_protocol::net::peer::peer_of_key;
 use echo_protocol::net::{self, Multiaddr, PeerId};
 use echo_protocol::peer_list::Trust;
 use echo_protocol::program::lock::DirectoryLock;
+use echo_protocol::program::threads::startable;
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::time::UnixMillis;
 use echo_sandbox::code::{Judge, Language};
@@ -217,7 +218,7 @@ pub fn check(settings: &Settings, now: UnixMillis) -> Result<Ready, Problems> {
         problems.push(Problem::Clock);
     }
     checks::ranges(settings, &mut problems);
-    note(&mut problems, checks::room_for_threads(checks::needed_threads(settings), checks::Idle::start));
+    note(&mut problems, checks::room_for_threads(checks::needed_threads(settings), startable));
     let lock = note(&mut problems, data.lock().map_err(Problem::from));
     // In a directory that cannot be written, the rest would only repeat the same complaint.
     let identity = match &lock {

@@ -163,12 +163,6 @@ impl Worker {
         // that come faster than what was said can be computed anew would leave no token.
         let mut last: Option<(Instant, u64)> = None;
         loop {
-            if let Some(older) = self.set_back(&newest) {
-                // No learner takes what was begun under a policy that it has not come to.
-                self.drop_orders(flight.abandon(), SET_BACK);
-                *flight = Flight::new(workload, older.clone(), Limits::default());
-                (newest, last) = (older, None);
-            }
             let came_to = |(since, before): (Instant, u64)| {
                 flight.drawn() > before && flight.is_settled(since.elapsed())
             };
@@ -185,6 +179,12 @@ impl Worker {
             } else {
                 Vec::new()
             };
+            if let Some(older) = self.set_back(&newest) {
+                // No learner takes what was begun under a policy that it has not come to.
+                self.drop_orders(flight.abandon(), SET_BACK);
+                *flight = Flight::new(workload, older.clone(), Limits::default());
+                (newest, last) = (older, None);
+            }
             if let Some(newer) = may.then(|| self.newer(&newest)).flatten() {
                 flight.install(newer.clone())?;
                 newest = newer;

@@ -1,11 +1,9 @@
 //! The single checks.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use echo_policy::engine::DeviceChoice;
 use echo_policy::engine::device::Survey;
@@ -23,9 +21,6 @@ use crate::data_dir::DataDir;
 use crate::membership;
 use crate::precision;
 use crate::trust;
-
-/// The stack of a thread that does nothing, in bytes.
-const IDLE_STACK_BYTES: usize = 64 << 10;
 
 pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
     let orders = u64::from(MIN_ORDERS)..=u64::from(MAX_ORDERS);
@@ -47,42 +42,15 @@ pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
     }
 }
 
-/// A thread that does nothing until it is ended.
-pub(super) struct Idle {
-    until: mpsc::Sender<Infallible>,
-    thread: JoinHandle<()>,
-}
-
-impl Idle {
-    pub(super) fn start() -> io::Result<Self> {
-        let (until, ended) = mpsc::channel();
-        let thread = thread::Builder::new().stack_size(IDLE_STACK_BYTES);
-        let thread = thread.spawn(move || {
-            let Err(_ended) = ended.recv();
-        })?;
-        Ok(Self { until, thread })
-    }
-
-    fn end(self) {
-        drop(self.until);
-        drop(self.thread.join());
-    }
-}
-
 /// How many threads a node needs beside the one that it starts with.
 pub(super) fn needed_threads(settings: &Settings) -> usize {
     OTHER_THREADS + settings.threads.min(cores())
 }
 
-/// Whether `start` can start as many threads. One that is missing later ends the program, or has it wait for
-/// ever.
-pub(super) fn room_for_threads(
-    needed: usize,
-    start: impl FnMut() -> io::Result<Idle>,
-) -> Result<(), Problem> {
-    let started: Vec<Idle> = std::iter::repeat_with(start).take(needed).map_while(Result::ok).collect();
-    let found = started.len();
-    started.into_iter().for_each(Idle::end);
+/// Whether there is room for as many threads; `startable` says for how many of them. One that is missing later ends
+/// the program, or has it wait for ever.
+pub(super) fn room_for_threads(needed: usize, startable: impl FnOnce(usize) -> usize) -> Result<(), Problem> {
+    let found = startable(needed);
     if found < needed { Err(Problem::Threads { found, needed }) } else { Ok(()) }
 }
 

@@ -4,7 +4,6 @@ use crate::{membership, testing};
 use echo_policy::precision::Precision;
 use echo_protocol::peer_list::{self, ListedRun, PeerList};
 use std::fs;
-use std::io;
 use std::path::Path;
 
 const NOW: UnixMillis = UnixMillis(EARLIEST_NOW.0 + 1);
@@ -80,11 +79,7 @@ fn all_problems_are_listed_at_once_each_with_its_mend() {
 
 #[test]
 fn too_few_threads_are_a_problem_that_names_how_many_there_are() {
-    let limited = |most: usize| {
-        let mut started = 0..most;
-        let again = || io::Error::from(io::ErrorKind::WouldBlock);
-        checks::room_for_threads(9, || started.next().ok_or_else(again).and_then(|_| checks::Idle::start()))
-    };
+    let limited = |most: usize| checks::room_for_threads(9, |needed| needed.min(most));
     let text = limited(8).unwrap_err().to_string();
     assert!(text.contains("start 8 more threads, and it needs 9"), "{text}");
     limited(9).unwrap();

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use super::*;
@@ -228,31 +229,58 @@ async fn nothing_is_generated_while_the_outbox_is_full() {
     bench.end().await;
 }
 
+/// A card that stops at its `nth` call, says so, and goes on when it is let.
+fn held_at(nth: usize) -> (Device, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let ((reached, reaches), (lets, let_on)) = (mpsc::channel(), mpsc::channel());
+    let (calls, let_on) = (AtomicUsize::new(0), Mutex::new(let_on));
+    let device = card("Card", move |call| {
+        if matches!(call, Call::Feed(_)) && calls.fetch_add(1, Relaxed) + 1 == nth {
+            reached.send(()).unwrap();
+            let_on.lock().unwrap().recv().unwrap();
+        }
+        None
+    });
+    (device, reaches, lets)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_begun_under_a_policy_that_was_withdrawn_goes_back() {
-    let mut bench = bench();
-    bench.install(9);
+    let (device, reaches, lets) = held_at(1);
+    let mut bench = bench_on(vec![device], testing::workload());
     (0..12).for_each(|counter| bench.order(counter, UnixMillis(u64::MAX)));
-    while bench.board.facts(clock::now()).state != State::Generating {
-        tokio::task::yield_now().await;
-    }
+    bench.install(9);
+    reaches.recv().unwrap();
     bench.install(3);
+    lets.send(()).unwrap();
     let mut returned = BTreeMap::new();
-    // Whatever came to an end before the older policy was seen is delivered.
     let delivered =
         |bench: &Bench| (0..12).filter(|n| bench.outbox.contains(OrderCounter(*n)).unwrap()).count();
     while returned.len() + delivered(&bench) < 12 {
         returned.extend(bench.returned());
         tokio::task::yield_now().await;
     }
-    assert!(returned.values().all(|reason| *reason == ReturnReason::Dropped), "{returned:?}");
-    bench.order(20, UnixMillis(u64::MAX));
-    while !bench.outbox.contains(OrderCounter(20)).unwrap() {
+    assert!(!returned.is_empty() && returned.values().all(|reason| *reason == ReturnReason::Dropped));
+    for counter in (0..12).filter(|counter| !returned.contains_key(counter)) {
+        assert_eq!(version_of(&bench, counter), 3);
+    }
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_after_a_policy_was_withdrawn_is_begun_under_the_one_before() {
+    let mut bench = bench();
+    bench.install(9);
+    bench.order(0, UnixMillis(u64::MAX));
+    bench.wait_for(1).await;
+    while bench.board.facts(clock::now()).state != State::WaitingForWork {
         tokio::task::yield_now().await;
     }
-    let (_, bytes) = bench.outbox.first(|counter| counter.0 != 20).unwrap().unwrap();
-    let group: TrajectoryGroup = Signed::from_bytes(&bytes).unwrap().open().unwrap();
-    assert_eq!(group.newest_version().unwrap().0, 3);
+    // The worker learns of it when there is work.
+    bench.install(3);
+    bench.order(1, UnixMillis(u64::MAX));
+    bench.wait_for(2).await;
+    assert_eq!((version_of(&bench, 0), version_of(&bench, 1)), (9, 3));
+    assert_eq!(bench.returned(), BTreeMap::new());
     bench.end().await;
 }
 
@@ -374,6 +402,13 @@ fn lost_at(nth: usize) -> Device {
 fn groups(bench: &Bench, counters: std::ops::Range<u64>) -> Vec<Vec<u8>> {
     let group = |counter: OrderCounter| bench.outbox.first(|c| c != counter).unwrap().unwrap().1;
     counters.map(OrderCounter).map(group).collect()
+}
+
+/// The newest policy of this order's group.
+fn version_of(bench: &Bench, counter: u64) -> u64 {
+    let group: TrajectoryGroup =
+        Signed::from_bytes(&groups(bench, counter..counter + 1)[0]).unwrap().open().unwrap();
+    group.newest_version().unwrap().0
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,11 @@ use std::fs;
 use std::io;
 use std::panic;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+use std::thread;
 
+/// The stack of a thread that does nothing, in bytes.
+const IDLE_STACK_BYTES: usize = 64 << 10;
 /// Where Linux shows control groups.
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 /// What panics over a refused thread say: tokio's, the standard library's, rayon's.
@@ -45,6 +49,22 @@ fn is_refusal(panic: &str) -> bool {
 
 fn sentence() -> String {
     format!("the system allows no more threads ({}): raise that limit, or end other programs", limit())
+}
+
+/// How many of `needed` threads can run at once beside those that run now.
+#[must_use]
+pub fn startable(needed: usize) -> usize {
+    let gate = RwLock::new(());
+    let held = gate.write().unwrap_or_else(PoisonError::into_inner);
+    thread::scope(|scope| {
+        let start = |_| {
+            let thread = thread::Builder::new().stack_size(IDLE_STACK_BYTES);
+            thread.spawn_scoped(scope, || drop(gate.read()))
+        };
+        let started = (0..needed).map(start).take_while(Result::is_ok).count();
+        drop(held);
+        started
+    })
 }
 
 /// What bounds the number of threads, in words.
@@ -91,6 +111,11 @@ mod tests {
             of_user("Max processes             unlimited            unlimited            processes"),
             None
         );
+    }
+
+    #[test]
+    fn a_few_threads_can_be_started() {
+        assert_eq!((startable(0), startable(2)), (0, 2));
     }
 
     #[test]
