@@ -12,6 +12,7 @@ use crate::evaluation;
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Ended, Learning};
 use crate::leases::LeaseConfig;
+use crate::log;
 use crate::metrics::{self, EvaluationRow, UpdateRow};
 use crate::peers;
 use crate::preflight;
@@ -415,7 +416,7 @@ fn announcer(shared: Arc<Shared>, host: Host, snapshots: Snapshots) -> Announce 
     Box::new(move |manifest, signed| {
         let (version, chunks) = (manifest.version, manifest.chunks.len());
         runtime.block_on(shared.publish(&host, &snapshots, manifest, signed));
-        tracing::info!("published {version} in {chunks} chunks");
+        log::line("published", &format!("published {version} in {chunks} chunks"));
     })
 }
 

@@ -11,6 +11,7 @@ use crate::controller::{Controller, Step};
 use crate::desk::DeskError;
 use crate::evaluation::{EvaluationError, evaluate};
 use crate::filter::Starvation;
+use crate::log;
 use crate::metrics::{EvaluationRow, PublicationRow, UpdateRow};
 use crate::optimizer::SkipCause;
 use crate::release::{ReleaseError, Releases};
@@ -303,7 +304,7 @@ impl Learning {
             ..row::of(version, batch, &report)
         };
         self.describe_fleet(&mut row);
-        tracing::info!(
+        let text = format!(
             "update {} · reward {:.3} · accuracy {:.3} · KL {} · waited {:.0} ms, updated {:.0} ms",
             row.update,
             row.reward,
@@ -312,6 +313,7 @@ impl Learning {
             row.waited_s * 1e3,
             row.update_s * 1e3
         );
+        log::line("update", &text);
         if let Some(cause) = report.skip_cause {
             let (skipped, steps) = (report.skipped, report.steps);
             tracing::warn!("update {}: skipped {skipped} of {steps} steps: {cause}", row.update);
@@ -360,7 +362,7 @@ fn log_evaluation(row: &EvaluationRow) {
 }
 
 fn log_publication(row: &PublicationRow) {
-    tracing::info!(
+    let text = format!(
         "wrote v{} · {} bytes full, {} as deltas · {} chunks unchanged, {} sparse, {} xor, {} full · {:.2} s of {:.2} s since its update",
         row.published,
         row.full_bytes,
@@ -372,6 +374,7 @@ fn log_publication(row: &PublicationRow) {
         row.publish_s,
         row.release_s
     );
+    log::line("publication", &text);
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ pub mod filter;
 pub mod fleet;
 pub mod learning;
 pub mod leases;
+mod log;
 pub mod metrics;
 pub mod objective;
 pub mod optimizer;

@@ -15,6 +15,7 @@ mod verifiers;
 use crate::admission::Admission;
 use crate::desk::Desk;
 use crate::fleet::Fleet;
+use crate::log;
 use crate::panel::PanelConfig;
 use crate::sampling_audit::SamplingAudit;
 use crate::workload::Workload;
@@ -249,8 +250,9 @@ async fn sweep(shared: Arc<Shared>, snapshots: Snapshots) {
             let _ = snapshots.leaves(leaves).await;
         }
         if !gone.is_empty() {
-            gone.iter()
-                .for_each(|node| tracing::info!(node = %node.short(), "a node is gone; its orders are free"));
+            for node in &gone {
+                log::line("gone", &format!("node {} is gone; its orders are free", node.short()));
+            }
             shared.desk().nodes_gone(&gone);
         }
         // A change of standing waits for the disk.

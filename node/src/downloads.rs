@@ -16,7 +16,7 @@ use crate::board::{Board, Download, State};
 use crate::install::{self, Images, InstallError, Installed};
 use crate::ladder::Ladder;
 use crate::learner::Learner;
-use crate::manifests::Manifests;
+use crate::manifests::{LINES, Manifests};
 use crate::neighbours::Neighbours;
 use crate::node::NodeError;
 use crate::workload::{Workload, WorkloadError};
@@ -152,7 +152,10 @@ impl Downloads {
         });
         // After the board: the heartbeat that this sets off reads it.
         self.installed.send_replace(Some((epoch, version)));
-        tracing::info!(%version, "installed");
+        match LINES.due("installed") {
+            Some(_) => tracing::info!(%version, "installed"),
+            None => tracing::debug!(%version, "installed"),
+        }
         if let Err(error) = self.manifests.keep(version, &self.kept) {
             tracing::warn!(%error, "the next start will have to ask for the newest snapshot first");
         }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use echo_protocol::epoch::Epoch;
 use echo_protocol::manifest::{MAX_MANIFEST_BYTES, Manifest, ManifestError};
 use echo_protocol::net::snapshots::{Snapshots, Stopped};
+use echo_protocol::program::paced::Paced;
 use echo_protocol::signed::{ENVELOPE_BYTES, Signed, SignedError};
 use echo_protocol::version::PolicyVersion;
 
@@ -19,6 +21,9 @@ use crate::workload::{Workload, WorkloadError};
 pub const MAX_MANIFESTS: usize = 8;
 /// Longest encoded manifest with its signature, in bytes.
 const MAX_SIGNED_BYTES: u64 = (MAX_MANIFEST_BYTES + ENVELOPE_BYTES) as u64;
+
+/// Of the versions that come and are installed, one has a line in this time: a fast run makes dozens a second.
+pub(crate) static LINES: Paced = Paced::new(Duration::from_secs(10));
 
 /// A manifest that no honest peer hands on.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +101,11 @@ impl Manifests {
         let version = manifest.version;
         let standing = self.remember(&manifest, signed);
         if standing == Standing::News {
-            tracing::info!(%version, bytes = manifest.total_bytes, "a new snapshot");
+            let bytes = manifest.total_bytes;
+            match LINES.due("snapshot") {
+                Some(_) => tracing::info!(%version, bytes, "a new snapshot"),
+                None => tracing::debug!(%version, bytes, "a new snapshot"),
+            }
             self.snapshots.announce(Arc::new(manifest)).await?;
             self.news.notify_one();
         }

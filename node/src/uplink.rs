@@ -3,7 +3,6 @@
 //! Frames of signed groups go up, frames of answers come down, a window of groups apart. What was not answered when the stream
 //! ends is sent again over the next one: the learner answers a group that it has already with "duplicate", and that settles it.
 
-mod complaints;
 mod flight;
 
 use std::convert::Infallible;
@@ -14,6 +13,7 @@ use echo_protocol::clock;
 use echo_protocol::codec::{self, CodecError};
 use echo_protocol::net::{FrameError, Host, NetError, PeerId, Stream, names, read_frame, write_frame};
 use echo_protocol::order::OrderCounter;
+use echo_protocol::program::paced::Paced;
 use echo_protocol::receipt::Receipt;
 use echo_protocol::signed::Signed;
 use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
@@ -26,8 +26,6 @@ use crate::ledger::{Ledger, LedgerError, ReceiptError};
 use crate::outbox::{MAX_ENTRY_BYTES, Outbox, OutboxError};
 use flight::Flight;
 
-pub use complaints::Complaints;
-
 /// Groups under way at once.
 pub const WINDOW: usize = 16;
 /// Silence of the learner, while groups are under way, after which the stream counts as dead.
@@ -38,6 +36,8 @@ pub const RETRY_PAUSE: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Complaints of one kind have one line in this time. A second process of this identity is refused dozens a second.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +71,13 @@ pub struct Uplink {
     /// Keeps receipts and refusals.
     pub ledger: Mutex<Ledger>,
     /// Keeps the log from being filled by groups that come to nothing.
-    pub complaints: Complaints,
+    pub complaints: Paced,
+}
+
+/// [`Uplink::complaints`] of a node that has none yet.
+#[must_use]
+pub fn complaints() -> Paced {
+    Paced::new(COMPLAIN_EVERY)
 }
 
 impl Uplink {

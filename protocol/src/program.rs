@@ -1,8 +1,9 @@
-//! What the programs of Echo have in common as processes: what they print, how they end, and the lock on
+//! What the programs of Echo have in common as processes: what they print and log, how they end, and the lock on
 //! their directory.
 
 pub mod lock;
 pub mod output;
+pub mod paced;
 pub mod signals;
 pub mod threads;
 

@@ -292,7 +292,11 @@ impl Network {
         index.with_context(|| format!("{who} is nobody of this network"))
     }
 
-    fn slot(&mut self, who: &str) -> anyhow::Result<&mut Option<Process>> {
+    /// Where the process of this name is kept while it is up.
+    ///
+    /// # Errors
+    /// When nobody has this name.
+    pub(crate) fn slot(&mut self, who: &str) -> anyhow::Result<&mut Option<Process>> {
         Ok(match who {
             "learner" => &mut self.learner,
             "bootstrap" => &mut self.bootstrap,

@@ -10,6 +10,7 @@
 mod random;
 mod scenario;
 mod sight;
+pub mod soak;
 mod stage;
 mod verdict;
 

@@ -12,6 +12,7 @@ use super::gate::{Door, Gate, Place};
 use crate::admission::{Admitted, Checked, Look, Refusal, Rejection};
 use crate::buffer::Unflushed;
 use crate::desk::Reply;
+use crate::log;
 use crate::panel::{Question, Ruling};
 use crate::record::{self, Fault};
 use crate::sequences::{self, SequenceError};
@@ -329,7 +330,8 @@ fn refused(shared: &Shared, node: &PublicKey, refusal: Refusal) -> Box<Answer> {
 fn rejected(shared: &Shared, node: &PublicKey, counter: OrderCounter, rejection: Rejection) -> Box<Answer> {
     match rejection {
         Rejection::Refused(refusal) => {
-            tracing::info!(node = %node.short(), order = %counter, %refusal, "refused a group");
+            let text = format!("refused group {counter} of {}: {refusal}", node.short());
+            log::line(refusal.reason.name(), &text);
             refused(shared, node, refusal)
         }
         retry @ Rejection::Retry(_) => {

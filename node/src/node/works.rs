@@ -36,7 +36,7 @@ use crate::rollout::{MAX_IN_FLIGHT, Worker};
 use crate::session::{Ending, Session};
 use crate::status::{Reporter, Screen};
 use crate::supply::{self, Leasing};
-use crate::uplink::{Complaints, Uplink};
+use crate::uplink::{self, Uplink};
 use crate::verifier::Verifier;
 use crate::workload::Workload;
 
@@ -224,7 +224,7 @@ impl Works {
             outbox: outbox.clone(),
             board: board.clone(),
             ledger: Mutex::new(ledger),
-            complaints: Complaints::default(),
+            complaints: uplink::complaints(),
         };
         services.spawn(async move { match uplink.run().await? {} });
         let reporter = Reporter {

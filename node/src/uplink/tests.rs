@@ -35,7 +35,7 @@ async fn lab(secret: u8, groups: u64) -> Lab {
         outbox: outbox.clone(),
         board: board.clone(),
         ledger: Mutex::new(ledger(dir.path(), secret + 1)),
-        complaints: Complaints::default(),
+        complaints: complaints(),
     };
     let uplink = tokio::spawn(uplink.run());
     Lab { _dir: dir, _events: (learner_events, node_events), node, learner, incoming, outbox, board, uplink }
@@ -139,7 +139,7 @@ async fn a_learner_that_takes_no_groups_is_named_once() {
         outbox,
         board: Arc::default(),
         ledger: Mutex::new(ledger(dir.path(), 71)),
-        complaints: Complaints::default(),
+        complaints: complaints(),
     };
     let delivered = tokio::time::timeout(Duration::from_secs(3), uplink.run()).await;
     assert!(delivered.is_err(), "it tries on");

@@ -1,4 +1,4 @@
-//! Memory and processor time of a process, from `/proc`.
+//! Memory, processor time, threads and descriptors of a process, from `/proc`.
 
 use anyhow::Context;
 use std::fs;
@@ -12,13 +12,17 @@ pub(crate) struct Usage {
     pub(crate) rss_peak: u64,
     /// Processor time of all threads since the start, in seconds.
     pub(crate) cpu_s: f64,
+    /// Threads now.
+    pub(crate) threads: u64,
+    /// Descriptors that are open now.
+    pub(crate) descriptors: u64,
 }
 
 /// What the process uses now; `None` where the system does not say, or when it has ended.
 pub(crate) fn of(pid: u32) -> Option<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let kib = |name: &str| {
+    let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
@@ -27,9 +31,11 @@ pub(crate) fn of(pid: u32) -> Option<Usage> {
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     let ticks = ticks()? + ticks()?;
     Some(Usage {
-        rss: kib("VmRSS:")? << 10,
-        rss_peak: kib("VmHWM:")? << 10,
+        rss: number("VmRSS:")? << 10,
+        rss_peak: number("VmHWM:")? << 10,
         cpu_s: ticks as f64 / per_second(),
+        threads: number("Threads:")?,
+        descriptors: fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64,
     })
 }
 
@@ -59,6 +65,7 @@ mod tests {
         while of(std::process::id()).unwrap().cpu_s == 0.0 && begun.elapsed().as_secs() < 10 {}
         let usage = of(std::process::id()).unwrap();
         assert!(usage.rss > 1 << 20 && usage.rss <= usage.rss_peak && usage.cpu_s > 0.0, "{usage:?}");
+        assert!(usage.threads > 0 && usage.descriptors > 2, "{usage:?}");
         assert_eq!(of(u32::MAX), None);
     }
 }

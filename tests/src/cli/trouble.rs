@@ -4,8 +4,10 @@ use clap::Args;
 use echo_lab::cargo::workspace_root;
 use echo_lab::console::{Console, Report};
 use echo_lab::processes::interruptible;
+use echo_lab::trouble::soak::{self, Soak};
 use echo_lab::trouble::{self, Trouble};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(super) struct TroubleOptions {
@@ -18,6 +20,10 @@ pub(super) struct TroubleOptions {
     /// Seed of the first random schedule. A seed replays its schedule.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Instead of scenarios, have nodes come and go for so many minutes, and see whether anything grows.
+    #[arg(long, value_name = "MINUTES", conflicts_with_all = ["only", "random", "seed", "at_once"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    soak: Option<u64>,
     /// Scenarios at once.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
     at_once: u8,
@@ -29,9 +35,13 @@ pub(super) struct TroubleOptions {
 
 impl TroubleOptions {
     pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
-        let Self { only, random, seed, at_once, dir } = self;
+        let Self { only, random, seed, soak, at_once, dir } = self;
         let name = || format!("trouble-{}", echo_protocol::clock::now().0);
         let dir = dir.unwrap_or_else(|| workspace_root().join("runs").join(name()));
+        if let Some(minutes) = soak {
+            let lasts = Duration::from_secs(minutes * 60);
+            return interruptible(soak::run(Soak { lasts, dir }, console));
+        }
         interruptible(trouble::run(Trouble { only, random, seed, at_once: at_once.into(), dir }, console))
     }
 }

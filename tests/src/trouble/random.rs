@@ -3,7 +3,6 @@
 use super::scenario::{Scenario, Step};
 use echo_protocol::content::ContentId;
 use echo_protocol::draw::Draws;
-use toml::Table;
 
 /// Nodes of a network, from and to.
 const NODES: (i64, i64) = (3, 5);
@@ -17,6 +16,8 @@ const LASTS_MS: (i64, i64) = (500, 8_000);
 const SHIFT_S: i64 = 90_000;
 /// Training is at its pace again within this time.
 const BOUND_S: u64 = 60;
+/// Updates that it has to make within it.
+const UPDATES_AFTER: u64 = 20;
 
 /// What goes wrong, and how it is undone.
 #[derive(Clone, Copy, Debug)]
@@ -67,15 +68,11 @@ pub(super) fn draw(seed: u64) -> Scenario {
         [pause, step]
     });
     Scenario {
-        name: format!("random-{seed}"),
         about: format!("{troubles} troubles among {nodes} nodes, a learner and a boot node"),
-        nodes,
-        later: 0,
-        settings: Table::new(),
-        node_arguments: Vec::new(),
         steps: steps.collect(),
         bound_s: BOUND_S,
-        updates_after: 20,
+        updates_after: UPDATES_AFTER,
+        ..Scenario::of_nodes(&format!("random-{seed}"), nodes)
     }
 }
 

@@ -211,21 +211,27 @@ impl Fragile {
             steps.push(Step::Copy { from: whole, to: file });
         }
         steps.push(Step::Start(self.who.clone()));
-        Scenario {
-            name: format!("{}-{way}", self.name),
-            about: format!("{} is {way} when {} starts.", self.file, self.who),
-            nodes: 1,
-            later: 0,
-            settings: Table::new(),
-            node_arguments: Vec::new(),
-            steps,
-            bound_s: BOUND_S,
-            updates_after: UPDATES_AFTER,
-        }
+        let about = format!("{} is {way} when {} starts.", self.file, self.who);
+        Scenario { about, steps, ..Scenario::of_nodes(&format!("{}-{way}", self.name), 1) }
     }
 }
 
 impl Scenario {
+    /// A network of so many nodes to which nothing happens.
+    pub(super) fn of_nodes(name: &str, nodes: usize) -> Self {
+        Self {
+            name: name.to_owned(),
+            about: String::new(),
+            nodes,
+            later: 0,
+            settings: Table::new(),
+            node_arguments: Vec::new(),
+            steps: Vec::new(),
+            bound_s: BOUND_S,
+            updates_after: UPDATES_AFTER,
+        }
+    }
+
     /// The run file, with the scenario's changes.
     pub(super) fn run_file(&self) -> anyhow::Result<Table> {
         let mut file: Table = RUN_FILE.parse()?;

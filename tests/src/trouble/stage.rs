@@ -44,7 +44,7 @@ async fn perform(
     let _ = fs::remove_dir_all(dir);
     fs::create_dir_all(dir)?;
     let mut stage = Stage::open(scenario, binaries, dir).await?;
-    stage.updates(UPDATES_BEFORE, START_LIMIT).await.context("before the trouble")?;
+    stage.begin().await?;
     for (number, step) in scenario.steps.iter().enumerate() {
         let name = || format!("step {} ({step:?})", number + 1);
         stage.step(step).await.with_context(name)?;
@@ -57,14 +57,14 @@ async fn perform(
 }
 
 /// A network in trouble.
-struct Stage {
-    network: Network,
+pub(super) struct Stage {
+    pub(super) network: Network,
     binaries: Binaries,
     dir: PathBuf,
 }
 
 impl Stage {
-    async fn open(scenario: &Scenario, binaries: Binaries, dir: &Path) -> anyhow::Result<Self> {
+    pub(super) async fn open(scenario: &Scenario, binaries: Binaries, dir: &Path) -> anyhow::Result<Self> {
         let mut nodes = NodeConfig::several(scenario.nodes + scenario.later);
         for node in &mut nodes {
             node.arguments.clone_from(&scenario.node_arguments);
@@ -91,11 +91,16 @@ impl Stage {
         Ok(Self { network, binaries, dir: dir.to_owned() })
     }
 
-    fn layout(&self) -> &Layout {
+    /// Waits until training is under way.
+    pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
+        self.updates(UPDATES_BEFORE, START_LIMIT).await.context("before the trouble")
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
         self.network.layout()
     }
 
-    async fn step(&mut self, step: &Step) -> anyhow::Result<()> {
+    pub(super) async fn step(&mut self, step: &Step) -> anyhow::Result<()> {
         match step {
             Step::Updates(count) => self.updates(*count, STEP_LIMIT).await,
             Step::Pause(seconds) => {

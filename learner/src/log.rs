@@ -1,0 +1,18 @@
+//! Lines of the log that a fast run or a large fleet has by the dozen a second.
+
+use echo_protocol::program::paced::Paced;
+use std::time::Duration;
+
+/// One line of a kind in this time: of the longest, some 200 bytes, 1.7 MB a day.
+const EVERY: Duration = Duration::from_secs(10);
+
+static LINES: Paced = Paced::new(EVERY);
+
+/// Logs a line, at the level `info` when one of its kind is due, and else at `debug`.
+pub(crate) fn line(kind: &'static str, text: &str) {
+    match LINES.due(kind) {
+        Some(1) => tracing::info!("{text}"),
+        Some(lines) => tracing::info!("{text} · {} more since the last such line", lines - 1),
+        None => tracing::debug!("{text}"),
+    }
+}
