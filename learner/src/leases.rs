@@ -15,8 +15,9 @@
 //! done, and those whose group could not be judged: going away and having a group refused costs nothing, and
 //! done again says nothing of the order.
 //!
-//! A lease may leave the learner only after [`LeaseJournal`] made it durable. Deliveries are not written: after
-//! a crash the buffer says which orders it has, and the book is rebuilt from the journal and the buffer together.
+//! A lease may leave the learner only after [`LeaseJournal`] made it durable; that orders are idle or given up is
+//! written with the next lease. Deliveries are not written: after a crash the buffer says which orders it has, and
+//! the book is rebuilt from the journal and the buffer together.
 
 mod changes;
 mod journal;
@@ -33,7 +34,7 @@ use echo_protocol::lease::{HeldOrder, Lease, LeaseId, MAX_LEASE_ORDERS, ReturnRe
 use echo_protocol::order::OrderCounter;
 use echo_protocol::time::UnixMillis;
 
-use changes::{Change, Changes};
+use changes::{Change, Changes, Rest};
 
 pub use journal::{FlushedLeases, LeaseJournal, LeaseJournalError, UnflushedLeases};
 pub use snapshot::{LeaseSnapshot, OpenLease, SnapshotError};
@@ -99,10 +100,8 @@ struct Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Out,
-    /// Idle, but its last holder may still deliver it.
-    Lapsed,
-    /// Idle, and nobody's.
-    GivenBack,
+    /// Idle, and never [`Rest::GivenUp`].
+    Idle(Rest),
 }
 
 /// How a lease of an order ended without a delivery.
@@ -271,7 +270,9 @@ impl LeaseBook {
             return Err(LeaseRefusal::Delivered(counter));
         }
         let holds = slot.is_some_and(|slot| {
-            slot.state != State::GivenBack && id <= slot.lease && self.holder(slot.lease) == Some(node)
+            slot.state != State::Idle(Rest::GivenBack)
+                && id <= slot.lease
+                && self.holder(slot.lease) == Some(node)
         });
         if holds {
             return Ok(());
@@ -474,8 +475,9 @@ impl LeaseBook {
     fn detach(&mut self, counter: OrderCounter) -> Option<Slot> {
         let slot = self.orders.remove(&counter)?;
         self.idle.remove(&counter);
-        if slot.state == State::Out {
-            self.uncount(slot.lease);
+        match slot.state {
+            State::Out => self.uncount(slot.lease),
+            State::Idle(_) => self.changes.push(Change::Left(counter)),
         }
         if let Some(open) = self.leases.get_mut(&slot.lease) {
             open.left -= 1;
@@ -494,11 +496,13 @@ impl LeaseBook {
         let Some(slot) = self.orders.get_mut(&counter) else { return };
         let Some(node) = self.leases.get(&slot.lease).map(|open| open.lease.node) else { return };
         let (lease, before) = (slot.lease, slot.state);
-        slot.state = match end {
-            End::Refused | End::Unjudged | End::Returned | End::Undoable => State::GivenBack,
-            End::Expired | End::Gone => State::Lapsed,
+        let rest = match end {
+            End::Refused | End::Unjudged | End::Returned | End::Undoable => Rest::GivenBack,
+            End::Expired | End::Gone => Rest::Lapsed,
         };
+        slot.state = State::Idle(rest);
         if before != State::Out {
+            self.changes.push(Change::Rested(counter, rest));
             return;
         }
         let is_first = !slot.holders.contains(&node);
@@ -512,8 +516,10 @@ impl LeaseBook {
         self.uncount(lease);
         if is_over {
             self.detach(counter);
+            self.changes.push(Change::Rested(counter, Rest::GivenUp));
             self.given_up.push(counter);
         } else {
+            self.changes.push(Change::Rested(counter, rest));
             self.idle.insert(counter);
         }
     }

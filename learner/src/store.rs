@@ -51,6 +51,8 @@ pub enum Tree {
     RecordHead = 10,
     /// Key and place → one of a peer's newest receipts.
     Receipts = 11,
+    /// Order counter → how an order rests that a lease covers, and that is not out.
+    Resting = 12,
 }
 
 /// Writes that happen together or not at all. The last write to a key wins.

@@ -1,6 +1,7 @@
-//! What the programs of Echo have in common as processes: what they print and log, how they end, and the lock on
-//! their directory.
+//! What the programs of Echo have in common as processes: what they print and log, how they end, the lock on
+//! their directory, and the database in it.
 
+pub mod database;
 pub mod lock;
 pub mod output;
 pub mod paced;

@@ -20,8 +20,9 @@ use echo_protocol::keyfile;
 use echo_protocol::peer_list::ListedRun;
 use ready::lines_of;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
@@ -46,6 +47,17 @@ pub struct Network {
     bootstrap: Option<Process>,
     /// Where it listens, so that it comes back where the list says.
     bootstrap_addresses: Vec<String>,
+    /// How processes are started that are not started plainly, by their names.
+    starts: BTreeMap<String, Start>,
+}
+
+/// How a process is started.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Start {
+    /// Another program than the network's.
+    pub(crate) program: Option<PathBuf>,
+    /// What a shell does before it becomes the process: limits, redirections, variables.
+    pub(crate) shell: Option<String>,
 }
 
 /// The draft of the network's list, as `echo-bootstrap sign-list` reads it.
@@ -75,8 +87,16 @@ impl Network {
         sign_list(&config.binaries, &layout, &config.network, peers, run).await?;
         let nodes = config.nodes.iter().map(|_| None).collect();
         let bootstrap = Some(bootstrap);
-        let mut network =
-            Self { config, layout, learner_key, nodes, learner: None, bootstrap, bootstrap_addresses };
+        let mut network = Self {
+            config,
+            layout,
+            learner_key,
+            nodes,
+            learner: None,
+            bootstrap,
+            bootstrap_addresses,
+            starts: BTreeMap::new(),
+        };
         network.start_learner()?;
         for index in 0..network.nodes.len() {
             network.start_node(index)?;
@@ -149,7 +169,7 @@ impl Network {
     pub fn start_node(&mut self, index: usize) -> anyhow::Result<()> {
         let NodeConfig { name, threads, device, arguments, environment } = &self.config.nodes[index];
         ensure!(self.nodes[index].is_none(), "{name} is up already");
-        let mut command = Command::new(&self.config.binaries.node);
+        let mut command = self.program(name, &self.config.binaries.node);
         command.arg("run").arg("--data-dir").arg(self.layout.node_dir(name));
         command.arg("--peers").arg(self.layout.list()).args(["--threads", &threads.to_string()]);
         command.args(["--device", &device.to_string()]);
@@ -184,7 +204,7 @@ impl Network {
     /// When it is up already or cannot be started.
     pub fn resume_learner(&mut self) -> anyhow::Result<()> {
         ensure!(self.learner.is_none(), "the learner is up already");
-        let mut command = Command::new(&self.config.binaries.learner);
+        let mut command = self.program("learner", &self.config.binaries.learner);
         command.arg("resume").arg(self.layout.run_dir());
         self.spawn_learner(command)
     }
@@ -259,16 +279,41 @@ impl Network {
         Ok(process.wait(limit).await?)
     }
 
-    /// Starts a process that was killed or stopped, on what it left.
+    /// Waits until a process has ended by itself.
+    ///
+    /// # Errors
+    /// When it is not up, or has not ended within `limit`.
+    pub(crate) async fn ended(&mut self, who: &str, limit: Duration) -> anyhow::Result<ExitStatus> {
+        Ok(self.take(who)?.wait(limit).await?)
+    }
+
+    /// How a process will be started from now on.
+    pub(crate) fn start_of(&mut self, who: &str) -> &mut Start {
+        self.starts.entry(who.to_owned()).or_default()
+    }
+
+    /// A call of a process's program, without arguments yet.
+    fn program(&self, who: &str, path: &Path) -> Command {
+        let start = self.starts.get(who).cloned().unwrap_or_default();
+        let path = start.program.unwrap_or_else(|| path.to_owned());
+        let Some(shell) = start.shell else { return Command::new(path) };
+        let mut command = Command::new("sh");
+        // The shell becomes the process, so that signals reach it.
+        command.arg("-c").arg(format!("{shell}\nexec \"$@\"")).arg("sh").arg(path);
+        command
+    }
+
+    /// Starts a process that was killed or stopped, on what it left. A learner without a run founds one.
     ///
     /// # Errors
     /// When it is up, or cannot be started.
     pub async fn start_again(&mut self, who: &str) -> anyhow::Result<()> {
         match who {
+            "learner" if !RunDir::new(&self.layout.run_dir()).charter().exists() => self.start_learner(),
             "learner" => self.resume_learner(),
             "bootstrap" => {
                 ensure!(self.bootstrap.is_none(), "the bootstrap node is up already");
-                let command = Command::new(&self.config.binaries.bootstrap);
+                let command = self.program(who, &self.config.binaries.bootstrap);
                 let listen = &self.bootstrap_addresses;
                 self.bootstrap = Some(start_bootstrap(command, listen, &self.layout).await?.0);
                 Ok(())
@@ -323,7 +368,7 @@ impl Network {
         }
         let path = self.layout.run_config();
         write(&path)?;
-        let mut command = Command::new(&self.config.binaries.learner);
+        let mut command = self.program("learner", &self.config.binaries.learner);
         command.arg("run").arg("--config").arg(path);
         self.spawn_learner(command)
     }

@@ -62,6 +62,11 @@ pub async fn run(trouble: Trouble, console: &Console) -> anyhow::Result<Report> 
         |name: &str| trouble.only.is_empty() || trouble.only.iter().any(|only| name.contains(only.as_str()));
     let scenarios: Vec<Scenario> = scenarios.into_iter().filter(|scenario| asked(&scenario.name)).collect();
     ensure!(!scenarios.is_empty(), "no scenario's name contains {}", trouble.only.join(" or "));
+    let (scenarios, left_out): (Vec<_>, Vec<_>) =
+        scenarios.into_iter().partition(|scenario| is_root() || !scenario.root);
+    if !left_out.is_empty() {
+        console.say(format!("{} scenarios are left out: only root can play them", left_out.len()));
+    }
     let binaries = Binaries::locate_or_build(console, false).await?;
     std::fs::create_dir_all(&trouble.dir).with_context(|| trouble.dir.display().to_string())?;
     let (since, total) = (Instant::now(), scenarios.len());
@@ -97,8 +102,9 @@ pub async fn run(trouble: Trouble, console: &Console) -> anyhow::Result<Report> 
     let failed = rows.iter().filter(|row| row["passed"] != true).count();
     let seconds = since.elapsed().as_secs_f64();
     console.say(format!("{} of {total} passed in {seconds:.0} s", total - failed));
+    let left_out = left_out.iter().map(|scenario| (scenario.name.as_str(), "only root can play it"));
     let not_tried: Vec<Value> =
-        NOT_TRIED.iter().map(|(what, why)| json!({"what": what, "why": why})).collect();
+        NOT_TRIED.into_iter().chain(left_out).map(|(what, why)| json!({"what": what, "why": why})).collect();
     let claims = json!([{
         "claim": "after every trouble the run is at its pace again within its bound, and nothing acknowledged is lost",
         "holds": failed == 0,
@@ -109,6 +115,16 @@ pub async fn run(trouble: Trouble, console: &Console) -> anyhow::Result<Report> 
         "seed": trouble.random.map(|_| trouble.seed), "rows": rows, "not_tried": not_tried, "claims": claims,
     });
     Ok(Report { passed, json })
+}
+
+#[cfg(unix)]
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[cfg(not(unix))]
+fn is_root() -> bool {
+    false
 }
 
 fn row(scenario: &Scenario, verdict: &Verdict, seconds: f64) -> Value {

@@ -24,7 +24,7 @@ pub(crate) fn state_at(run: RunId, version: u64) -> State {
     let node = PublicKey::from_bytes([9; 32]);
     let lease =
         Lease { run, id: LeaseId(version), node, first: OrderCounter(next.0 - 2), count: 2, lifetime_ms: 7 };
-    let leases = vec![OpenLease { left: lease.orders().collect(), lease }];
+    let leases = vec![OpenLease::of(lease.clone(), lease.orders())];
     let count = Count { groups: 2, trajectories: 8 };
     let totals = Totals { acknowledged: count, waiting: count, ..Totals::default() };
     let desk = DeskState {

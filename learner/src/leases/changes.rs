@@ -1,6 +1,8 @@
 //! What is not known to be on disk.
 
 use echo_protocol::lease::{Lease, LeaseId};
+use echo_protocol::order::OrderCounter;
+use serde::{Deserialize, Serialize};
 
 /// One change of the open leases.
 #[derive(Clone, Debug)]
@@ -8,6 +10,21 @@ pub(super) enum Change {
     Granted(Lease),
     /// No order of it is left.
     Closed(LeaseId),
+    /// A lease of the order ended without a delivery.
+    Rested(OrderCounter, Rest),
+    /// An order that rested was leased again, or is settled.
+    Left(OrderCounter),
+}
+
+/// How an order rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Rest {
+    /// Idle, but its last holder may still deliver it.
+    Lapsed,
+    /// Idle, and nobody's.
+    GivenBack,
+    /// For good.
+    GivenUp,
 }
 
 /// What has to be durable before the newest leases may leave the learner. Changes are numbered in order, so that a flush can be told of

@@ -8,7 +8,7 @@ use echo_protocol::lease::{Lease, LeaseId};
 use echo_protocol::order::OrderCounter;
 use serde::{Deserialize, Serialize};
 
-use super::{Change, LeaseBook, LeaseSnapshot, OpenLease};
+use super::{Change, LeaseBook, LeaseSnapshot, OpenLease, Rest};
 use crate::store::{Store, StoreError, Tree, WriteBatch, seal, unseal};
 
 /// The only key of [`Tree::LeaseHead`].
@@ -107,6 +107,10 @@ impl LeaseJournal {
                     batch.put(Tree::Leases, &lease.id.0.to_be_bytes(), seal(lease)?);
                 }
                 Change::Closed(id) => batch.remove(Tree::Leases, &id.0.to_be_bytes()),
+                Change::Rested(counter, rest) => {
+                    batch.put(Tree::Resting, &counter.0.to_be_bytes(), seal(rest)?);
+                }
+                Change::Left(counter) => batch.remove(Tree::Resting, &counter.0.to_be_bytes()),
             }
         }
         let head = Head { run: book.config.run, cursor: book.cursor, next_lease: book.next_lease };
@@ -129,8 +133,13 @@ impl LeaseJournal {
     /// # Errors
     /// When it cannot be encoded.
     pub(crate) fn found(snapshot: &LeaseSnapshot, batch: &mut WriteBatch) -> Result<(), LeaseJournalError> {
-        for OpenLease { lease, .. } in &snapshot.leases {
+        for OpenLease { lease, lapsed, given_back, .. } in &snapshot.leases {
             batch.put(Tree::Leases, &lease.id.0.to_be_bytes(), seal(lease)?);
+            for (counters, rest) in [(lapsed, Rest::Lapsed), (given_back, Rest::GivenBack)] {
+                for counter in counters {
+                    batch.put(Tree::Resting, &counter.0.to_be_bytes(), seal(&rest)?);
+                }
+            }
         }
         let head = Head { run: snapshot.run, cursor: snapshot.cursor, next_lease: snapshot.next_lease };
         batch.put(Tree::LeaseHead, HEAD, seal(&head)?);
@@ -138,7 +147,7 @@ impl LeaseJournal {
     }
 
     /// The book of `run` as of the last [`LeaseJournal::save`], without the orders that are `delivered` (that the buffer
-    /// knows, whatever became of them); `None` when nothing was ever leased. Leases without an order left are removed
+    /// knows, whatever became of them) or were given up; `None` when nothing was ever leased. Leases without an order left are removed
     /// from disk. The orders of a lease whose record is damaged count as delivered: nobody is asked for them again.
     ///
     /// # Errors
@@ -162,16 +171,33 @@ impl LeaseJournal {
         let mut visit = |key: &[u8], record: Vec<u8>| match unseal::<Lease>(&record) {
             Some(lease) if lease.id.0.to_be_bytes() == key => {
                 holders.extend(lease.orders().map(|counter| (counter, lease.id)));
-                leases.insert(lease.id, OpenLease { lease, left: Vec::new() });
+                leases.insert(lease.id, OpenLease::of(lease, []));
             }
             _ => done.remove(Tree::Leases, key),
         };
         self.store.visit(Tree::Leases, &mut visit).map_err(failed)?;
+        // One that is given up is remembered for as long as a lease covers it.
+        let mut resting: BTreeMap<OrderCounter, Rest> = BTreeMap::new();
+        let mut visit = |key: &[u8], record: Vec<u8>| {
+            let counter = key.try_into().map(u64::from_be_bytes).map(OrderCounter).ok();
+            match (counter.filter(|counter| holders.contains_key(counter)), unseal::<Rest>(&record)) {
+                (Some(counter), Some(rest)) => drop(resting.insert(counter, rest)),
+                _ => done.remove(Tree::Resting, key),
+            }
+        };
+        self.store.visit(Tree::Resting, &mut visit).map_err(failed)?;
         for (counter, id) in holders {
-            if let Some(open) = leases.get_mut(&id)
+            let rest = resting.get(&counter);
+            if rest != Some(&Rest::GivenUp)
+                && let Some(open) = leases.get_mut(&id)
                 && !delivered(counter)?
             {
                 open.left.push(counter);
+                match rest {
+                    Some(Rest::Lapsed) => open.lapsed.push(counter),
+                    Some(Rest::GivenBack) => open.given_back.push(counter),
+                    Some(Rest::GivenUp) | None => {}
+                }
             }
         }
         leases.retain(|id, open| {

@@ -8,7 +8,7 @@ use echo_protocol::order::OrderCounter;
 use echo_protocol::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use super::{Changes, LeaseBook, LeaseConfig, Open, Slot, State, ranges};
+use super::{Changes, LeaseBook, LeaseConfig, Open, Rest, Slot, State, ranges};
 
 /// A lease with orders left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,12 +17,25 @@ pub struct OpenLease {
     pub lease: Lease,
     /// Its orders that are neither delivered nor leased to somebody else.
     pub left: Vec<OrderCounter>,
+    /// Those of them that are idle, and that its node may still deliver.
+    #[serde(default)]
+    pub lapsed: Vec<OrderCounter>,
+    /// Those of them that are idle, and nobody's.
+    #[serde(default)]
+    pub given_back: Vec<OrderCounter>,
+}
+
+impl OpenLease {
+    /// A lease whose orders are all out, as far as they are `left`.
+    pub fn of(lease: Lease, left: impl IntoIterator<Item = OrderCounter>) -> Self {
+        Self { lease, left: left.into_iter().collect(), lapsed: Vec::new(), given_back: Vec::new() }
+    }
 }
 
 /// The state of a [`LeaseBook`].
 ///
-/// Idle orders count as out here. After a restore every lease runs once more from its beginning: no clock
-/// says how much time has passed, and a node that has gone loses its orders at once.
+/// After a restore every lease runs once more from its beginning: no clock says how much time has passed, and a
+/// node that has gone loses its orders at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseSnapshot {
     /// The run.
@@ -50,7 +63,11 @@ impl LeaseSnapshot {
             for (first, count) in ranges(&open.left) {
                 let lease = Lease { id: LeaseId(next_lease), first, count, ..open.lease.clone() };
                 next_lease = next_lease.saturating_add(1);
-                leases.push(OpenLease { left: lease.orders().collect(), lease });
+                let within = |counters: &[OrderCounter]| -> Vec<OrderCounter> {
+                    counters.iter().copied().filter(|counter| lease.covers(*counter)).collect()
+                };
+                let (lapsed, given_back) = (within(&open.lapsed), within(&open.given_back));
+                leases.push(OpenLease { left: lease.orders().collect(), lapsed, given_back, lease });
             }
         }
         let cursor = OrderCounter(next_stretch(self.cursor.0));
@@ -81,21 +98,26 @@ impl LeaseBook {
     /// ([`LeaseJournal::load`](super::LeaseJournal::load)): leases may have left after the checkpoint. Where the journal is lost, see
     /// [`LeaseSnapshot::after_loss`].
     pub fn snapshot(&self) -> LeaseSnapshot {
-        let left = |open: &Open| {
-            let of_lease = |counter: &OrderCounter| {
-                self.orders.get(counter).is_some_and(|slot| slot.lease == open.lease.id)
-            };
-            open.lease.orders().filter(of_lease).collect()
+        let open = |open: &Open| {
+            let mut found = OpenLease::of(open.lease.clone(), []);
+            for counter in open.lease.orders() {
+                let Some(slot) = self.orders.get(&counter).filter(|slot| slot.lease == open.lease.id) else {
+                    continue;
+                };
+                found.left.push(counter);
+                match slot.state {
+                    State::Idle(Rest::Lapsed) => found.lapsed.push(counter),
+                    State::Idle(Rest::GivenBack) => found.given_back.push(counter),
+                    State::Out | State::Idle(Rest::GivenUp) => {}
+                }
+            }
+            found
         };
         LeaseSnapshot {
             run: self.config.run,
             cursor: self.cursor,
             next_lease: self.next_lease,
-            leases: self
-                .leases
-                .values()
-                .map(|open| OpenLease { lease: open.lease.clone(), left: left(open) })
-                .collect(),
+            leases: self.leases.values().map(open).collect(),
         }
     }
 
@@ -116,27 +138,42 @@ impl LeaseBook {
         let mut book = Self::new(config);
         book.cursor = snapshot.cursor;
         book.next_lease = snapshot.next_lease;
-        for OpenLease { lease, left } in snapshot.leases {
+        for OpenLease { lease, left, lapsed, given_back } in snapshot.leases {
             let id = lease.id;
+            let idle = |counters: &[OrderCounter], rest| {
+                counters.iter().map(move |counter| (*counter, State::Idle(rest))).collect::<Vec<_>>()
+            };
+            let idle: BTreeMap<OrderCounter, State> =
+                [idle(&lapsed, Rest::Lapsed), idle(&given_back, Rest::GivenBack)]
+                    .into_iter()
+                    .flatten()
+                    .collect();
             if id >= snapshot.next_lease || book.leases.contains_key(&id) || lease.run != config.run {
                 return Err(contradiction("the number or run", id));
             }
             let orders: BTreeMap<OrderCounter, Slot> = left
                 .iter()
                 .map(|counter| {
-                    (
-                        *counter,
-                        Slot { lease: id, state: State::Out, ended: 0, holders: Vec::new(), failed: None },
-                    )
+                    let state = idle.get(counter).copied().unwrap_or(State::Out);
+                    (*counter, Slot { lease: id, state, ended: 0, holders: Vec::new(), failed: None })
                 })
                 .collect();
             let strange = |counter: &OrderCounter| {
                 !lease.covers(*counter) || *counter >= snapshot.cursor || book.orders.contains_key(counter)
             };
-            if orders.is_empty() || orders.len() != left.len() || orders.keys().any(strange) {
+            let resting = lapsed.len() + given_back.len();
+            if orders.is_empty()
+                || orders.len() != left.len()
+                || idle.len() != resting
+                || !idle.keys().all(|counter| orders.contains_key(counter))
+                || orders.keys().any(strange)
+            {
                 return Err(contradiction("the orders", id));
             }
-            *book.out_by_node.entry(lease.node).or_default() += orders.len() as u64;
+            if orders.len() > resting {
+                *book.out_by_node.entry(lease.node).or_default() += (orders.len() - resting) as u64;
+            }
+            book.idle.extend(idle.keys());
             let deadline = now.plus(lease.lifetime_ms.min(config.lifetime_ms));
             book.deadlines.insert((deadline, id));
             book.by_node.insert((lease.node, id));

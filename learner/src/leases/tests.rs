@@ -104,6 +104,47 @@ fn a_node_that_gives_everything_back_has_no_order_left_out() {
 }
 
 #[test]
+fn orders_that_are_idle_or_given_up_stay_so_after_a_restart() {
+    let store = Arc::new(MemoryStore::default());
+    let journal = LeaseJournal::new(store.clone());
+    let (mut book, mut delivered) = (LeaseBook::new(config()), BTreeSet::new());
+    // Of four orders the first is given up by and by, beside one that is out.
+    let lease = book.grant(at(0), node(1), 4, 10).remove(0);
+    let held = |counter| HeldOrder { lease: lease.id, counter: OrderCounter(counter) };
+    assert!(book.take_back(&node(1), held(1), ReturnReason::Dropped));
+    assert!(book.take_back(&node(1), held(0), ReturnReason::Undoable));
+    for _ in 1..MAX_LEASES_OF_ORDER {
+        let again = book.grant(at(0), node(2), 1, 10).remove(0);
+        let held = HeldOrder { lease: again.id, counter: again.first };
+        assert!(book.take_back(&node(2), held, ReturnReason::Undoable));
+    }
+    assert_eq!(book.take_given_up(), [OrderCounter(0)]);
+    delivered.insert(3);
+    book.delivered(OrderCounter(3));
+    journal.save(&mut book).unwrap();
+    for snapshot in [load(&store, &delivered).unwrap().unwrap(), book.snapshot()] {
+        let restored = LeaseBook::restore(config(), snapshot, at(0)).unwrap();
+        assert_eq!((restored.outstanding(), restored.idle(), restored.out_with(&node(1))), (1, 1, 1));
+        let given_back = restored.check(&node(1), lease.id, OrderCounter(1));
+        assert_eq!(given_back, Err(LeaseRefusal::Expired(OrderCounter(1))));
+        assert_eq!(restored.check(&node(1), lease.id, OrderCounter(2)), Ok(()));
+    }
+    // Leased again, it is out, and delivered, nothing is left of it on disk.
+    assert_eq!(ranges(&book.grant(at(0), node(2), 1, 10)), [(1, 1)]);
+    journal.save(&mut book).unwrap();
+    let snapshot = load(&store, &delivered).unwrap().unwrap();
+    assert_eq!(LeaseBook::restore(config(), snapshot, at(0)).unwrap().outstanding(), 2);
+    delivered.extend([1, 2]);
+    (1..3).for_each(|counter| book.delivered(OrderCounter(counter)));
+    journal.save(&mut book).unwrap();
+    load(&store, &delivered).unwrap();
+    let mut records = 0;
+    store.visit(Tree::Resting, &mut |_, _| records += 1).unwrap();
+    store.visit(Tree::Leases, &mut |_, _| records += 1).unwrap();
+    assert_eq!(records, 0);
+}
+
+#[test]
 fn leases_run_once_more_after_a_restart_whatever_its_clock_says() {
     let mut book = LeaseBook::new(config());
     let lease = book.grant(at(1_000_000), node(1), 2, 10).remove(0);

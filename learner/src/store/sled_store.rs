@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::{Store, StoreError, Tree, WriteBatch};
-use echo_protocol::program::threads;
+use echo_protocol::program::{database, threads};
 
 /// Memory that sled may use for pages, in bytes.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -51,7 +51,7 @@ impl SledStore {
         let io_failed = |error: &io::Error| from_io(path, error);
         fs::create_dir_all(path).map_err(|error| io_failed(&error))?;
         let config = config.path(path).cache_capacity(CACHE_BYTES);
-        let db = guarded(path, || config.open())?;
+        let db = guarded(path, || database::open(path, || config.open()))?;
         // The names of a new store's files must be as durable as their bytes.
         #[cfg(unix)]
         fs::File::open(path).and_then(|dir| dir.sync_all()).map_err(|error| io_failed(&error))?;

@@ -154,3 +154,19 @@ fn truncated_files_lose_values_or_are_refused_but_never_panic() {
         }
     }
 }
+
+#[test]
+fn damaged_settings_are_written_again_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    worked(dir.path());
+    let conf = dir.path().join("conf");
+    let whole = fs::read(&conf).unwrap();
+    let entries = |store: &SledStore| entries(store, Tree::Groups);
+    let before = entries(&SledStore::open_without_background(dir.path()).unwrap());
+    for damaged in [whole[..whole.len() / 2].to_vec(), vec![0; whole.len()], b"noise and more noise".to_vec()]
+    {
+        fs::write(&conf, damaged).unwrap();
+        assert_eq!(entries(&SledStore::open_without_background(dir.path()).unwrap()), before);
+        assert_eq!(fs::read(&conf).unwrap(), whole);
+    }
+}

@@ -2,7 +2,10 @@
 
 use crate::network::section;
 use anyhow::Context as _;
+use echo_protocol::content::ContentId;
 use serde::Deserialize;
+use std::fs;
+use std::path::Path;
 use toml::{Table, Value};
 
 /// The given scenarios.
@@ -36,6 +39,12 @@ pub struct Scenario {
     /// Changes of the run file, table by table.
     #[serde(default)]
     pub settings: Table,
+    /// A verifier that is the run's task: its WebAssembly, in text form.
+    #[serde(default)]
+    pub verifier: Option<String>,
+    /// Only root can play it.
+    #[serde(default)]
+    pub root: bool,
     /// Further arguments of every `echo-node run`.
     #[serde(default)]
     pub node_arguments: Vec<String>,
@@ -69,6 +78,31 @@ pub enum Step {
     Freeze(String),
     /// SIGCONT.
     Thaw(String),
+    /// Waits until a process has ended by itself.
+    Ends {
+        /// Who.
+        who: String,
+        /// With what.
+        code: i32,
+    },
+    /// Has a process start, from its next start on, out of a shell that does this first; as usual when it is empty.
+    Before {
+        /// Who.
+        who: String,
+        /// What the shell does. `{dir}` is the network's directory.
+        shell: String,
+    },
+    /// Has a process be of another version from its next start on: in its program, one name takes the place of another that is as long.
+    Version {
+        /// Who.
+        who: String,
+        /// The name.
+        name: String,
+        /// What takes its place; the name itself for the true version.
+        becomes: String,
+    },
+    /// Has a shell do something in the network's directory; it has to end with 0. `not` fails where a command does not.
+    Shell(String),
     /// Shifts the wall clock of a process by so many seconds from its true time, at once.
     Clock {
         /// Whose.
@@ -110,7 +144,7 @@ pub enum Step {
     Remove(String),
     /// Damages a file.
     Damage {
-        /// Which.
+        /// Which. A `*` stands for the last name that is there.
         file: String,
         /// How.
         how: Damage,
@@ -153,7 +187,7 @@ struct Fragile {
     name: String,
     /// Its owner.
     who: String,
-    /// Where it is.
+    /// Where it is. A `*` stands for the last name that is there when it is damaged.
     file: String,
     /// Also that it is gone.
     #[serde(default)]
@@ -161,6 +195,8 @@ struct Fragile {
     /// A start of its owner that has to fail and to name the file. Where there is none, the owner has to work
     /// without it.
     refused: Option<Refused>,
+    /// What its owner has to say of it when it works without it.
+    says: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -168,6 +204,12 @@ struct Fragile {
 struct Refused {
     program: String,
     arguments: Vec<String>,
+    /// With what it ends.
+    #[serde(default = "failure")]
+    code: i32,
+    /// Only where the file is damaged in one of these ways; in any where there are none.
+    #[serde(default)]
+    ways: Vec<String>,
 }
 
 /// The given scenarios, in their order.
@@ -204,13 +246,21 @@ impl Fragile {
             Some(how) => Step::Damage { file: file.clone(), how },
             None => Step::Remove(file.clone()),
         });
-        if let Some(Refused { program, arguments }) = &self.refused {
-            let says = file.rsplit('/').next().unwrap_or_default().to_owned();
+        let refused = self.refused.as_ref();
+        let refused =
+            refused.filter(|refused| refused.ways.is_empty() || refused.ways.iter().any(|one| one == way));
+        if let Some(Refused { program, arguments, code, .. }) = refused {
+            let names = file.rsplit('/').next().unwrap_or_default();
+            // A database is one for its readers, whatever its files are.
+            let says = if names == "db" { "database" } else { names }.to_owned();
             let (program, arguments) = (program.clone(), arguments.clone());
-            steps.push(Step::Command { program, arguments, code: 1, says });
+            steps.push(Step::Command { program, arguments, code: *code, says });
             steps.push(Step::Copy { from: whole, to: file });
         }
         steps.push(Step::Start(self.who.clone()));
+        if let (Some(text), None) = (&self.says, refused) {
+            steps.push(Step::Says { who: self.who.clone(), text: text.clone() });
+        }
         let about = format!("{} is {way} when {} starts.", self.file, self.who);
         Scenario { about, steps, ..Scenario::of_nodes(&format!("{}-{way}", self.name), 1) }
     }
@@ -225,6 +275,8 @@ impl Scenario {
             nodes,
             later: 0,
             settings: Table::new(),
+            verifier: None,
+            root: false,
             node_arguments: Vec::new(),
             steps: Vec::new(),
             bound_s: BOUND_S,
@@ -232,10 +284,18 @@ impl Scenario {
         }
     }
 
-    /// The run file, with the scenario's changes.
-    pub(super) fn run_file(&self) -> anyhow::Result<Table> {
+    /// The run file, with the scenario's changes. The verifier is written into `dir`.
+    pub(super) fn run_file(&self, dir: &Path) -> anyhow::Result<Table> {
         let mut file: Table = RUN_FILE.parse()?;
         section(&mut file, "run")?.insert("updates".into(), Value::Integer(ENDLESS));
+        if let Some(text) = &self.verifier {
+            let (module, path) = (wat::parse_str(text)?, dir.join("verifier.wasm"));
+            fs::write(&path, &module)?;
+            let name = format!("wasm:{}", ContentId::of(&module));
+            let path = path.to_str().context("the network's directory is not Unicode")?;
+            section(&mut file, "data")?.insert(name.clone(), path.into());
+            file.insert("task".into(), name.into());
+        }
         for (name, change) in &self.settings {
             match change {
                 Value::Table(change) => section(&mut file, name)?.extend(change.clone()),
@@ -247,6 +307,10 @@ impl Scenario {
 }
 
 fn one() -> usize {
+    1
+}
+
+fn failure() -> i32 {
     1
 }
 
@@ -271,11 +335,15 @@ mod tests {
                 Some(who)
             }
             Step::Clock { who, .. }
+            | Step::Ends { who, .. }
+            | Step::Before { who, .. }
+            | Step::Version { who, .. }
             | Step::Says { who, .. }
             | Step::NeverSays { who, .. }
             | Step::Quiet { who, .. } => Some(who),
             Step::Updates(_)
             | Step::Pause(_)
+            | Step::Shell(_)
             | Step::Copy { .. }
             | Step::Remove(_)
             | Step::Damage { .. }
@@ -299,7 +367,8 @@ mod tests {
                 "{}",
                 scenario.name
             );
-            let mut file = scenario.run_file().unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let mut file = scenario.run_file(dir.path()).unwrap();
             section(&mut file, "run").unwrap().insert("dir".into(), "x".into());
             let config: RunConfig = toml::from_str(&toml::to_string(&file).unwrap()).unwrap();
             config.validate().unwrap();

@@ -23,6 +23,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 /// The pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Fails where a command does not: what is only negated ends no shell.
+const NOT: &str = r#"not() { if "$@"; then echo "not expected: $*" >&2; exit 1; fi; }"#;
 /// Updates that every network makes before its trouble.
 const UPDATES_BEFORE: u64 = 5;
 
@@ -78,7 +80,7 @@ impl Stage {
             dir: dir.to_owned(),
             network: "echo-trouble".into(),
             run: "trouble".into(),
-            learner: LearnerConfig { settings: scenario.run_file()?, environment },
+            learner: LearnerConfig { settings: scenario.run_file(dir)?, environment },
             nodes: Vec::new(),
         };
         let mut network = Network::start(config).await?;
@@ -112,6 +114,21 @@ impl Stage {
             Step::Stop(who) => self.stop(who).await,
             Step::Freeze(who) => self.network.freeze(who, true),
             Step::Thaw(who) => self.network.freeze(who, false),
+            Step::Ends { who, code } => {
+                let status = self.network.ended(who, STEP_LIMIT).await?;
+                ensure!(status.code() == Some(*code), "{who} ended with {status}, not {code}");
+                Ok(())
+            }
+            Step::Before { who, shell } => {
+                let shell = (!shell.is_empty()).then(|| self.filled(shell));
+                self.network.start_of(who).shell = shell;
+                Ok(())
+            }
+            Step::Version { who, name, becomes } => {
+                self.network.start_of(who).program = self.patched(who, name, becomes)?;
+                Ok(())
+            }
+            Step::Shell(text) => self.shell(text).await,
             Step::Clock { who, shift_s } => {
                 let path = clock_file(&self.dir, who);
                 // Renamed, so that nobody reads half a number.
@@ -133,9 +150,9 @@ impl Stage {
                 ensure!(grown <= *bytes, "the log of {who} grew by {grown} bytes in {seconds} s");
                 Ok(())
             }
-            Step::Copy { from, to } => copy(&self.dir.join(from), &self.dir.join(to)),
-            Step::Remove(path) => remove(&self.dir.join(path)),
-            Step::Damage { file, how } => damage(&self.dir.join(file), *how),
+            Step::Copy { from, to } => copy(&last(&self.dir.join(from))?, &last(&self.dir.join(to))?),
+            Step::Remove(path) => remove(&last(&self.dir.join(path))?),
+            Step::Damage { file, how } => damage(&last(&self.dir.join(file))?, *how),
             Step::Command { program, arguments, code, says } => {
                 self.command(program, arguments, *code, says).await
             }
@@ -175,6 +192,58 @@ impl Stage {
         Ok(())
     }
 
+    /// Has a shell do something in the network's directory.
+    async fn shell(&self, text: &str) -> anyhow::Result<()> {
+        let log = self.layout().log("shell");
+        let mut command = Command::new("sh");
+        command.arg("-ec").arg(format!("{NOT}\n{}", self.filled(text))).current_dir(&self.dir);
+        let mut process = Process::start("sh", command, Output::Log(log))?;
+        let status = process.wait(COMMAND_LIMIT).await?;
+        ensure!(status.success(), "the shell ended with {status}: {}", process.log_tail());
+        Ok(())
+    }
+
+    /// A copy of somebody's program that has `becomes` in the place of `name`; none where they are the same.
+    fn patched(&self, who: &str, name: &str, becomes: &str) -> anyhow::Result<Option<PathBuf>> {
+        if name == becomes {
+            return Ok(None);
+        }
+        ensure!(name.len() == becomes.len(), "{becomes} is not as long as {name}");
+        let program = match who {
+            "learner" => &self.binaries.learner,
+            "bootstrap" => &self.binaries.bootstrap,
+            _ => &self.binaries.node,
+        };
+        let mut bytes = fs::read(program)?;
+        let found: Vec<usize> = memchr::memmem::find_iter(&bytes, name).collect();
+        ensure!(!found.is_empty(), "{} does not say {name}", program.display());
+        found.iter().for_each(|at| bytes[*at..at + name.len()].copy_from_slice(becomes.as_bytes()));
+        let path = self.dir.join(format!("{who}.program"));
+        fs::write(&path, bytes)?;
+        fs::set_permissions(&path, fs::metadata(program)?.permissions())?;
+        Ok(Some(path))
+    }
+
+    /// What stands for places is replaced by the places.
+    fn filled(&self, text: &str) -> String {
+        let layout = self.layout();
+        let places = [
+            ("{learner}", layout.run_dir()),
+            ("{bootstrap}", layout.bootstrap_dir()),
+            ("{node-1}", layout.node_dir("node-1")),
+            ("{node-2}", layout.node_dir("node-2")),
+            ("{list}", layout.list()),
+            ("{run_file}", layout.run_config()),
+            ("{dir}", self.dir.clone()),
+            ("{echo-node}", self.binaries.node.clone()),
+            ("{echo-learner}", self.binaries.learner.clone()),
+            ("{echo-bootstrap}", self.binaries.bootstrap.clone()),
+        ];
+        let fill =
+            |text: String, (name, path): &(&str, PathBuf)| text.replace(name, &path.display().to_string());
+        places.iter().fold(text.to_owned(), fill)
+    }
+
     async fn command(
         &self,
         program: &str,
@@ -188,23 +257,9 @@ impl Stage {
             "echo-bootstrap" => &self.binaries.bootstrap,
             other => bail!("{other} is no program of Echo"),
         };
-        let layout = self.layout();
         let mut command = Command::new(path);
-        let places = [
-            ("{learner}", layout.run_dir()),
-            ("{bootstrap}", layout.bootstrap_dir()),
-            ("{node-1}", layout.node_dir("node-1")),
-            ("{node-2}", layout.node_dir("node-2")),
-            ("{list}", layout.list()),
-            ("{run_file}", layout.run_config()),
-            ("{dir}", self.dir.clone()),
-        ];
-        for argument in arguments {
-            let filled = places
-                .iter()
-                .fold(argument.clone(), |text, (name, path)| text.replace(name, &path.display().to_string()));
-            command.arg(filled);
-        }
+        command.args(arguments.iter().map(|argument| self.filled(argument)));
+        let layout = self.layout();
         let log = layout.log("command");
         let _ = fs::remove_file(&log);
         let mut process = Process::start(program, command, Output::Log(log))?;
@@ -214,6 +269,32 @@ impl Stage {
         ensure!(said.contains(says), "{program} does not say {says:?}: {said}");
         Ok(())
     }
+}
+
+impl Drop for Stage {
+    /// Scenarios may have put disks into the network's directory.
+    fn drop(&mut self) {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        for place in places.filter(|place| Path::new(place).starts_with(&self.dir)) {
+            let _ = Command::new("umount").arg("--lazy").arg(place).status();
+        }
+    }
+}
+
+/// The path with the last name that is there in the place of `*`.
+fn last(path: &Path) -> anyhow::Result<PathBuf> {
+    let mut found = PathBuf::new();
+    for part in path.components() {
+        if part.as_os_str() != "*" {
+            found.push(part);
+            continue;
+        }
+        let entries = fs::read_dir(&found).with_context(|| found.display().to_string())?;
+        let names = entries.flatten().map(|entry| entry.path());
+        found = names.max().with_context(|| format!("{} is empty", found.display()))?;
+    }
+    Ok(found)
 }
 
 /// Where the clock of a process is shifted.
