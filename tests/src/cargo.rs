@@ -43,12 +43,23 @@ pub fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
 /// # Errors
 /// When cargo cannot be started or the build fails; what the compiler says is on the standard error by then.
 pub async fn build_binaries(console: &Console) -> anyhow::Result<()> {
-    console.say("building all binaries: cargo build --workspace --bins");
-    let command = command(["build", "--workspace", "--bins"]);
-    let mut cargo = Process::start("cargo build", command, Output::Inherit).context("cannot build")?;
+    build("all binaries", &["build", "--workspace", "--bins"], console).await
+}
+
+/// Builds every test of the workspace, without running any.
+///
+/// # Errors
+/// As [`build_binaries`].
+pub async fn build_tests(console: &Console) -> anyhow::Result<()> {
+    build("all tests", &["test", "--workspace", "--no-run"], console).await
+}
+
+async fn build(what: &str, words: &[&str], console: &Console) -> anyhow::Result<()> {
+    console.say(format!("building {what}: cargo {}", words.join(" ")));
+    let mut cargo = Process::start("cargo", command(words), Output::Inherit).context("cannot build")?;
     let status = cargo.wait(BUILD_LIMIT).await?;
     if !status.success() {
-        bail!("cargo build failed ({status}); see the compiler's messages above");
+        bail!("cargo {} failed ({status}); see the compiler's messages above", words[0]);
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! Adds up what test programs say of themselves.
 
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The results of a number of test programs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Tests that passed.
     pub passed: u64,
@@ -14,12 +15,26 @@ pub struct Tally {
     pub skipped: u64,
     /// Test programs that reported.
     pub programs: u64,
+    /// Tests that have run for long, by what their programs say, and not ended.
+    #[serde(skip)]
+    slow: BTreeSet<String>,
 }
 
 impl Tally {
-    /// Reads a line of output. Only the summary of a test program counts:
+    /// Tests that have run for long and not ended.
+    pub fn slow(&self) -> impl Iterator<Item = &str> {
+        self.slow.iter().map(String::as_str)
+    }
+
+    /// Reads a line of output. Only the summary of a test program is counted:
     /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
     pub fn read_line(&mut self, line: &str) {
+        if let Some(test) = line.trim().strip_prefix("test ") {
+            match test.split_once(" has been running for over ") {
+                Some((name, _)) => drop(self.slow.insert(name.to_owned())),
+                None => drop(test.split_once(" ... ").map(|(name, _)| self.slow.remove(name))),
+            }
+        }
         if let Some([passed, failed, skipped]) = summary(line) {
             self.passed += passed;
             self.failed += failed;
@@ -117,7 +132,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     #[test]
     fn adds_up_summaries_and_nothing_else() {
         let mut sums = tally(OUTPUT);
-        assert_eq!(sums, Tally { passed: 8, failed: 1, skipped: 3, programs: 4 });
+        assert_eq!(sums, Tally { passed: 8, failed: 1, skipped: 3, programs: 4, ..Tally::default() });
         assert_eq!(sums.close(false), None);
         assert_eq!(sums.to_string(), "8 passed, 1 failed, 3 skipped");
     }
