@@ -52,7 +52,7 @@ pub(super) struct CheckOptions {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Time for all steps together, like 8m or 90s; one that would pass it is skipped.
-    #[arg(long, value_name = "TIME", default_value = "8m", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "8m", value_parser = budget)]
     budget: Duration,
     /// Only these steps, with commas between them.
     #[arg(long, value_name = "STEP", value_enum, value_delimiter = ',')]
@@ -95,6 +95,11 @@ pub(super) fn as_gpu_check(words: &[OsString]) -> Option<ExitCode> {
     (named && !of_lab).then(|| finish(GpuCheck::parse_from(words)))
 }
 
+fn budget(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time.is_zero() { Err("no step has room in it".into()) } else { Ok(time) }
+}
+
 impl Gpu {
     pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
         match self {
@@ -117,5 +122,16 @@ impl CheckOptions {
         let verdict = to_its_end(check::run(&Check { out, budget, only, rehearse, software }, console))?;
         console.say(verdict.table());
         verdict.report()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_time_in_which_something_can_be_done() {
+        assert_eq!(budget("90s"), Ok(Duration::from_secs(90)));
+        assert!(budget("0s").is_err() && budget("soon").is_err());
     }
 }

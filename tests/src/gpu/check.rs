@@ -114,7 +114,8 @@ async fn start(
 ) -> anyhow::Result<Ended> {
     let options =
         StepOptions { step, dir: out.join(step.name()), rehearse: check.rehearse, software: check.software };
-    fs::create_dir_all(&options.dir)?;
+    fs::create_dir_all(&options.dir)
+        .with_context(|| format!("cannot make {}; name another place with --out", options.dir.display()))?;
     let log = options.dir.join("log.txt");
     let mut command = Command::new(std::env::current_exe()?);
     command.args(options.words());
