@@ -9,7 +9,7 @@ use crate::demand;
 use crate::desk::{Desk, DeskConfig};
 use crate::device;
 use crate::evaluation;
-use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
+use crate::fleet::{Fleet, FleetConfig, MemberView, UNKNOWN_UPLINK};
 use crate::learning::{Ended, Learning};
 use crate::leases::LeaseConfig;
 use crate::log;
@@ -34,14 +34,18 @@ use echo_protocol::clock;
 use echo_protocol::content::ContentId;
 use echo_protocol::control::Peer;
 use echo_protocol::keyfile;
+use echo_protocol::net::peer::peer_of_key;
 use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
 use echo_protocol::net::{
-    AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, names,
+    AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, PeerId, names,
 };
 use echo_protocol::peer_list::{self, PeerList, Trust};
+use echo_protocol::program::last_message::LastMessage;
 use echo_protocol::program::signals::Signals;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::version::PolicyVersion;
+use futures::future::join_all;
+use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +61,8 @@ const FAREWELL: Duration = Duration::from_secs(3);
 const FLEET_SEED: &[u8] = b"echo fleet draws 1";
 /// Pause between attempts to reach a bootstrap peer, while none is connected.
 const BOOTSTRAP_EVERY: Duration = Duration::from_secs(2);
+/// Nodes of the last checkpoint that are dialled: enough that one of them is still there.
+const KNOWN_NODES: usize = 16;
 
 /// Works on a run until it is finished or stopped. Signals end the process at once until training can begin,
 /// which is when nodes are let in.
@@ -126,13 +132,15 @@ pub async fn work(founded: Founded, signals: &Signals) -> anyhow::Result<Ended> 
     if let (Some(audit), Some(state)) = (&shared.audit, &state) {
         recall(audit, &shared.workload, &checkpoints, state.version, again).await;
     }
-    shared.fleet().recall(state.map(|state| state.fleet).unwrap_or_default());
+    let fleet = state.map(|state| state.fleet).unwrap_or_default();
+    let nodes = known_nodes(&fleet);
+    shared.fleet().recall(fleet);
     // Whom the operator has banned meanwhile is not heard from the start, and whom it has pardoned forwards again.
     peers::follow(&shared, &dir.peers_journal());
     let mut serving =
         tokio::spawn(serve(shared.clone(), host.clone(), snapshots.clone(), events, snapshot_events));
     let minding = tokio::spawn(peers::keep(shared.clone(), dir.clone()));
-    let finding = tokio::spawn(stay_found(host.clone(), bootstraps(&config)?, me.as_bytes().to_vec()));
+    let finding = tokio::spawn(stay_found(host.clone(), bootstraps(&config)?, nodes, me.as_bytes().to_vec()));
 
     let (requested, last) = (signals.stop(), controller.last());
     let stop = requested.child_token();
@@ -464,22 +472,46 @@ fn multiaddresses(texts: &[String]) -> anyhow::Result<Vec<Multiaddr>> {
     texts.iter().map(|text| text.parse().with_context(|| format!("{text:?} is no multiaddress"))).collect()
 }
 
-/// Keeps a connection to the bootstrap peers and a place in the DHT, so that nodes find the learner by its key.
-pub(crate) async fn stay_found(host: Host, bootstraps: Vec<Multiaddr>, key: Vec<u8>) {
-    let mut provided = false;
+/// Keeps a connection to the bootstrap peers and a place in the DHT, so that nodes find the learner by its key. While
+/// nobody is connected, `nodes` are dialled as well: they know each other, and may be all that is left of a network
+/// whose bootstrap peers have gone.
+pub(crate) async fn stay_found(
+    host: Host,
+    bootstraps: Vec<Multiaddr>,
+    nodes: Vec<(PeerId, Vec<Multiaddr>)>,
+    key: Vec<u8>,
+) {
+    let (mut provided, mut failed) = (false, LastMessage::default());
     loop {
         let connected = host.connected_peers().await;
-        for address in &bootstraps {
-            let Some(AddrProtocol::P2p(peer)) = address.iter().last() else { continue };
-            if connected.contains(&peer) {
-                continue;
-            }
-            match host.dial(peer, vec![address.clone()]).await {
+        let away = bootstraps.iter().filter_map(|address| match address.iter().last() {
+            Some(AddrProtocol::P2p(peer)) if !connected.contains(&peer) => Some((peer, address)),
+            _ => None,
+        });
+        let dials = away.map(async |(peer, address)| (address, host.dial(peer, vec![address.clone()]).await));
+        let mut failures = Vec::new();
+        for (address, dialled) in join_all(dials).await {
+            match dialled {
                 Ok(()) => tracing::info!("joined the network through {address}"),
-                Err(error) => tracing::warn!(%error, "a bootstrap peer does not answer"),
+                Err(error) => failures.push(error.to_string()),
             }
         }
-        if !provided && !bootstraps.is_empty() {
+        match failures.join("; ") {
+            failures if failures.is_empty() => failed.clear(),
+            failures if failed.is_new(&failures) => {
+                tracing::warn!("bootstrap peers do not answer: {failures}; trying again");
+            }
+            _ => {}
+        }
+        if host.connected_peers().await.is_empty() {
+            let dials = nodes.iter().map(|(peer, addresses)| host.dial(*peer, addresses.clone()));
+            let reached = join_all(dials).await.iter().filter(|dialled| dialled.is_ok()).count();
+            if reached > 0 {
+                tracing::info!("joined the network through {reached} nodes of the last checkpoint");
+            }
+        }
+        let has_peers = !bootstraps.is_empty() || !nodes.is_empty();
+        if has_peers && !provided {
             match host.provide(key.clone()).await {
                 Ok(()) => provided = true,
                 Err(error) => tracing::debug!(%error, "not in the DHT yet"),
@@ -487,6 +519,18 @@ pub(crate) async fn stay_found(host: Host, bootstraps: Vec<Multiaddr>, key: Vec<
         }
         tokio::time::sleep(BOOTSTRAP_EVERY).await;
     }
+}
+
+/// The nodes of a checkpoint that are dialled, and where: those that were heard last.
+fn known_nodes(fleet: &[MemberView]) -> Vec<(PeerId, Vec<Multiaddr>)> {
+    let mut members: Vec<&MemberView> = fleet.iter().collect();
+    members.sort_by_key(|member| Reverse(member.seen));
+    let reached = |member: &MemberView| {
+        let addresses: Vec<Multiaddr> =
+            member.addresses.iter().filter_map(|text| text.parse().ok()).collect();
+        Some((peer_of_key(&member.node)?, addresses)).filter(|(_, addresses)| !addresses.is_empty())
+    };
+    members.into_iter().filter_map(reached).take(KNOWN_NODES).collect()
 }
 
 async fn say_stopping(requested: CancellationToken) {

@@ -12,6 +12,7 @@ use crate::leases::{
     FlushedLeases, LeaseBook, LeaseConfig, LeaseJournal, LeaseJournalError, MAX_LEASES_OF_ORDER,
     SnapshotError, UnflushedLeases,
 };
+use crate::log;
 use crate::record::{Decision, Network, Record, RecordConfig, RecordJournal, Subject};
 use crate::store::{Store, StoreError};
 use echo_protocol::epoch::Epoch;
@@ -215,7 +216,11 @@ impl Desk {
 
     fn say_given_up(&mut self, why: &str) {
         for order in self.book.take_given_up() {
-            tracing::warn!(%order, "given up, training goes on without it: {MAX_LEASES_OF_ORDER} leases of it brought nothing ({why})");
+            let leases = MAX_LEASES_OF_ORDER;
+            let text = format!(
+                "order {order} is given up, training goes on without it: {leases} leases of it brought nothing ({why})"
+            );
+            log::warning("given up", &text);
         }
     }
 

@@ -31,7 +31,6 @@ use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
 use graph::Graph;
 use rotten::Rotten;
-use score::Record;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trust::Accusations;
 
@@ -98,7 +97,7 @@ pub struct Fleet {
     /// B̂w at the last ranking.
     cap: BytesPerSec,
     /// What an earlier process knew of nodes that have not come back yet.
-    recalled: BTreeMap<PublicKey, (Record, Standing)>,
+    recalled: BTreeMap<PublicKey, MemberView>,
     /// When nodes were ranked, and whether something that matters to it has changed since.
     ranked: UnixMillis,
     changed: bool,
@@ -178,8 +177,8 @@ impl Fleet {
     fn admit(&mut self, now: UnixMillis, node: PublicKey, heartbeat: &Heartbeat) {
         let (reach, relays) = (heartbeat.reach, heartbeat.relays);
         let mut member = Member::new(Heartbeat { reach, relays, ..Heartbeat::default() }, now);
-        if let Some((record, standing)) = self.recalled.remove(&node) {
-            (member.record, member.standing) = (record, standing);
+        if let Some(known) = self.recalled.remove(&node) {
+            (member.record, member.standing) = (known.record, known.standing);
         }
         if self.rotten.condemns(&node) {
             member.standing = Standing::Banned;
@@ -269,8 +268,8 @@ impl Fleet {
     /// Holds nothing against a node any more, as the operator has decided. Who met rot of it goes on without it.
     pub fn pardon(&mut self, node: &PublicKey) {
         self.rotten.forgive(node);
-        if let Some((_, standing)) = self.recalled.get_mut(node) {
-            *standing = Standing::default();
+        if let Some(known) = self.recalled.get_mut(node) {
+            known.standing = Standing::default();
         }
         if let Some(member) = self.members.get_mut(node) {
             member.standing = Standing::default();

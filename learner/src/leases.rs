@@ -516,7 +516,10 @@ impl LeaseBook {
         self.uncount(lease);
         if is_over {
             self.detach(counter);
-            self.changes.push(Change::Rested(counter, Rest::GivenUp));
+            // A lease that is not over would bring it back after a restart.
+            if self.leases.values().any(|open| open.lease.covers(counter)) {
+                self.changes.push(Change::Rested(counter, Rest::GivenUp));
+            }
             self.given_up.push(counter);
         } else {
             self.changes.push(Change::Rested(counter, rest));

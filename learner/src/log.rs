@@ -10,9 +10,24 @@ static LINES: Paced = Paced::new(EVERY);
 
 /// Logs a line, at the level `info` when one of its kind is due, and else at `debug`.
 pub(crate) fn line(kind: &'static str, text: &str) {
-    match LINES.due(kind) {
-        Some(1) => tracing::info!("{text}"),
-        Some(lines) => tracing::info!("{text} · {} more since the last such line", lines - 1),
+    match due(kind, text) {
+        Some(text) => tracing::info!("{text}"),
         None => tracing::debug!("{text}"),
     }
+}
+
+/// As [`line`], at the level `warn`.
+pub(crate) fn warning(kind: &'static str, text: &str) {
+    match due(kind, text) {
+        Some(text) => tracing::warn!("{text}"),
+        None => tracing::debug!("{text}"),
+    }
+}
+
+/// The line, with how many it stands for.
+fn due(kind: &'static str, text: &str) -> Option<String> {
+    Some(match LINES.due(kind)? {
+        1 => text.to_owned(),
+        lines => format!("{text} · {} more since the last such line", lines - 1),
+    })
 }

@@ -88,8 +88,12 @@ pub async fn rehearse(founded: Founded, plan: &Plan, signals: &Signals) -> anyho
     shared.desk().close()?;
     let mut serving =
         tokio::spawn(serve(shared.clone(), host.clone(), snapshots.clone(), events, snapshot_events));
-    let finding =
-        tokio::spawn(daemon::stay_found(host.clone(), daemon::bootstraps(&config)?, me.as_bytes().to_vec()));
+    let finding = tokio::spawn(daemon::stay_found(
+        host.clone(),
+        daemon::bootstraps(&config)?,
+        Vec::new(),
+        me.as_bytes().to_vec(),
+    ));
 
     let reporter = Reporter::new(plan.json);
     reporter.tell(&Event::serving(&shared, &host));

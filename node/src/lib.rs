@@ -35,7 +35,6 @@ pub mod install;
 pub mod json_file;
 pub mod known_peers;
 pub mod ladder;
-pub mod last_message;
 pub mod learner;
 pub mod ledger;
 pub mod manifests;

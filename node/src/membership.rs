@@ -3,13 +3,13 @@
 use echo_protocol::charter::{Charter, MAX_CHARTER_BYTES, RunId};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::{Host, HostConfig, NetError};
+use echo_protocol::program::last_message::LastMessage;
 use echo_protocol::signed::{ENVELOPE_BYTES, Signed};
 
 use crate::backoff::Backoff;
 use crate::data_dir::DataDir;
 use crate::discovery::{Discovery, FIRST_PAUSE, LONGEST_PAUSE};
 use crate::json_file::{self, StateError};
-use crate::last_message::LastMessage;
 use crate::learner::Learner;
 use crate::preflight::Ready;
 

@@ -220,20 +220,18 @@ impl Worker {
     /// The installed policy, if it was not looked at before. An older one than that in use is for
     /// [`Worker::set_back`].
     fn newer(&mut self, newest: &Installed) -> Option<Arc<Installed>> {
-        let is_older =
-            self.policy.borrow().as_ref().is_some_and(|installed| installed.version() < newest.version());
-        let has_changed = !is_older && self.policy.has_changed().unwrap_or(false);
-        has_changed.then(|| self.policy.borrow_and_update().clone()).flatten()
+        let has_changed = !self.is_set_back(newest) && self.policy.has_changed().unwrap_or(false);
+        let installed = has_changed.then(|| self.policy.borrow_and_update().clone()).flatten();
+        installed.filter(|installed| installed.version() >= newest.version())
     }
 
     /// The installed policy, if it is older than the one in use: the learner was put back.
     fn set_back(&mut self, newest: &Installed) -> Option<Arc<Installed>> {
-        let installed = self.policy.borrow().clone()?;
-        let older = installed.version() < newest.version();
-        if older {
-            self.policy.mark_unchanged();
-        }
-        older.then_some(installed)
+        self.is_set_back(newest).then(|| self.policy.borrow_and_update().clone()).flatten()
+    }
+
+    fn is_set_back(&self, newest: &Installed) -> bool {
+        self.policy.borrow().as_ref().is_some_and(|installed| installed.version() < newest.version())
     }
 
     /// Waits for room in the outbox, then for orders, while nothing is in flight.

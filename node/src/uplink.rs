@@ -13,6 +13,7 @@ use echo_protocol::clock;
 use echo_protocol::codec::{self, CodecError};
 use echo_protocol::net::{FrameError, Host, NetError, PeerId, Stream, names, read_frame, write_frame};
 use echo_protocol::order::OrderCounter;
+use echo_protocol::program::last_message::LastMessage;
 use echo_protocol::program::paced::Paced;
 use echo_protocol::receipt::Receipt;
 use echo_protocol::signed::Signed;
@@ -21,7 +22,6 @@ use futures::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use crate::backoff::Backoff;
 use crate::board::Board;
-use crate::last_message::LastMessage;
 use crate::ledger::{Ledger, LedgerError, ReceiptError};
 use crate::outbox::{MAX_ENTRY_BYTES, Outbox, OutboxError};
 use flight::Flight;

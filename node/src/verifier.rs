@@ -16,6 +16,7 @@ use echo_protocol::clock;
 use echo_protocol::codec::CodecError;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::net::{FrameError, Host, NetError, PeerId, Stream, names, read_frame, write_frame};
+use echo_protocol::program::last_message::LastMessage;
 use echo_protocol::signed::{ENVELOPE_BYTES, Signed, SignedError};
 use echo_protocol::trajectory::MAX_GROUP_BYTES;
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -24,7 +25,6 @@ use tokio::sync::{mpsc, watch};
 use crate::backoff::Backoff;
 use crate::board::Board;
 use crate::install::Installed;
-use crate::last_message::LastMessage;
 use crate::workload::Workload;
 use shelf::{MAX_COPY_BYTES, Shelf};
 

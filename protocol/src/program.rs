@@ -2,6 +2,7 @@
 //! their directory, and the database in it.
 
 pub mod database;
+pub mod last_message;
 pub mod lock;
 pub mod output;
 pub mod paced;

@@ -219,7 +219,7 @@ impl Network {
             bootstrap.must_run()?;
         }
         for node in self.nodes.iter_mut().flatten() {
-            // A run that is over ends its volunteers too.
+            // A run that is over ends its volunteers too, and before its learner.
             if node.ended()?.is_none_or(|status| !status.success()) {
                 node.must_run()?;
             }

@@ -51,16 +51,18 @@ impl Fleet {
             standing: member.standing,
             record: member.record.clone(),
         };
-        self.members.iter().map(view).collect()
+        // Whom an earlier process knew, and who has not come back yet, is still to be known by the next one.
+        let away = self.recalled.values().filter(|away| !self.members.contains_key(&away.node)).cloned();
+        self.members.iter().map(view).chain(away).take(MAX_NODES).collect()
     }
 
     /// Remembers what an earlier process knew.
     pub fn recall(&mut self, view: Vec<MemberView>) {
-        for MemberView { node, standing, record, .. } in view.into_iter().take(MAX_NODES) {
-            if standing == Standing::Banned {
-                self.rotten.met(node);
+        for member in view.into_iter().take(MAX_NODES) {
+            if member.standing == Standing::Banned {
+                self.rotten.met(member.node);
             }
-            self.recalled.insert(node, (record, standing));
+            self.recalled.insert(member.node, member);
         }
     }
 }
@@ -103,6 +105,8 @@ mod tests {
         let mut second = fleet();
         second.recall(serde_json::from_str(&text).unwrap());
         assert!(second.members().is_empty(), "who is here is what heartbeats say");
+        let known = |fleet: &Fleet| fleet.view().into_iter().map(|member| member.node).collect::<Vec<_>>();
+        assert_eq!(known(&second), [good, bad], "a third process knows them though they did not come back");
         for node in [good, bad, new] {
             second.heartbeat(UnixMillis(9_000), node, beat()).unwrap();
         }

@@ -154,8 +154,12 @@ impl LeaseBook {
             let orders: BTreeMap<OrderCounter, Slot> = left
                 .iter()
                 .map(|counter| {
-                    let state = idle.get(counter).copied().unwrap_or(State::Out);
-                    (*counter, Slot { lease: id, state, ended: 0, holders: Vec::new(), failed: None })
+                    let (state, holders) = match idle.get(counter) {
+                        Some(idle) => (*idle, vec![lease.node]),
+                        None => (State::Out, Vec::new()),
+                    };
+                    let ended = holders.len() as u32;
+                    (*counter, Slot { lease: id, state, ended, holders, failed: None })
                 })
                 .collect();
             let strange = |counter: &OrderCounter| {

@@ -2,35 +2,41 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::time::Duration;
 
 use echo_protocol::lease::{HeldOrder, ReturnReason};
 use echo_protocol::order::OrderCounter;
+use echo_protocol::program::paced::Paced;
 
 use crate::returns::Returns;
 
 /// Most orders that are remembered, the newest.
 const MAX_REMEMBERED: usize = 1024;
+/// Orders that are given up have one line in this time: a task may be unable to judge a good part of its prompts.
+const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Orders that were given up: one whose prompt has no tokens, or that the task could not judge. Each goes
 /// back to the learner, with the reason. The owner reads of it once, however often it is leased again.
 #[derive(Debug)]
 pub(super) struct GivenUp {
     known: BTreeSet<OrderCounter>,
+    lines: Paced,
     returns: Returns,
 }
 
 impl GivenUp {
     pub(super) fn new(returns: Returns) -> Self {
-        Self { known: BTreeSet::new(), returns }
+        Self { known: BTreeSet::new(), lines: Paced::new(LINE_EVERY), returns }
     }
 
     /// Gives an order back that came to nothing.
     pub(super) fn note(&mut self, held: HeldOrder, reason: ReturnReason, why: &dyn Display) {
         let (order, why) = (held.counter, why.to_string());
-        if self.is_news(order) {
-            tracing::error!(%order, "gave one order back to the learner: {why}. The others go on");
-        } else {
-            tracing::debug!(%order, "gave an order back again: {why}");
+        match self.is_news(order).then(|| self.lines.due("given up")).flatten() {
+            Some(orders) => {
+                tracing::error!(%order, orders, "gave one order back to the learner: {why}. The others go on");
+            }
+            None => tracing::debug!(%order, "gave an order back: {why}"),
         }
         self.returns.give_back(&[held], reason, &why);
     }

@@ -11,6 +11,7 @@ use super::verdict::{self, Verdict};
 use crate::binaries::Binaries;
 use crate::broadcast::usage;
 use crate::console::{Console, Report};
+use anyhow::ensure;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -85,6 +86,10 @@ pub async fn run(soak: Soak, console: &Console) -> anyhow::Result<Report> {
     let mut verdict = Verdict::default();
     verdict::close(&mut stage.network, &mut verdict).await?;
 
+    ensure!(
+        WATCHED.iter().all(|who| looks.contains_key(who)),
+        "memory is read from /proc, which only Linux has"
+    );
     let growth = growth(&looks, soak.lasts);
     let flat = growth.values().flatten().all(|(_, _, grown)| *grown < MAX_GROWTH);
     let quiet = logs.values().flat_map(BTreeMap::values).all(|bytes| *bytes <= MAX_LOG_BYTES_A_DAY);

@@ -8,6 +8,7 @@ use crate::directory;
 use crate::network::{Layout, LearnerConfig, Network, NetworkConfig, NodeConfig};
 use crate::processes::{Output, Process};
 use anyhow::{Context as _, bail, ensure};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -61,6 +62,8 @@ async fn perform(
 /// A network in trouble.
 pub(super) struct Stage {
     pub(super) network: Network,
+    /// How long the log of each process was when it was last started.
+    started: BTreeMap<String, u64>,
     binaries: Binaries,
     dir: PathBuf,
 }
@@ -90,7 +93,7 @@ impl Stage {
                 network.start_node(index)?;
             }
         }
-        Ok(Self { network, binaries, dir: dir.to_owned() })
+        Ok(Self { network, started: BTreeMap::new(), binaries, dir: dir.to_owned() })
     }
 
     /// Waits until training is under way.
@@ -109,7 +112,10 @@ impl Stage {
                 tokio::time::sleep(Duration::from_secs_f64(*seconds)).await;
                 Ok(())
             }
-            Step::Start(who) => self.network.start_again(who).await,
+            Step::Start(who) => {
+                self.started.insert(who.clone(), sight::log_bytes(self.layout(), who));
+                self.network.start_again(who).await
+            }
             Step::Kill(who) => self.network.kill(who).await,
             Step::Stop(who) => self.stop(who).await,
             Step::Freeze(who) => self.network.freeze(who, true),
@@ -159,19 +165,23 @@ impl Stage {
         }
     }
 
-    /// Waits for further updates.
-    async fn updates(&mut self, count: u64, limit: Duration) -> anyhow::Result<()> {
-        let (begun, mut from) = (Instant::now(), sight::updates(self.layout()));
+    /// Waits for further updates, counted from the first that is seen to come: a learner that was put back begins at
+    /// an older one, and a file that was lost at none.
+    pub(super) async fn updates(&mut self, count: u64, limit: Duration) -> anyhow::Result<()> {
+        let (begun, mut before, mut from) = (Instant::now(), sight::updates(self.layout()), None);
         loop {
             let now = sight::updates(self.layout());
-            // A learner that was put back begins at an older update.
-            from = from.min(now);
-            if now >= from + count {
+            if now != before && now > 0 {
+                before = now;
+                from = Some(now.min(from.unwrap_or(now)));
+            }
+            let made = from.map_or(0, |from| now.saturating_sub(from));
+            if made >= count {
                 return Ok(());
             }
             self.network.check()?;
             if begun.elapsed() > limit {
-                bail!("{} of {count} updates within {} s", now - from, limit.as_secs());
+                bail!("{made} of {count} updates within {} s", limit.as_secs());
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -185,7 +195,8 @@ impl Stage {
 
     async fn says(&mut self, who: &str, text: &str) -> anyhow::Result<()> {
         let begun = Instant::now();
-        while !sight::log(self.layout(), who).contains(text) {
+        let since = self.started.get(who).copied().unwrap_or_default();
+        while !sight::log_since(self.layout(), who, since).contains(text) {
             ensure!(begun.elapsed() < STEP_LIMIT, "{who} does not say {text:?}");
             tokio::time::sleep(LOOK_EVERY).await;
         }

@@ -37,10 +37,9 @@ pub(super) struct Verdict {
 /// # Errors
 /// When it does not end, something is lost or too old, or somebody honest is suspended.
 pub(super) async fn close(network: &mut Network, verdict: &mut Verdict) -> anyhow::Result<()> {
-    let silenced = sight::silenced(network.layout());
-    ensure!(silenced.is_empty(), "somebody honest is not heard: {}", silenced.join(", "));
     let stopped = network.stop_process("learner", STOP_LIMIT).await?;
     ensure!(stopped.success(), "the learner was stopped and ended with {stopped}");
+    nobody_is_accused(network)?;
     let last = sight::updates(network.layout()) + LAST_UPDATES;
     end_at(network, last)?;
     network.resume_learner()?;
@@ -52,6 +51,7 @@ pub(super) async fn close(network: &mut Network, verdict: &mut Verdict) -> anyho
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
+    nobody_is_accused(network)?;
     let path = RunDir::new(&network.layout().run_dir()).summary();
     let summary = fs::read(&path).with_context(|| path.display().to_string())?;
     let summary: Summary = serde_json::from_slice(&summary)?;
@@ -66,6 +66,12 @@ pub(super) async fn close(network: &mut Network, verdict: &mut Verdict) -> anyho
     );
     ensure!(!summary.dropped.contains_key("damaged"), "acknowledged and then lost: {:?}", summary.dropped);
     ensure!(summary.max_staleness <= STALENESS_BUDGET, "a lag of {} updates", summary.max_staleness);
+    Ok(())
+}
+
+fn nobody_is_accused(network: &Network) -> anyhow::Result<()> {
+    let accused = sight::accused(network.layout())?;
+    ensure!(accused.is_empty(), "somebody honest counts as a liar: {}", accused.join(", "));
     Ok(())
 }
 

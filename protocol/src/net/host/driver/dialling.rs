@@ -1,5 +1,6 @@
 //! Dials and those who wait for them.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 
 use libp2p::core::transport::TransportError;
@@ -18,7 +19,8 @@ pub(super) struct Dial {
     /// Our own dial; `None` while we wait for one that a part of the swarm started by itself.
     under_way: Option<ConnectionId>,
     tried: Vec<Multiaddr>,
-    causes: Vec<String>,
+    /// In an order of their own, so that a peer that is away is described alike each time.
+    causes: BTreeSet<String>,
     waiting: Vec<Outcome<()>>,
 }
 
@@ -62,7 +64,7 @@ impl Driver {
         if dial.under_way.is_some_and(|own| own != id) {
             return;
         }
-        dial.causes.push(describe(error));
+        dial.causes.extend(describe(error));
         if self.book.addresses(&peer).iter().any(|addr| !dial.tried.contains(addr)) {
             self.dial_untried(peer);
         } else {
@@ -93,7 +95,7 @@ impl Driver {
             // A part of the swarm dials this peer just now: its outcome may be ours.
             Err(DialError::DialPeerConditionFalse(_)) => dial.under_way = None,
             Err(error) => {
-                dial.causes.push(describe(&error));
+                dial.causes.extend(describe(&error));
                 self.give_up(peer);
             }
         }
@@ -105,20 +107,24 @@ impl Driver {
             return self.dial_succeeded(peer);
         }
         let dial = self.dials.remove(&peer).unwrap_or_default();
-        let causes = dial.causes.join("; ");
+        let causes = dial.causes.into_iter().collect::<Vec<_>>().join("; ");
         for caller in dial.waiting {
             answer(caller, Err(NetError::Dial { peer, causes: causes.clone() }));
         }
     }
 }
 
-/// The resolver's own words name no resolver.
-fn cause(text: &str) -> &str {
-    if text.contains(NO_RESOLVER) { "this machine has no DNS resolver to ask for that name" } else { text }
+/// The resolver's own words name no resolver; those of several attempts have lines of their own.
+fn cause(text: &str) -> String {
+    if text.contains(NO_RESOLVER) {
+        return "this machine has no DNS resolver to ask for that name".to_owned();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn describe(error: &DialError) -> String {
-    match error {
+/// Why a dial failed, address by address.
+fn describe(error: &DialError) -> Vec<String> {
+    vec![match error {
         DialError::NoAddresses => "no address of it is known; look it up or give one".to_owned(),
         DialError::LocalPeerId { .. } => "that is our own identity".to_owned(),
         DialError::Aborted => "the attempt was aborted".to_owned(),
@@ -128,16 +134,13 @@ fn describe(error: &DialError) -> String {
         }
         DialError::Denied { cause } => format!("denied here: {}", chain(cause)),
         DialError::Transport(failures) => {
-            let causes: Vec<String> = failures
-                .iter()
-                .map(|(addr, failure)| match failure {
-                    TransportError::MultiaddrNotSupported(_) => format!("{addr}: no transport for it"),
-                    TransportError::Other(error) => format!("{addr}: {}", cause(&chain(error))),
-                })
-                .collect();
-            causes.join("; ")
+            let failures = failures.iter().map(|(addr, failure)| match failure {
+                TransportError::MultiaddrNotSupported(_) => format!("{addr}: no transport for it"),
+                TransportError::Other(error) => format!("{addr}: {}", cause(&chain(error))),
+            });
+            return failures.collect();
         }
-    }
+    }]
 }
 
 /// An error and its sources, each said once.
@@ -162,8 +165,9 @@ mod tests {
     fn a_name_that_nobody_resolves_is_told_as_such() {
         let failed = |text: &str| TransportError::Other(std::io::Error::other(text.to_owned()));
         let address: Multiaddr = "/dns4/boot.example.org/tcp/1".parse().unwrap();
-        let told = |text: &str| describe(&DialError::Transport(vec![(address.clone(), failed(text))]));
+        let told =
+            |text: &str| describe(&DialError::Transport(vec![(address.clone(), failed(text))])).concat();
         assert!(told(NO_RESOLVER).contains("no DNS resolver"), "{}", told(NO_RESOLVER));
-        assert!(told("timed out").ends_with("timed out"));
+        assert!(told("several:\n - timed out").ends_with("several: - timed out"));
     }
 }
