@@ -1,5 +1,7 @@
 //! A learner process: network, service and learning thread around one run.
 
+mod rendezvous;
+
 use crate::admission::{Admission, Tally};
 use crate::checkpoint::{Checkpoint, Checkpoints, State};
 use crate::conclusion;
@@ -9,7 +11,7 @@ use crate::demand;
 use crate::desk::{Desk, DeskConfig};
 use crate::device;
 use crate::evaluation;
-use crate::fleet::{Fleet, FleetConfig, MemberView, UNKNOWN_UPLINK};
+use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Ended, Learning};
 use crate::leases::LeaseConfig;
 use crate::log;
@@ -34,18 +36,12 @@ use echo_protocol::clock;
 use echo_protocol::content::ContentId;
 use echo_protocol::control::Peer;
 use echo_protocol::keyfile;
-use echo_protocol::net::peer::peer_of_key;
 use echo_protocol::net::snapshots::{Role, Snapshots, SnapshotsConfig};
-use echo_protocol::net::{
-    AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, PeerId, names,
-};
+use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents, Multiaddr, names};
 use echo_protocol::peer_list::{self, PeerList, Trust};
-use echo_protocol::program::last_message::LastMessage;
 use echo_protocol::program::signals::Signals;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::version::PolicyVersion;
-use futures::future::join_all;
-use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,14 +51,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use rendezvous::known_nodes;
+pub(crate) use rendezvous::stay_found;
+
 /// How long nodes are given to hear that the run has ended.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// What the run's key signs for the seed of the fleet's draws.
 const FLEET_SEED: &[u8] = b"echo fleet draws 1";
-/// Pause between attempts to reach a bootstrap peer, while none is connected.
-const BOOTSTRAP_EVERY: Duration = Duration::from_secs(2);
-/// Nodes of the last checkpoint that are dialled: enough that one of them is still there.
-const KNOWN_NODES: usize = 16;
 
 /// Works on a run until it is finished or stopped. Signals end the process at once until training can begin,
 /// which is when nodes are let in.
@@ -470,67 +465,6 @@ pub(crate) fn peer_list(config: &RunConfig) -> anyhow::Result<Option<(&Path, Pee
 
 fn multiaddresses(texts: &[String]) -> anyhow::Result<Vec<Multiaddr>> {
     texts.iter().map(|text| text.parse().with_context(|| format!("{text:?} is no multiaddress"))).collect()
-}
-
-/// Keeps a connection to the bootstrap peers and a place in the DHT, so that nodes find the learner by its key. While
-/// nobody is connected, `nodes` are dialled as well: they know each other, and may be all that is left of a network
-/// whose bootstrap peers have gone.
-pub(crate) async fn stay_found(
-    host: Host,
-    bootstraps: Vec<Multiaddr>,
-    nodes: Vec<(PeerId, Vec<Multiaddr>)>,
-    key: Vec<u8>,
-) {
-    let (mut provided, mut failed) = (false, LastMessage::default());
-    loop {
-        let connected = host.connected_peers().await;
-        let away = bootstraps.iter().filter_map(|address| match address.iter().last() {
-            Some(AddrProtocol::P2p(peer)) if !connected.contains(&peer) => Some((peer, address)),
-            _ => None,
-        });
-        let dials = away.map(async |(peer, address)| (address, host.dial(peer, vec![address.clone()]).await));
-        let mut failures = Vec::new();
-        for (address, dialled) in join_all(dials).await {
-            match dialled {
-                Ok(()) => tracing::info!("joined the network through {address}"),
-                Err(error) => failures.push(error.to_string()),
-            }
-        }
-        match failures.join("; ") {
-            failures if failures.is_empty() => failed.clear(),
-            failures if failed.is_new(&failures) => {
-                tracing::warn!("bootstrap peers do not answer: {failures}; trying again");
-            }
-            _ => {}
-        }
-        if host.connected_peers().await.is_empty() {
-            let dials = nodes.iter().map(|(peer, addresses)| host.dial(*peer, addresses.clone()));
-            let reached = join_all(dials).await.iter().filter(|dialled| dialled.is_ok()).count();
-            if reached > 0 {
-                tracing::info!("joined the network through {reached} nodes of the last checkpoint");
-            }
-        }
-        let has_peers = !bootstraps.is_empty() || !nodes.is_empty();
-        if has_peers && !provided {
-            match host.provide(key.clone()).await {
-                Ok(()) => provided = true,
-                Err(error) => tracing::debug!(%error, "not in the DHT yet"),
-            }
-        }
-        tokio::time::sleep(BOOTSTRAP_EVERY).await;
-    }
-}
-
-/// The nodes of a checkpoint that are dialled, and where: those that were heard last.
-fn known_nodes(fleet: &[MemberView]) -> Vec<(PeerId, Vec<Multiaddr>)> {
-    let mut members: Vec<&MemberView> = fleet.iter().collect();
-    members.sort_by_key(|member| Reverse(member.seen));
-    let reached = |member: &MemberView| {
-        let addresses: Vec<Multiaddr> =
-            member.addresses.iter().filter_map(|text| text.parse().ok()).collect();
-        Some((peer_of_key(&member.node)?, addresses)).filter(|(_, addresses)| !addresses.is_empty())
-    };
-    members.into_iter().filter_map(reached).take(KNOWN_NODES).collect()
 }
 
 async fn say_stopping(requested: CancellationToken) {
