@@ -15,9 +15,9 @@
 //! done, and those whose group could not be judged: going away and having a group refused costs nothing, and
 //! done again says nothing of the order.
 //!
-//! A lease may leave the learner only after [`LeaseJournal`] made it durable; that orders are idle or given up is
-//! written with the next lease. Deliveries are not written: after a crash the buffer says which orders it has, and
-//! the book is rebuilt from the journal and the buffer together.
+//! A lease may leave the learner only after [`LeaseJournal`] made it durable; that orders are idle or given
+//! up is written with the next lease. Deliveries are not written: after a crash the buffer says which
+//! orders it has, and the book is rebuilt from the journal and the buffer together.
 
 mod changes;
 mod journal;

@@ -22,7 +22,8 @@ pub const MAX_MANIFESTS: usize = 8;
 /// Longest encoded manifest with its signature, in bytes.
 const MAX_SIGNED_BYTES: u64 = (MAX_MANIFEST_BYTES + ENVELOPE_BYTES) as u64;
 
-/// Of the versions that come and are installed, one has a line in this time: a fast run makes dozens a second.
+/// Of the versions that come and are installed, one has a line in this time: a fast run makes dozens a
+/// second.
 pub(crate) static LINES: Paced = Paced::new(Duration::from_secs(10));
 
 /// A manifest that no honest peer hands on.

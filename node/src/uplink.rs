@@ -36,7 +36,8 @@ pub const RETRY_PAUSE: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Complaints of one kind have one line in this time. A second process of this identity is refused dozens a second.
+/// Complaints of one kind have one line in this time. A second process of this identity is refused dozens a
+/// second.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Why a stream ended.

@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::time::timeout;
 
-/// A test hangs when none has ended for this time: the longest takes some minutes. CI gives up after 90 minutes, and
-/// says nothing of which test it was.
+/// A test hangs when none has ended for this time: the longest takes some minutes. CI gives up after 90
+/// minutes, and says nothing of which test it was.
 const SILENCE_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// Time for cargo to exit once its output has ended.
 const EXIT_LIMIT: Duration = Duration::from_secs(60);
@@ -42,7 +42,8 @@ pub async fn run(console: &Console) -> anyhow::Result<Report> {
     Ok(Report { passed: tally.failed == 0, json: json!(tally) })
 }
 
-/// Passes the output of test programs on, and counts. An error that names the tests that run when nothing comes for
+/// Passes the output of test programs on, and counts. An error that names the tests that run when nothing
+/// comes for
 /// `silence`.
 async fn count(
     output: impl AsyncRead + Unpin,

@@ -1,4 +1,5 @@
-//! How nodes find a learner whose address they do not know: through the bootstrap peers, the DHT, and each other.
+//! How nodes find a learner whose address they do not know: through the bootstrap peers, the DHT, and each
+//! other.
 
 use crate::fleet::MemberView;
 use echo_protocol::net::peer::peer_of_key;
@@ -13,9 +14,9 @@ const BOOTSTRAP_EVERY: Duration = Duration::from_secs(2);
 /// Nodes of the last checkpoint that are dialled: enough that one of them is still there.
 const KNOWN_NODES: usize = 16;
 
-/// Keeps a connection to the bootstrap peers and a place in the DHT, so that nodes find the learner by its key. While
-/// nobody is connected, `nodes` are dialled as well: they know each other, and may be all that is left of a network
-/// whose bootstrap peers have gone.
+/// Keeps a connection to the bootstrap peers and a place in the DHT, so that nodes find the learner by its
+/// key. While nobody is connected, `nodes` are dialled as well: they know each other, and may be all that
+/// is left of a network whose bootstrap peers have gone.
 pub(crate) async fn stay_found(
     host: Host,
     bootstraps: Vec<Multiaddr>,

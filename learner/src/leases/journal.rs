@@ -146,9 +146,10 @@ impl LeaseJournal {
         Ok(())
     }
 
-    /// The book of `run` as of the last [`LeaseJournal::save`], without the orders that are `delivered` (that the buffer
-    /// knows, whatever became of them) or were given up; `None` when nothing was ever leased. Leases without an order left are removed
-    /// from disk. The orders of a lease whose record is damaged count as delivered: nobody is asked for them again.
+    /// The book of `run` as of the last [`LeaseJournal::save`], without the orders that are `delivered`
+    /// (that the buffer knows, whatever became of them) or were given up; `None` when nothing was ever
+    /// leased. Leases without an order left are removed from disk. The orders of a lease whose record is
+    /// damaged count as delivered: nobody is asked for them again.
     ///
     /// # Errors
     /// When the store fails, or holds another run's book or damaged counters; errors of `delivered` are passed on.

@@ -34,8 +34,8 @@ impl OpenLease {
 
 /// The state of a [`LeaseBook`].
 ///
-/// After a restore every lease runs once more from its beginning: no clock says how much time has passed, and a
-/// node that has gone loses its orders at once.
+/// After a restore every lease runs once more from its beginning: no clock says how much time has passed,
+/// and a node that has gone loses its orders at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseSnapshot {
     /// The run.

@@ -47,8 +47,8 @@ pub(super) fn needed_threads(settings: &Settings) -> usize {
     OTHER_THREADS + settings.threads.min(cores())
 }
 
-/// Whether there is room for as many threads; `startable` says for how many of them. One that is missing later ends
-/// the program, or has it wait for ever.
+/// Whether there is room for as many threads; `startable` says for how many of them. One that is missing
+/// later ends the program, or has it wait for ever.
 pub(super) fn room_for_threads(needed: usize, startable: impl FnOnce(usize) -> usize) -> Result<(), Problem> {
     let found = startable(needed);
     if found < needed { Err(Problem::Threads { found, needed }) } else { Ok(()) }

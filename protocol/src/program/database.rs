@@ -8,8 +8,8 @@ pub const SETTINGS: &str = "conf";
 /// The checksum at the end of [`SETTINGS`], in bytes.
 const CHECKSUM_BYTES: usize = 4;
 
-/// Has `open` open the database in `dir`. Where its settings alone are damaged, new ones take their place, the old
-/// ones are kept beside them, and the log says so.
+/// Has `open` open the database in `dir`. Where its settings alone are damaged, new ones take their place,
+/// the old ones are kept beside them, and the log says so.
 ///
 /// # Errors
 /// What `open` says.

@@ -85,14 +85,16 @@ pub enum Step {
         /// With what.
         code: i32,
     },
-    /// Has a process start, from its next start on, out of a shell that does this first; as usual when it is empty.
+    /// Has a process start, from its next start on, out of a shell that does this first; as usual when it
+    /// is empty.
     Before {
         /// Who.
         who: String,
         /// What the shell does. `{dir}` is the network's directory.
         shell: String,
     },
-    /// Has a process be of another version from its next start on: in its program, one name takes the place of another that is as long.
+    /// Has a process be of another version from its next start on: in its program, one name takes the place
+    /// of another that is as long.
     Version {
         /// Who.
         who: String,
@@ -101,7 +103,8 @@ pub enum Step {
         /// What takes its place; the name itself for the true version.
         becomes: String,
     },
-    /// Has a shell do something in the network's directory; it has to end with 0. `not` fails where a command does not.
+    /// Has a shell do something in the network's directory; it has to end with 0. `not` fails where a
+    /// command does not.
     Shell(String),
     /// Shifts the wall clock of a process by so many seconds from its true time, at once.
     Clock {

@@ -1,8 +1,8 @@
 //! The soak: hours with nodes that come and go. Nothing may grow.
 //!
-//! Node 4 is killed or stopped again and again, and comes back as itself or as somebody new. Of the others, memory,
-//! descriptors and threads are looked at all the time. Afterwards their logs are looked at while they are idle,
-//! and while the other side is away.
+//! Node 4 is killed or stopped again and again, and comes back as itself or as somebody new. Of the others,
+//! memory, descriptors and threads are looked at all the time. Afterwards their logs are looked at while
+//! they are idle, and while the other side is away.
 
 use super::scenario::{Scenario, Step};
 use super::sight;
@@ -60,7 +60,8 @@ struct Look {
 
 const VALUES: [&str; 3] = ["memory_bytes", "descriptors", "threads"];
 
-/// Plays a soak and judges it. Passes when nothing grew, nothing that was acknowledged is lost, and logs are small.
+/// Plays a soak and judges it. Passes when nothing grew, nothing that was acknowledged is lost, and logs
+/// are small.
 ///
 /// # Errors
 /// When it cannot be played to its end.

@@ -165,8 +165,8 @@ impl Stage {
         }
     }
 
-    /// Waits for further updates, counted from the first that is seen to come: a learner that was put back begins at
-    /// an older one, and a file that was lost at none.
+    /// Waits for further updates, counted from the first that is seen to come: a learner that was put back
+    /// begins at an older one, and a file that was lost at none.
     pub(super) async fn updates(&mut self, count: u64, limit: Duration) -> anyhow::Result<()> {
         let (begun, mut before, mut from) = (Instant::now(), sight::updates(self.layout()), None);
         loop {
