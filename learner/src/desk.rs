@@ -264,6 +264,11 @@ impl Desk {
         self.staleness.room(current, formed * batch + waiting + self.book.outstanding(), batch)
     }
 
+    /// Nodes that orders are out with.
+    pub fn holders(&self) -> impl Iterator<Item = &PublicKey> {
+        self.book.holders().keys()
+    }
+
     /// Makes the orders of nodes that are gone available again.
     pub fn nodes_gone(&mut self, nodes: &[PublicKey]) {
         nodes.iter().for_each(|node| drop(self.book.node_gone(node)));

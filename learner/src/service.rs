@@ -37,6 +37,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use verifiers::Verifiers;
 
+/// Nodes that held orders when the learner ended have this long to come back once it has started, then their orders are free. A node
+/// looks for it every five seconds.
+const BACK_WITHIN_MS: u64 = 20_000;
 /// How often silent nodes are looked for.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
@@ -231,11 +234,18 @@ pub async fn serve(
 /// Looks for nodes that have gone, frees their orders, tells the source whom it has to serve, and has the record written.
 async fn sweep(shared: Arc<Shared>, snapshots: Snapshots) {
     let (mut told_consumers, mut told_leaves) = (Vec::new(), Vec::new());
+    let mut back_by = Some(clock::now().plus(BACK_WITHIN_MS));
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
+        let now = clock::now();
+        let holders: Vec<PublicKey> = match back_by.take_if(|by| *by <= now) {
+            Some(_) => shared.desk().holders().copied().collect(),
+            None => Vec::new(),
+        };
         let (gone, consumers, leaves) = {
             let mut fleet = shared.fleet();
-            let gone = fleet.expire(clock::now());
+            let mut gone = fleet.expire(now);
+            gone.extend(holders.into_iter().filter(|holder| !fleet.members().contains_key(holder)));
             let consumers = fleet.source_consumers();
             let leaves = fleet.leaves_among(&consumers);
             (gone, consumers, leaves)

@@ -2,16 +2,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use echo_protocol::clock;
 use echo_protocol::epoch::Epoch;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::manifest::Manifest;
 use echo_protocol::net::snapshots::{SnapshotEvent, Snapshots, Stopped};
+use echo_protocol::program::last_message::LastMessage;
 use echo_protocol::store::ChunkStore;
 use echo_protocol::version::PolicyVersion;
 use tokio::sync::{mpsc, watch};
 
+use crate::backoff::Backoff;
 use crate::board::{Board, Download, State};
 use crate::install::{self, Images, InstallError, Installed};
 use crate::ladder::Ladder;
@@ -20,6 +23,9 @@ use crate::manifests::{LINES, Manifests};
 use crate::neighbours::Neighbours;
 use crate::node::NodeError;
 use crate::workload::{Workload, WorkloadError};
+
+/// The pause before a snapshot that could not be installed is tried again, at first and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// Everything that receiving snapshots needs.
 pub struct Downloads {
@@ -99,7 +105,19 @@ impl Downloads {
     /// Installs the newest complete snapshot; those that are overtaken meanwhile are skipped.
     async fn install(&self, mut completed: watch::Receiver<Option<Arc<Manifest>>>) -> Result<(), NodeError> {
         let mut in_use: Option<Arc<Manifest>> = None;
-        while completed.changed().await.is_ok() {
+        let (mut backoff, mut failure) = (Backoff::new(AGAIN.0, AGAIN.1), LastMessage::default());
+        let mut failed = false;
+        loop {
+            let pause = async {
+                match std::mem::take(&mut failed) {
+                    true => tokio::time::sleep(backoff.pause()).await,
+                    false => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = completed.changed() => if changed.is_err() { break },
+                () = pause => {}
+            }
             let Some(manifest) = completed.borrow_and_update().clone() else { continue };
             let (epoch, version) = (manifest.epoch, manifest.version);
             let newest = (*self.installed.borrow()).filter(|(of, _)| *of == epoch);
@@ -121,6 +139,8 @@ impl Downloads {
                     policy.send_replace(Some(Arc::new(installed)));
                     self.done(&manifest);
                     in_use = Some(manifest);
+                    backoff.reset();
+                    failure.clear();
                 }
                 Ok(Err(InstallError::Chunk { index, source })) => {
                     tracing::warn!(%version, "not installed yet: {source}");
@@ -130,8 +150,12 @@ impl Downloads {
                 Ok(Err(InstallError::Workload(error @ WorkloadError::Machine(_)))) => {
                     return Err(error.into());
                 }
+                // The disk may be full, or memory short. No newer version comes where the learner waits for this node.
                 Ok(Err(error)) => {
-                    tracing::error!(%version, %error, "not installed; the version before stays in use")
+                    failed = true;
+                    if failure.is_new(&error.to_string()) {
+                        tracing::error!(%version, %error, "not installed; the version before stays in use; trying again");
+                    }
                 }
                 // The only way a loading task ends early is a defect in it; the version before stays in use.
                 Err(error) => {

@@ -2,18 +2,23 @@
 
 mod works;
 
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use echo_policy::engine::set_threads;
 use echo_policy::error::{DeviceError, EngineError};
-use echo_protocol::charter::CharterError;
+use echo_protocol::charter::{Charter, CharterError};
 use echo_protocol::clock;
 use echo_protocol::net::NetError;
 use echo_protocol::net::snapshots::Stopped;
+use echo_protocol::program::last_message::LastMessage;
+use echo_protocol::signed::Signed;
 use echo_protocol::store::StoreError;
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::Backoff;
 use crate::board::{Board, Facts, State};
 use crate::config::Settings;
 use crate::data_dir::DataDirError;
@@ -34,6 +39,9 @@ pub const AGENT: &str = concat!("echo-node/", env!("CARGO_PKG_VERSION"));
 pub const DELIVER_FOR: Duration = Duration::from_secs(30);
 /// Delivering ends when the learner took nothing for this long: a learner whose run has ended may take no more.
 pub const IDLE_FOR: Duration = Duration::from_secs(2);
+
+/// The pause before the node looks again whether a full disk has room, at first and at most.
+const NO_ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// Why a node can't go on.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +88,20 @@ pub enum NodeError {
         /// Which part.
         part: &'static str,
     },
+}
+
+impl NodeError {
+    /// Whether all it wants is room on a disk.
+    fn is_full_disk(&self) -> bool {
+        let is_full = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        };
+        let mut causes = std::iter::successors(Some(self as &(dyn Error + 'static)), |&error| error.source());
+        causes.any(|error| match error.downcast_ref::<sled::Error>() {
+            Some(sled::Error::Io(error)) => is_full(error),
+            _ => error.downcast_ref::<io::Error>().is_some_and(is_full),
+        })
+    }
 }
 
 /// How a node ended, and what it did.
@@ -138,11 +160,45 @@ async fn work(
             run.short(),
             ready.identity.public().short()
         ));
-        let works = Works::start(ready, settings, screen, board, &charter).await?;
-        match works.run(stop).await? {
+        match serve(ready, settings, screen, board, &charter, stop).await? {
             Some(Ending::RunEnded) => return Ok(true),
             Some(Ending::Rechartered(new)) => charter = *new,
             None => return Ok(false),
+        }
+    }
+}
+
+/// Works for the run of `charter` until it has ended, or begins anew; `None` when stopped. A full disk ends no node: what its database was
+/// to keep is lost to it, so it begins again as from its start, as soon as there is room.
+async fn serve(
+    ready: &Ready,
+    settings: &Settings,
+    screen: &Screen,
+    board: &Arc<Board>,
+    charter: &Signed<Charter>,
+    stop: &CancellationToken,
+) -> Result<Option<Ending>, NodeError> {
+    let (mut backoff, mut said) = (Backoff::new(NO_ROOM.0, NO_ROOM.1), LastMessage::default());
+    loop {
+        let began = Instant::now();
+        let works = Works::start(ready, settings, screen, board, charter);
+        let ended = match works.await {
+            Ok(works) => works.run(stop).await,
+            Err(error) => Err(error),
+        };
+        let error = match ended {
+            Err(error) if error.is_full_disk() => error,
+            ended => return ended,
+        };
+        if began.elapsed() > NO_ROOM.1 {
+            said.clear();
+            backoff.reset();
+        }
+        if said.is_new(&error.to_string()) {
+            tracing::error!("{error}; the node goes on as soon as there is room");
+        }
+        if stop.run_until_cancelled(tokio::time::sleep(backoff.pause())).await.is_none() {
+            return Ok(None);
         }
     }
 }

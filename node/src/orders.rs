@@ -1,6 +1,7 @@
 //! Leased orders between the learner that hands them out and the worker that takes them.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use echo_protocol::charter::RunId;
 use echo_protocol::identity::PublicKey;
@@ -71,6 +72,7 @@ pub fn open_lease(
 pub struct OrderStock {
     queue: mpsc::Sender<LeasedOrder>,
     taken: Arc<Notify>,
+    waiting: Waiting,
     last: Option<HeldOrder>,
 }
 
@@ -79,13 +81,26 @@ pub struct OrderStock {
 pub struct OrderSource {
     queue: mpsc::Receiver<LeasedOrder>,
     taken: Arc<Notify>,
+    waiting: Waiting,
+}
+
+/// The orders in the queue, for both sides.
+#[derive(Clone, Debug, Default)]
+struct Waiting(Arc<Mutex<BTreeSet<HeldOrder>>>);
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<HeldOrder>> {
+        // Nothing panics while it holds the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A queue of at most `capacity` orders.
 pub fn order_queue(capacity: usize) -> (OrderStock, OrderSource) {
     let (sender, receiver) = mpsc::channel(capacity.max(1));
-    let taken = Arc::new(Notify::new());
-    (OrderStock { queue: sender, taken: taken.clone(), last: None }, OrderSource { queue: receiver, taken })
+    let (taken, waiting) = (Arc::new(Notify::new()), Waiting::default());
+    let stock = OrderStock { queue: sender, taken: taken.clone(), waiting: waiting.clone(), last: None };
+    (stock, OrderSource { queue: receiver, taken, waiting })
 }
 
 impl OrderStock {
@@ -97,13 +112,21 @@ impl OrderStock {
         if left * 2 < most || left == 0 { free as u32 } else { 0 }
     }
 
-    /// Adds an order; false when there is no place, upon which the learner leases it again.
+    /// Adds an order, unless it waits already; false when there is no place, upon which the learner leases it again.
     pub fn add(&mut self, order: LeasedOrder) -> bool {
-        let added = self.queue.try_send(order).is_ok();
+        let held = order.held();
+        let mut waiting = self.waiting.lock();
+        let added = waiting.contains(&held) || self.queue.try_send(order).is_ok();
         if added {
-            self.last = Some(order.held());
+            waiting.insert(held);
+            self.last = Some(held);
         }
         added
+    }
+
+    /// Has the learner lease again whatever it counts as this node's: it may have forgotten what came back to it.
+    pub fn forget_last(&mut self) {
+        self.last = None;
     }
 
     /// The order that was added last.
@@ -120,7 +143,9 @@ impl OrderStock {
 impl OrderSource {
     /// Waits for an order, then takes what else is there, at most `most` in all. `None` when nothing will come any more.
     pub async fn batch(&mut self, most: usize) -> Option<Vec<LeasedOrder>> {
-        let mut orders = vec![self.queue.recv().await?];
+        let first = self.queue.recv().await?;
+        self.waiting.lock().remove(&first.held());
+        let mut orders = vec![first];
         orders.extend(self.ready(most - 1));
         self.taken.notify_one();
         Some(orders)
@@ -130,6 +155,8 @@ impl OrderSource {
     pub fn ready(&mut self, most: usize) -> Vec<LeasedOrder> {
         let orders: Vec<_> = std::iter::from_fn(|| self.queue.try_recv().ok()).take(most).collect();
         if !orders.is_empty() {
+            let mut waiting = self.waiting.lock();
+            orders.iter().for_each(|order| _ = waiting.remove(&order.held()));
             self.taken.notify_one();
         }
         orders
@@ -166,6 +193,21 @@ mod tests {
         drop(stock);
         assert_eq!(source.batch(9).await.unwrap().len(), 3);
         assert!(source.batch(9).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_is_leased_again_waits_once() {
+        let (mut stock, mut source) = order_queue(4);
+        assert!((0..3).all(|n| stock.add(order(n))));
+        stock.forget_last();
+        assert_eq!(stock.last(), None);
+        // Whoever takes an order from the queue knows whether it is at work on it; until then the queue does.
+        assert_eq!(source.ready(1), [order(0)]);
+        assert!((0..4).all(|n| stock.add(order(n))));
+        assert_eq!(stock.last(), Some(order(3).held()));
+        assert_eq!(source.batch(9).await.unwrap(), [1, 2, 0, 3].map(order));
+        assert!(stock.add(order(0)));
+        assert_eq!(source.ready(9), [order(0)]);
     }
 
     #[tokio::test]

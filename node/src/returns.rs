@@ -1,13 +1,18 @@
 //! Orders on their way back to the learner: what this node will not do goes to others at once, and not when
 //! its lease ends.
 
+use std::time::Duration;
+
 use echo_protocol::lease::{HeldOrder, MAX_RETURN_DETAIL, MAX_RETURNED, ReturnReason, Returned};
 use tokio::sync::{mpsc, watch};
 
-use crate::learner::Learner;
+use crate::backoff::Backoff;
+use crate::learner::{AskError, Learner};
 
 /// Returns that may wait. Beyond, leases run out by themselves.
 const QUEUE: usize = 256;
+/// The pause after the learner did not answer, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
 /// Gives orders back.
 #[derive(Clone, Debug)]
@@ -41,17 +46,29 @@ impl Returning {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()
     }
 
-    /// Tells the learner, whenever it answers, until nothing more is given back.
+    /// Says each to the learner until it has answered, and ends when nothing more is given back. What it hears twice changes nothing.
     pub async fn run(mut self, learner: Learner, mut linked: watch::Receiver<bool>) {
         let mut waiting = Vec::new();
+        let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
         while self.0.recv_many(&mut waiting, QUEUE).await > 0 {
-            if linked.wait_for(|up| *up).await.is_err() {
-                return;
-            }
             for returned in merged(waiting.drain(..)) {
-                if let Err(error) = learner.give_back(returned).await {
-                    tracing::debug!(%error, "orders could not be given back; their leases will run out");
+                loop {
+                    if linked.wait_for(|up| *up).await.is_err() {
+                        return;
+                    }
+                    match learner.give_back(returned.clone()).await {
+                        Err(error @ AskError::Net(_)) => {
+                            tracing::debug!(%error, "orders could not be given back; trying again");
+                            tokio::time::sleep(backoff.pause()).await;
+                        }
+                        Err(error) => {
+                            tracing::debug!(%error, "the learner does not take orders back; their leases will run out");
+                            break;
+                        }
+                        Ok(()) => break,
+                    }
                 }
+                backoff.reset();
             }
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use echo_protocol::clock;
+use echo_protocol::epoch::Epoch;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::net::snapshots::Stopped;
 use tokio::sync::watch;
@@ -44,6 +45,10 @@ pub struct Leasing {
     pub linked: watch::Receiver<bool>,
     /// What is installed.
     pub policy: watch::Receiver<Option<Arc<Installed>>>,
+    /// What the learner says is newest, and in which epoch.
+    pub told: watch::Receiver<Option<Newest>>,
+    /// The epoch in which it was asked last.
+    pub epoch: Option<Epoch>,
     /// Why the learner gave no lease last.
     pub refused: Option<String>,
 }
@@ -70,6 +75,12 @@ impl Leasing {
 
     /// Asks once; the pause before the next question, if one is needed.
     async fn fill(&mut self, wanted: u32) -> Option<Duration> {
+        let epoch = self.told.borrow().map(|told| told.epoch);
+        if epoch != self.epoch {
+            // A learner that was started again, or put back, may count as ours what was given back, or delivered, after it wrote last.
+            self.stock.forget_last();
+            self.epoch = epoch;
+        }
         let (leases, retry_after_ms) = match self.learner.leases(wanted, self.stock.last()).await {
             Ok(answer) => answer,
             Err(error @ AskError::Refused { .. }) => {

@@ -44,6 +44,8 @@ struct Books {
     /// Versions whose manifests were asked for by number.
     asked: BTreeSet<PolicyVersion>,
     leased: u64,
+    /// An order that was delivered, of which the learner knows no more; a node that names no last order is leased it again.
+    forgotten: Option<OrderCounter>,
     /// Orders that came back.
     returned: Vec<HeldOrder>,
     epoch: Epoch,
@@ -146,12 +148,17 @@ fn answer(books: &Mutex<Books>, me: &Peer, peer: PeerId, request: Request) -> Re
             books.asked.insert(version);
             Response::Manifest(books.kept.get(&version).cloned())
         }
-        Request::Lease { orders, .. } => {
-            let (id, first) = (LeaseId(books.leased), OrderCounter(books.leased));
-            books.leased += u64::from(orders);
+        Request::Lease { orders, last } => {
             let node = key_of_peer(&peer).unwrap();
             let run = testing::run_id();
-            let lease = Lease { run, id, node, first, count: orders, lifetime_ms: 60_000 };
+            let lease = match books.forgotten.filter(|_| last.is_none()) {
+                Some(first) => Lease { run, id: LeaseId(0), node, first, count: 1, lifetime_ms: 60_000 },
+                None => {
+                    let (id, first) = (LeaseId(books.leased), OrderCounter(books.leased));
+                    books.leased += u64::from(orders);
+                    Lease { run, id, node, first, count: orders, lifetime_ms: 60_000 }
+                }
+            };
             let leases = vec![Signed::sign(&lease, &testing::learner_key()).unwrap()];
             Response::Leases { leases, retry_after_ms: 100 }
         }
@@ -348,6 +355,9 @@ async fn a_node_follows_a_learner_that_was_put_back_to_an_older_version() {
         let mut books = books.lock().unwrap();
         books.kept.clear();
         books.epoch = Epoch(1);
+        let first = *books.accepted.first_key_value().unwrap().0;
+        books.accepted.remove(&first);
+        books.forgotten = Some(OrderCounter(first));
     }
     let learner = FakeLearner::start(dir.path(), listened, books.clone()).await;
     learner.publish(3).await;
@@ -356,6 +366,8 @@ async fn a_node_follows_a_learner_that_was_put_back_to_an_older_version() {
     };
     until(&books, is_back).await;
     until(&books, |books| books.accepted.values().any(|version| *version == 3)).await;
+    // What was delivered after the backup is done again: else the learner would wait for it until its lease is over.
+    until(&books, |books| books.forgotten.is_some_and(|order| books.accepted.contains_key(&order.0))).await;
     // And forward again.
     learner.publish(4).await;
     until(&books, |books| books.accepted.values().any(|version| *version == 4)).await;
@@ -398,4 +410,21 @@ async fn a_node_that_stops_gives_its_orders_back() {
     let ahead = facts.clock_ahead_ms.unwrap();
     assert!((660_000..720_000).contains(&ahead), "clocks that differ stop nothing: {ahead}");
     learner.die().await;
+}
+
+#[test]
+fn a_full_disk_is_told_from_other_failures() {
+    let of_database = |source| {
+        NodeError::from(crate::outbox::OutboxError::Database { path: "outbox".into(), source }).is_full_disk()
+    };
+    let io = |kind: std::io::ErrorKind| std::io::Error::from(kind);
+    assert!(of_database(sled::Error::Io(io(std::io::ErrorKind::StorageFull))));
+    assert!(!of_database(sled::Error::Io(io(std::io::ErrorKind::PermissionDenied))));
+    assert!(!of_database(sled::Error::CollectionNotFound(Default::default())));
+    let of_file = |kind| {
+        let (path, source) = ("status.json".into(), io(kind));
+        NodeError::from(StateError::Io { path, source }).is_full_disk()
+    };
+    assert!(of_file(std::io::ErrorKind::QuotaExceeded) && !of_file(std::io::ErrorKind::NotFound));
+    assert!(!NodeError::Died { part: "generating" }.is_full_disk());
 }

@@ -181,7 +181,7 @@ impl Works {
             downloads.run(snapshot_events)
         });
         services.spawn({
-            let fetching = supply::fetch_manifests(learner.clone(), manifests.clone(), told);
+            let fetching = supply::fetch_manifests(learner.clone(), manifests.clone(), told.clone());
             async move { Ok(fetching.await?) }
         });
         services.spawn({
@@ -210,6 +210,8 @@ impl Works {
             outbox: outbox.clone(),
             linked: is_linked,
             policy: generated_with,
+            told,
+            epoch: None,
             refused: None,
         };
         if settings.generates() {
