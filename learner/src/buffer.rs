@@ -16,6 +16,7 @@
 
 mod batch;
 mod entry;
+mod forget;
 mod index;
 mod plan;
 mod recover;

@@ -486,7 +486,8 @@ impl Desk {
 
     /// Says that no checkpoint before `version` will ever be resumed from.
     pub fn settle(&mut self, version: PolicyVersion) -> Result<(), DeskError> {
-        Ok(self.buffer.settle(version)?)
+        self.buffer.settle(version)?;
+        Ok(self.buffer.forget(self.book.settled_below())?)
     }
 
     /// Ends the run: nothing is leased or accepted any more, and what still waits is dropped on the record. Batches stay as long as an older

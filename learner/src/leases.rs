@@ -387,6 +387,12 @@ impl LeaseBook {
         self.cursor
     }
 
+    /// Orders below are settled, and no lease on disk covers one of them: after a restart nobody asks what became of them.
+    pub fn settled_below(&self) -> OrderCounter {
+        let open = self.leases.values().map(|open| open.lease.first);
+        open.chain(self.changes.closing()).fold(self.cursor, OrderCounter::min)
+    }
+
     /// Whether a lease of this number may ever have been granted. What was granted in other epochs is not
     /// known: a directory that is restored from a backup has forgotten some.
     pub fn may_have_granted(&self, id: LeaseId) -> bool {
@@ -484,8 +490,9 @@ impl LeaseBook {
             if open.left == 0 {
                 self.deadlines.remove(&(open.deadline, slot.lease));
                 self.by_node.remove(&(open.lease.node, slot.lease));
+                let first = open.lease.first;
                 self.leases.remove(&slot.lease);
-                self.changes.push(Change::Closed(slot.lease));
+                self.changes.push(Change::Closed { id: slot.lease, first });
             }
         }
         Some(slot)

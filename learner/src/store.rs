@@ -53,6 +53,8 @@ pub enum Tree {
     Receipts = 11,
     /// Order counter → how an order rests that a lease covers, and that is not out.
     Resting = 12,
+    /// What became of the orders that [`Tree::Final`] has no record of any more.
+    Forgotten = 13,
 }
 
 /// Writes that happen together or not at all. The last write to a key wins.
@@ -166,11 +168,27 @@ pub trait Store: Send + Sync {
     /// When the store fails.
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Shows every entry of `tree`, in key order.
+    /// Shows the entries of `tree` in key order, beginning with the first that is not below `from`, for as long as `each` says true.
     ///
     /// # Errors
     /// When the store fails; some entries may have been shown by then.
-    fn visit(&self, tree: Tree, each: &mut dyn FnMut(&[u8], Vec<u8>)) -> Result<(), StoreError>;
+    fn visit_from(
+        &self,
+        tree: Tree,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], Vec<u8>) -> bool,
+    ) -> Result<(), StoreError>;
+
+    /// Shows every entry of `tree`, in key order.
+    ///
+    /// # Errors
+    /// As [`Store::visit_from`].
+    fn visit(&self, tree: Tree, each: &mut dyn FnMut(&[u8], Vec<u8>)) -> Result<(), StoreError> {
+        self.visit_from(tree, &[], &mut |key, value| {
+            each(key, value);
+            true
+        })
+    }
 
     /// Applies `batch` at once. Readers see it immediately; it is durable after the next [`Store::flush`].
     ///

@@ -29,6 +29,11 @@ impl Index {
         self.places.get(&counter).copied()
     }
 
+    /// The lowest order of all groups.
+    pub(super) fn lowest(&self) -> Option<OrderCounter> {
+        self.places.first_key_value().map(|(counter, _)| *counter)
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }

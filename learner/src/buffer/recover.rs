@@ -6,7 +6,8 @@ use std::sync::Arc;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::version::PolicyVersion;
 
-use super::entry::{DropReason, Entry, Final};
+use super::entry::{DropReason, Entry};
+use super::forget::Forgotten;
 use super::index::Index;
 use super::plan::{HEAD, Head, Plan, end};
 use super::totals::{Count, Totals};
@@ -132,22 +133,11 @@ fn repair(store: &dyn Store, scan: &Scan, repairs: &mut WriteBatch) -> Result<u6
     Ok(lost.len() as u64)
 }
 
-/// Rebuilds a missing or damaged head from the records of ended groups, and those that are `lost` now.
+/// Rebuilds a missing or damaged head from what was forgotten, the records of ended groups, and those that are `lost` now.
 fn recount(store: &dyn Store, lost: u64) -> Result<Head, StoreError> {
-    let mut totals = Totals::default();
-    let mut settled = PolicyVersion(0);
-    store.visit(Tree::Final, &mut |_, record| {
-        let end = unseal::<Final>(&record);
-        let trajectories = end.as_ref().map_or(0, |end| u64::from(end.trajectories));
-        let count = Count { groups: 1, trajectories };
-        match end.map_or(Err(DropReason::Damaged), |end| end.outcome) {
-            Ok(update) => {
-                settled = settled.max(update.next());
-                totals.trained += count;
-            }
-            Err(reason) => totals.drop(reason, count),
-        }
-    })?;
+    let mut ended = Forgotten::load(store)?;
+    store.visit(Tree::Final, &mut |_, record| ended.add(&record))?;
+    let Forgotten { mut totals, settled, .. } = ended;
     if lost > 0 {
         totals.drop(DropReason::Damaged, Count { groups: lost, trajectories: 0 });
     }

@@ -408,3 +408,35 @@ fn a_damaged_head_is_counted_anew() {
     store.crash(0);
     assert_eq!(reopen(&store).totals(), &before);
 }
+
+#[test]
+fn what_became_of_settled_orders_is_forgotten_and_counts_for_ever() {
+    let (store, mut buffer) = memory();
+    let records = || {
+        let mut records = Vec::new();
+        let number = |key: &[u8]| u64::from_be_bytes(key.try_into().unwrap());
+        store.visit(Tree::Final, &mut |key, _| records.push(number(key))).unwrap();
+        records
+    };
+    put(&mut buffer, &[(0, &[0]), (1, &[0]), (2, &[0]), (5, &[0]), (1 << 40, &[3])]);
+    buffer.form_batch(PolicyVersion(0), &staleness(), 2).unwrap().unwrap();
+    buffer.form_batch(PolicyVersion(4), &staleness(), 1).unwrap().unwrap();
+    buffer.settle(PolicyVersion(1)).unwrap();
+    let totals = buffer.totals().clone();
+    assert_eq!((records(), groups(&totals)), (vec![0, 1, 2, 5], [5, 2, 1, 0]), "two were stale");
+
+    buffer.forget(OrderCounter(1)).unwrap();
+    assert_eq!((records(), status(&buffer, 0)), (vec![1, 2, 5], None));
+    // Not beyond what still waits, or is to be trained on; however wide the gap before it.
+    buffer.forget(OrderCounter(u64::MAX)).unwrap();
+    assert!(records().is_empty());
+    put(&mut buffer, &[(9, &[4])]);
+    let buffer = reopen(&store);
+    assert_eq!(groups(buffer.totals()), [6, 2, 1, 1]);
+
+    // Where the sums are damaged, they are made again from all that ended.
+    assert!(store.damage(Tree::BufferHead, b"head", |bytes| bytes[0] ^= 1));
+    let buffer = reopen(&store);
+    assert_eq!(groups(buffer.totals()), [6, 2, 1, 1]);
+    assert_eq!((buffer.totals().dropped.clone(), buffer.settled()), (totals.dropped, PolicyVersion(1)));
+}

@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::MemoryStore;
+use crate::store::{MemoryStore, Tree};
 use crate::testing::workload;
 use echo_protocol::content::ContentId;
 use echo_protocol::trajectory::{Omega, Trajectory, spans};
@@ -365,4 +365,31 @@ fn a_failed_disk_gives_no_receipts() {
     // The groups are written, their receipts are not.
     world.store.fail_after(Some(1));
     assert_eq!(world.deliver(&mut leases, 1, 0), [Outcome::Retry]);
+}
+
+#[test]
+fn the_store_does_not_grow_with_the_run_and_no_order_is_leased_twice() {
+    let mut world = World::new(Staleness::one_step());
+    let (mut leased, mut sizes) = (std::collections::BTreeSet::new(), Vec::new());
+    for version in 0..40 {
+        world.at(version);
+        let mut leases = world.lease(version);
+        assert!(leases.iter().flat_map(Lease::orders).all(|counter| leased.insert(counter)));
+        let count = orders(&leases);
+        assert!(world.deliver(&mut leases, count, version).iter().all(|o| *o == Outcome::Accepted));
+        assert_eq!(world.batch(version), Some(BATCH));
+        world.desk.settle(PolicyVersion(version)).unwrap();
+        let mut records = 0;
+        world.store.visit(Tree::Final, &mut |_, _| records += 1).unwrap();
+        sizes.push(records);
+        if version % 7 == 6 {
+            // Killed: what is not flushed is lost, or was written all the same.
+            world.store.crash(version as usize % 3);
+            let accepted = world.desk.totals().acknowledged.groups;
+            world.reopen(Tally { accepted, ..Tally::default() });
+        }
+    }
+    assert!(sizes.iter().all(|records| *records <= 3 * BATCH), "{sizes:?}");
+    let totals = world.desk.totals();
+    assert!(totals.add_up() && totals.acknowledged.groups == leased.len() as u64, "{totals:?}");
 }

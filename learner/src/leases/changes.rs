@@ -8,8 +8,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Granted(Lease),
-    /// No order of it is left.
-    Closed(LeaseId),
+    /// No order of the lease is left.
+    Closed {
+        id: LeaseId,
+        /// Its first order.
+        first: OrderCounter,
+    },
     /// A lease of the order ended without a delivery.
     Rested(OrderCounter, Rest),
     /// An order that rested was leased again, or is settled.
@@ -44,6 +48,14 @@ impl Changes {
     /// Those that are not known to be durable, oldest first.
     pub(super) fn pending(&self) -> &[Change] {
         &self.pending
+    }
+
+    /// The first orders of the leases that are closed, and not known to be so on disk.
+    pub(super) fn closing(&self) -> impl Iterator<Item = OrderCounter> {
+        self.pending.iter().filter_map(|change| match change {
+            Change::Closed { first, .. } => Some(*first),
+            _ => None,
+        })
     }
 
     /// How many there were, ever.

@@ -106,7 +106,7 @@ impl LeaseJournal {
                 Change::Granted(lease) => {
                     batch.put(Tree::Leases, &lease.id.0.to_be_bytes(), seal(lease)?);
                 }
-                Change::Closed(id) => batch.remove(Tree::Leases, &id.0.to_be_bytes()),
+                Change::Closed { id, .. } => batch.remove(Tree::Leases, &id.0.to_be_bytes()),
                 Change::Rested(counter, rest) => {
                     batch.put(Tree::Resting, &counter.0.to_be_bytes(), seal(rest)?);
                 }

@@ -302,6 +302,28 @@ fn an_order_that_nobody_delivers_is_given_up_in_the_end() {
 }
 
 #[test]
+fn orders_below_every_lease_on_disk_are_settled() {
+    let store = Arc::new(MemoryStore::default());
+    let journal = LeaseJournal::new(store.clone());
+    let mut book = LeaseBook::new(config());
+    book.grant(at(0), node(1), 3, 10);
+    book.grant(at(0), node(2), 2, 10);
+    journal.save(&mut book).unwrap();
+    (0..3).for_each(|counter| book.delivered(OrderCounter(counter)));
+    assert_eq!(book.settled_below(), OrderCounter(0), "the disk has the first lease yet");
+    journal.save(&mut book).unwrap();
+    assert_eq!(book.settled_below(), OrderCounter(3));
+    // An idle order is to be leased again.
+    book.node_gone(&node(2));
+    book.delivered(OrderCounter(4));
+    journal.save(&mut book).unwrap();
+    assert_eq!(book.settled_below(), OrderCounter(3));
+    book.delivered(OrderCounter(3));
+    journal.save(&mut book).unwrap();
+    assert_eq!(book.settled_below(), book.cursor());
+}
+
+#[test]
 fn no_node_alone_has_an_order_left_out_at_once() {
     let mut book = LeaseBook::new(config());
     assert_eq!(ranges(&book.grant(at(0), node(2), 1, 10)), [(0, 1)]);

@@ -84,15 +84,20 @@ impl Store for MemoryStore {
         Ok(self.lock().visible.get(&(tree, key.to_vec())).cloned())
     }
 
-    fn visit(&self, tree: Tree, each: &mut dyn FnMut(&[u8], Vec<u8>)) -> Result<(), StoreError> {
+    fn visit_from(
+        &self,
+        tree: Tree,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], Vec<u8>) -> bool,
+    ) -> Result<(), StoreError> {
         // Copied first, so that `each` may use the store.
         let entries: Vec<_> = {
             let state = self.lock();
-            let from_tree = state.visible.range((tree, Vec::new())..);
+            let from_tree = state.visible.range((tree, from.to_vec())..);
             let of_tree = from_tree.take_while(|((found, _), _)| *found == tree);
             of_tree.map(|((_, key), value)| (key.clone(), value.clone())).collect()
         };
-        entries.into_iter().for_each(|(key, value)| each(&key, value));
+        entries.into_iter().all(|(key, value)| each(&key, value));
         Ok(())
     }
 

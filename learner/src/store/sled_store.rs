@@ -104,17 +104,25 @@ impl Store for SledStore {
         Ok(Some(value))
     }
 
-    fn visit(&self, tree: Tree, each: &mut dyn FnMut(&[u8], Vec<u8>)) -> Result<(), StoreError> {
+    fn visit_from(
+        &self,
+        tree: Tree,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], Vec<u8>) -> bool,
+    ) -> Result<(), StoreError> {
         let mut current: Option<(Vec<u8>, Vec<u8>)> = None;
-        let mut entries = self.db.scan_prefix([tree as u8]);
+        let (first, end) = ([&[tree as u8], from].concat(), vec![tree as u8 + 1]);
+        let mut entries = self.db.range(first..end);
         while let Some((physical, bytes)) = guarded(&self.path, || entries.next().transpose())? {
             let (key, piece) = physical[1..]
                 .split_last_chunk::<COUNT_BYTES>()
                 .ok_or_else(|| self.damaged("a key without its piece number"))?;
             if u16::from_be_bytes(*piece) == 0 {
                 let first = bytes.get(COUNT_BYTES..).unwrap_or_default().to_vec();
-                if let Some((key, value)) = current.replace((key.to_vec(), first)) {
-                    each(&key, value);
+                if let Some((key, value)) = current.replace((key.to_vec(), first))
+                    && !each(&key, value)
+                {
+                    return Ok(());
                 }
             } else if let Some((_, value)) = current.as_mut().filter(|(of, _)| of == key) {
                 value.extend_from_slice(&bytes);

@@ -170,3 +170,29 @@ fn damaged_settings_are_written_again_and_nothing_is_lost() {
         assert_eq!(fs::read(&conf).unwrap(), whole);
     }
 }
+
+#[test]
+fn a_visit_begins_and_ends_where_it_is_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let sled = SledStore::open(dir.path()).unwrap();
+    for store in [&MemoryStore::default() as &dyn Store, &sled] {
+        for key in [1, 3, 5, 7] {
+            // Some in several pieces.
+            put(store, Tree::Groups, key, value(usize::from(key) * 3_000));
+        }
+        put(store, Tree::Waiting, 0, value(1));
+        let seen = |from: &[u8], most: usize| {
+            let mut seen = Vec::new();
+            let mut each = |key: &[u8], value: Vec<u8>| {
+                seen.push((key[0], value.len()));
+                seen.len() < most
+            };
+            store.visit_from(Tree::Groups, from, &mut each).unwrap();
+            seen
+        };
+        assert_eq!(seen(&[3], 9), [(3, 9_000), (5, 15_000), (7, 21_000)]);
+        assert_eq!(seen(&[4], 1), [(5, 15_000)]);
+        assert_eq!(seen(&[], 2), [(1, 3_000), (3, 9_000)]);
+        assert_eq!(seen(&[8], 9), []);
+    }
+}

@@ -17,8 +17,13 @@ impl Store for Slow {
         self.memory.get(tree, key)
     }
 
-    fn visit(&self, tree: Tree, each: &mut dyn FnMut(&[u8], Vec<u8>)) -> Result<(), StoreError> {
-        self.memory.visit(tree, each)
+    fn visit_from(
+        &self,
+        tree: Tree,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], Vec<u8>) -> bool,
+    ) -> Result<(), StoreError> {
+        self.memory.visit_from(tree, from, each)
     }
 
     fn apply(&self, batch: &WriteBatch) -> Result<(), StoreError> {
