@@ -4,6 +4,7 @@ mod attack;
 mod bench;
 mod broadcast;
 mod gpu;
+mod results;
 mod study;
 mod trouble;
 mod vectors;
@@ -22,6 +23,7 @@ use echo_lab::processes::interruptible;
 use echo_lab::simulate::{self, Simulate};
 use echo_lab::{delta_study, suite};
 use gpu::Gpu;
+use results::ResultsOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,6 +60,7 @@ Examples:
   cargo lab bench sandbox --json                  isolated runs, judgings and WebAssembly instances, against bubblewrap
   cargo lab gpu pack --out echo-gpu-kit.tar.zst   one archive that checks and measures Echo on a machine with an NVIDIA card
   cargo lab delta-study --json                    what deltas of a policy cost while it is trained by reinforcement
+  cargo lab results --check                       whether docs/results.md is what the measured figures give
 
 Exit codes: 0 all passed, 1 something failed, 2 the work could not be done, 130 interrupted.";
 
@@ -125,6 +128,8 @@ enum Command {
     Gpu(Gpu),
     /// Train a policy of 107 million parameters a little, and measure the deltas between its publications.
     DeltaStudy(DeltaStudyOptions),
+    /// Write docs/results.md from the newest measured figure of each goal, or check it.
+    Results(ResultsOptions),
 }
 
 #[derive(Debug, Args)]
@@ -226,6 +231,7 @@ impl Command {
             Self::Study(study) => study.execute(console),
             Self::Gpu(gpu) => gpu.execute(console),
             Self::DeltaStudy(options) => delta_study::run(&options.study(), console),
+            Self::Results(options) => options.execute(console),
         }
     }
 }

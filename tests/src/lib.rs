@@ -5,6 +5,7 @@
 //! - [`bench`] races against outside systems, on speed and memory;
 //! - [`gpu`] packs a kit for machines with an NVIDIA card, and is what runs there;
 //! - [`study`] tries what the papers claim with a tiny policy; [`delta_study`] measures what the deltas of a policy cost while it is trained;
+//! - [`results`] renders the measured figures as a page, and records new ones;
 //! - [`suite`] runs every test of the workspace, [`setup`] prepares a fresh machine for it;
 //! - [`attack`] trains among liars, floods and slow lorises, and shows what they cost;
 //! - [`liar`] takes part in a run as a node that lies, [`small_run`] is a network for tests to put it in;
@@ -33,6 +34,7 @@ pub mod network;
 pub mod plot;
 mod practice;
 pub mod processes;
+pub mod results;
 pub mod setup;
 pub mod simulate;
 pub mod small_run;

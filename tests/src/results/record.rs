@@ -1,0 +1,123 @@
+//! A figure that was just measured, as a line of the records.
+
+use super::asked::GoalsFile;
+use super::figure::Figure;
+use super::measured::{FILE, read_one};
+use super::stamp::Stamp;
+use super::{asked, book::Book};
+use crate::cargo::workspace_root;
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+
+/// A figure, and how it came about.
+#[derive(Clone, Debug)]
+pub struct Measurement<'a> {
+    /// The id of its goal in `docs/results/goals.toml`.
+    pub goal: &'a str,
+    /// The figure, in `unit`.
+    pub figure: Figure,
+    /// The unit of the figure, of `low` and of `high`: that of the goal.
+    pub unit: &'a str,
+    /// The command that makes the figure, from the root of the workspace.
+    pub command: &'a str,
+    /// Who says whether the goal is reached: its bound, or a bench that judges more than the figure, like an
+    /// interval or the number of cases.
+    pub judged: JudgedBy,
+    /// Runs that the figure speaks for: it is their middle one, their mean or the worst of them.
+    pub runs: Option<u64>,
+    /// The least of the runs.
+    pub low: Option<f64>,
+    /// The greatest of the runs.
+    pub high: Option<f64>,
+    /// What the figure does not say, in at most forty words; nothing most of the time.
+    pub leaves_out: &'a str,
+}
+
+/// Who says whether a goal is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JudgedBy {
+    /// The bound that the goal sets, if it sets one.
+    #[default]
+    Bound,
+    /// The bench, which says whether it is held.
+    Bench(bool),
+    /// Nobody, as the figure cannot decide it.
+    Nobody,
+}
+
+impl<'a> Measurement<'a> {
+    /// A figure of one run that the bound of its goal judges.
+    pub fn new(goal: &'a str, figure: impl Into<Figure>, unit: &'a str, command: &'a str) -> Self {
+        let (runs, low, high) = (Some(1), None, None);
+        let (figure, judged) = (figure.into(), JudgedBy::Bound);
+        Self { goal, figure, unit, command, judged, runs, low, high, leaves_out: "" }
+    }
+
+    /// The same for several `runs`, of which `low` was the least and `high` the greatest.
+    #[must_use]
+    pub fn over(self, runs: u64, low: f64, high: f64) -> Self {
+        Self { runs: Some(runs), low: Some(low), high: Some(high), ..self }
+    }
+}
+
+/// Appends a measured figure to `docs/results/records.jsonl`.
+///
+/// The record has the commit of the tree, with `-dirty` where the tree has changes, the date of today (UTC)
+/// and this machine. `ECHO_MACHINE` names the machine where `goals.toml` does not tell it.
+///
+/// # Errors
+/// When the goal is unknown or has another unit, the command is empty, the machine is none of `goals.toml`,
+/// git does not tell the commit, or a file cannot be read or written. No record is added then.
+pub fn record(measurement: &Measurement<'_>) -> anyhow::Result<()> {
+    let root = workspace_root();
+    let goals =
+        fs::read_to_string(root.join(asked::FILE)).with_context(|| format!("cannot read {}", asked::FILE))?;
+    let stamp = Stamp::of_this_run(&root, &GoalsFile::parse(&goals)?)?;
+    append(&root, &stamp, measurement)
+}
+
+/// Appends a figure below `root`. All records are read before, so that a damaged file does not grow.
+pub(super) fn append(root: &Path, stamp: &Stamp, measurement: &Measurement<'_>) -> anyhow::Result<()> {
+    let book = Book::read(root)?;
+    let line = measurement.line(stamp, &book.goals);
+    read_one(&line, &book.goals).with_context(|| format!("cannot record `{}`", measurement.goal))?;
+    ensure!(!measurement.command.trim().is_empty(), "cannot record `{}` without a command", measurement.goal);
+    let path = root.join(FILE);
+    let mut file =
+        OpenOptions::new().append(true).open(&path).with_context(|| format!("cannot open {FILE}"))?;
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {FILE}"))?;
+    let before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    file.write_all(format!("{before}{line}\n").as_bytes()).with_context(|| format!("cannot write {FILE}"))
+}
+
+impl Measurement<'_> {
+    /// The line, without its end.
+    fn line(&self, stamp: &Stamp, goals: &GoalsFile) -> String {
+        let goal = goals.goals.iter().find(|goal| goal.id() == self.goal);
+        let held = match self.judged {
+            JudgedBy::Bound => goal.and_then(|goal| goal.is_reached(self.figure)),
+            JudgedBy::Bench(held) => Some(held),
+            JudgedBy::Nobody => None,
+        };
+        let figure = match self.figure {
+            Figure::Holds(holds) => json!(holds),
+            Figure::Number(number) => plain(number),
+        };
+        json!({
+            "goal": self.goal, "figure": figure, "unit": self.unit, "held": held, "command": self.command,
+            "commit": stamp.commit, "date": stamp.date, "machine": stamp.machine, "runs": self.runs,
+            "low": self.low.map(plain), "high": self.high.map(plain), "leaves_out": self.leaves_out,
+        })
+        .to_string()
+    }
+}
+
+/// A number as people write it: a whole one without a point.
+fn plain(number: f64) -> Value {
+    // Above that, floating point has no units.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && number.abs() < EXACT { json!(number as i64) } else { json!(number) }
+}
