@@ -13,13 +13,14 @@ use anyhow::{anyhow, ensure};
 use attack::AttackOptions;
 use bench::Bench;
 use broadcast::BroadcastOptions;
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use echo_lab::bench::{rollout, step};
 use echo_lab::broadcast::RottenNode;
 use echo_lab::cargo::workspace_root;
 use echo_lab::console::{Console, Report};
 use echo_lab::demo::{self, Demo, Faults, UPDATES};
 use echo_lab::processes::interruptible;
+use echo_lab::results::Recorder;
 use echo_lab::simulate::{self, Simulate};
 use echo_lab::{delta_study, suite};
 use gpu::Gpu;
@@ -61,6 +62,9 @@ Examples:
   cargo lab gpu pack --out echo-gpu-kit.tar.zst   one archive that checks and measures Echo on a machine with an NVIDIA card
   cargo lab delta-study --json                    what deltas of a policy cost while it is trained by reinforcement
   cargo lab results --check                       whether docs/results.md is what the measured figures give
+  cargo lab demo --json --record                  append what the demo measures to docs/results/records.jsonl
+  cargo lab results --record snapshots-fuzz-code=4200000
+                                                  append a figure that another command made
 
 Exit codes: 0 all passed, 1 something failed, 2 the work could not be done, 130 interrupted.";
 
@@ -71,6 +75,11 @@ struct Cli {
     /// Print one JSON object as the last line of the standard output, and everything else to the standard error.
     #[arg(long, global = true)]
     json: bool,
+    /// Append what was measured to docs/results/records.jsonl: the figures that docs/results/goals.toml finds in
+    /// that object.
+    // It is counted, as `results` may have it before every figure.
+    #[arg(long, global = true, action = ArgAction::Count)]
+    record: u8,
     #[command(subcommand)]
     command: Command,
 }
@@ -189,10 +198,10 @@ pub(crate) fn main(words: Vec<OsString>) -> ExitCode {
         return code;
     }
     let json = words.iter().any(|word| word == "--json");
-    match Cli::try_parse_from(words) {
+    match Cli::try_parse_from(&words) {
         Ok(cli) => {
             let console = Console::new(cli.json);
-            console.finish(cli.command.execute(&console))
+            console.finish(cli.execute(&words, &console))
         }
         // Scripts that ask for JSON get it for their own mistakes too; help and version are for people.
         Err(error) if json && error.use_stderr() => {
@@ -203,8 +212,22 @@ pub(crate) fn main(words: Vec<OsString>) -> ExitCode {
     }
 }
 
+impl Cli {
+    /// `words` are those of the command line, the program first.
+    fn execute(self, words: &[OsString], console: &Console) -> anyhow::Result<Report> {
+        let record = self.record > 0;
+        if !record || matches!(self.command, Command::Results(_)) {
+            return self.command.execute(record, console);
+        }
+        let words: Vec<String> =
+            words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        let recorder = Recorder::new(&words)?;
+        recorder.record(self.command.execute(record, console)?, console)
+    }
+}
+
 impl Command {
-    fn execute(self, console: &Console) -> anyhow::Result<Report> {
+    fn execute(self, record: bool, console: &Console) -> anyhow::Result<Report> {
         match self {
             Self::Demo(options) => interruptible(demo::run(options.demo()?, console)),
             Self::Attack(options) => options.execute(console),
@@ -231,7 +254,7 @@ impl Command {
             Self::Study(study) => study.execute(console),
             Self::Gpu(gpu) => gpu.execute(console),
             Self::DeltaStudy(options) => delta_study::run(&options.study(), console),
-            Self::Results(options) => options.execute(console),
+            Self::Results(options) => options.execute(record, console),
         }
     }
 }
@@ -279,6 +302,11 @@ mod tests {
             assert!(parse(line).unwrap().json, "{line}");
         }
         assert!(!parse("echo-lab test").unwrap().json);
+        for (line, times) in
+            [("echo-lab test", 0), ("echo-lab --record test", 1), ("echo-lab test --record", 1)]
+        {
+            assert_eq!(parse(line).unwrap().record, times, "{line}");
+        }
         let cli = parse("echo-lab vectors tokenizer f --tokenizer d").unwrap();
         let Command::Vectors(Vectors::Tokenizer(words)) = cli.command else { panic!("another command") };
         assert_eq!((words.file, words.tokenizer), ("f".into(), Some("d".into())));
@@ -311,6 +339,9 @@ mod tests {
             "echo-lab broadcast --size 1MiB/s",
             "echo-lab broadcast --mode echo --compare star",
             "echo-lab broadcast --policies a",
+            "echo-lab results --record a=b",
+            "echo-lab results --record --command x",
+            "echo-lab results --check a=1",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

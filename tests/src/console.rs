@@ -38,6 +38,12 @@ pub struct Interrupted;
 #[error("there is no device to try")]
 pub struct NoDevice(pub Value);
 
+/// The command did its work, but not all of its figures could be recorded; with the object that `--json`
+/// prints.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("not all figures could be recorded")]
+pub struct NotRecorded(pub Value);
+
 impl Console {
     /// With `json`, the standard output is kept for one JSON object.
     #[must_use]
@@ -81,6 +87,9 @@ fn judge(outcome: anyhow::Result<Report>) -> (Value, u8) {
         Err(error) if error.is::<NoDevice>() => {
             (error.downcast::<NoDevice>().map(|absent| absent.0).unwrap_or_default(), NO_DEVICE)
         }
+        Err(error) if error.is::<NotRecorded>() => {
+            (error.downcast::<NotRecorded>().map(|found| found.0).unwrap_or_default(), NOT_DONE)
+        }
         Err(error) => {
             let code = if error.is::<Interrupted>() { INTERRUPTED } else { NOT_DONE };
             (json!({"error": story(&error)}), code)
@@ -111,6 +120,8 @@ mod tests {
         );
         assert_eq!(judge(Err(Interrupted.into())).1, INTERRUPTED);
         assert_eq!(judge(Err(NoDevice(json!({"steps": []})).into())), (json!({"steps": []}), NO_DEVICE));
+        let found = json!({"passed": true, "error": "nothing at /seconds"});
+        assert_eq!(judge(Err(NotRecorded(found.clone()).into())), (found, NOT_DONE), "nothing is lost");
     }
 
     #[test]

@@ -1,22 +1,30 @@
 //! `docs/results.md`: the newest figure of each goal, rendered from what was measured.
 //!
 //! `docs/results/goals.toml` says which figures are asked for, `docs/results/records.jsonl` has one measured
-//! figure a line. [`run`] writes the page, or checks it; [`record()`] adds a line to the records.
+//! figure a line. [`run`] writes the page, or checks it. [`record()`] adds a line to the records,
+//! [`Recorder`] the lines of a command that has run, and [`record_given`] those of figures that are given.
 
 mod asked;
 mod book;
 mod cells;
+mod command;
 mod drift;
 mod figure;
+mod found;
+mod given;
 mod measured;
 mod page;
+mod pointer;
 mod record;
+mod recorder;
 mod stamp;
 #[cfg(test)]
 mod tests;
 
 pub use figure::Figure;
+pub use given::{GivenError, GivenFigure, record_given};
 pub use record::{JudgedBy, Measurement, record};
+pub use recorder::Recorder;
 
 use crate::cargo::workspace_root;
 use crate::console::{Console, Report};

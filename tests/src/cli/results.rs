@@ -1,27 +1,45 @@
 //! `echo-lab results`
 
+use anyhow::ensure;
 use clap::Args;
 use echo_lab::console::{Console, Report};
-use echo_lab::results;
+use echo_lab::results::{self, GivenFigure};
 
 #[derive(Debug, Args)]
 pub(super) struct ResultsOptions {
     /// Write nothing, and fail where docs/results.md is not what would be written.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "figures")]
     check: bool,
+    /// With --record, instead of the page: figures to append to the records, in the units of their goals, or
+    /// true and false where a goal has none.
+    #[arg(value_name = "GOAL=FIGURE")]
+    figures: Vec<GivenFigure>,
+    /// What made the figures, from the root of the workspace; without it, each has the command of its goal's
+    /// newest record.
+    #[arg(long = "command", value_name = "COMMAND", requires = "figures")]
+    made_by: Option<String>,
 }
 
 impl ResultsOptions {
-    pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
-        results::run(self.check, console)
+    /// With `record`, figures are recorded.
+    pub(super) fn execute(self, record: bool, console: &Console) -> anyhow::Result<Report> {
+        let Self { check, figures, made_by } = self;
+        ensure!(
+            record != figures.is_empty(),
+            "figures are recorded with `cargo lab results --record GOAL=FIGURE`"
+        );
+        if record {
+            return results::record_given(&figures, made_by.as_deref(), console);
+        }
+        results::run(check, console)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Cli;
+    use super::super::{Cli, Command};
     use super::*;
-    use clap::CommandFactory as _;
+    use clap::{CommandFactory as _, Parser as _};
     use echo_lab::cargo::workspace_root;
 
     /// Scripts of this repository that records call.
@@ -49,6 +67,26 @@ mod tests {
         assert_eq!(unknown_word(&["study", "decoupled", "--seeds", "8", "--json"]), None);
         for words in [&["results", "--chek"][..], &["tests"], &["bench"], &["bench", "nothing", "--json"]] {
             assert!(unknown_word(words).is_some(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn figures_are_given_with_their_goals_and_one_command() {
+        let given = |line: &str| {
+            let cli =
+                Cli::try_parse_from(["echo-lab", "results"].into_iter().chain(line.split(' '))).unwrap();
+            let Command::Results(options) = cli.command else { panic!("another command") };
+            (cli.record > 0, options)
+        };
+        let (record, options) = given("--record a=1 --record b=true --command fuzz/run");
+        assert!(record);
+        let names: Vec<&str> = options.figures.iter().map(|given| given.goal.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(options.made_by.as_deref(), Some("fuzz/run"));
+        for line in ["a=1", "--record", "--record --check"] {
+            let (record, options) = given(line);
+            let error = options.execute(record, &Console::new(true)).unwrap_err();
+            assert!(error.to_string().contains("--record GOAL=FIGURE"), "{line}");
         }
     }
 

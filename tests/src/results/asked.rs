@@ -49,7 +49,7 @@ pub(super) struct SectionEntry {
 }
 
 /// A figure that is asked for.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GoalEntry {
     id: Spanned<String>,
@@ -60,6 +60,26 @@ pub(super) struct GoalEntry {
     pub(super) better: Better,
     /// What the figure has to reach; none where nothing is asked of it.
     pub(super) bound: Option<f64>,
+    /// Where the figure is in the JSON that its command prints, for `--record`: a
+    /// [pointer](super::pointer), as all that follow.
+    pub(super) at: Option<String>,
+    /// Where the least of its runs is.
+    pub(super) low_at: Option<String>,
+    /// Where the greatest is.
+    pub(super) high_at: Option<String>,
+    /// Where it says how many runs there were.
+    pub(super) runs_at: Option<String>,
+    /// Where half of the figure's interval of 95 % is. Its runs are seeds then.
+    pub(super) interval_at: Option<String>,
+    /// Where it says whether the goal holds, if the bound alone does not decide that.
+    pub(super) held_at: Option<String>,
+    /// What is found is multiplied by this: 100 makes % of a share.
+    pub(super) times: Option<f64>,
+    /// Then this is added: -100 makes of that what is above 100 %.
+    pub(super) plus: Option<f64>,
+    /// Whether the figure counts only when the command passes.
+    #[serde(default)]
+    pub(super) only_passed: bool,
 }
 
 /// Which figures are good ones.
@@ -125,6 +145,25 @@ impl GoalEntry {
         ensure!(known, "{}: goal `{id}` is of section `{section}`, which is unknown", place(text, &self.id));
         let bounded = self.better == Better::Holds && self.bound.is_some();
         ensure!(!bounded, "{}: goal `{id}` holds or does not, but has a bound", place(text, &self.id));
+        self.check_pointers().with_context(|| format!("{}: goal `{id}`", place(text, &self.id)))
+    }
+
+    fn check_pointers(&self) -> anyhow::Result<()> {
+        let Self { at, low_at, high_at, runs_at, interval_at, held_at, times, plus, .. } = self;
+        let others = [low_at, high_at, runs_at, interval_at, held_at];
+        let alone = others.iter().any(|pointer| pointer.is_some()) || times.or(*plus).is_some();
+        ensure!(at.is_some() || !(alone || self.only_passed), "there is no `at` that the rest belongs to");
+        for pointer in others.into_iter().chain([at]).flatten() {
+            ensure!(pointer.starts_with('/'), "`{pointer}` is no JSON pointer: it has to begin with /");
+        }
+        ensure!(times.is_none_or(|times| times > 0.0), "`times` has to be above 0");
+        if interval_at.is_some() {
+            ensure!(runs_at.is_some(), "an interval is of seeds, which `runs_at` has to count");
+            ensure!(
+                low_at.is_none() && high_at.is_none(),
+                "an interval takes the place of `low_at` and `high_at`"
+            );
+        }
         Ok(())
     }
 }

@@ -55,11 +55,9 @@ impl Book {
         Ok(Self { goals, records })
     }
 
-    /// The newest figure of each goal, in the order of the goals. Among equal dates the last line counts.
-    ///
-    /// # Errors
-    /// When goals have no record, or their newest record no command: the error names all of them.
-    pub(super) fn newest(&self) -> anyhow::Result<Vec<NewestFigure<'_>>> {
+    /// The newest record of each goal that has one, with its line, by the goal's id. Among equal dates the
+    /// last line counts.
+    pub(super) fn newest_records(&self) -> HashMap<&str, (usize, &RecordLine)> {
         let mut newest: HashMap<&str, (usize, &RecordLine)> = HashMap::new();
         for (record, line) in self.records.iter().zip(1..) {
             let known = newest.entry(&record.goal).or_insert((line, record));
@@ -67,6 +65,15 @@ impl Book {
                 *known = (line, record);
             }
         }
+        newest
+    }
+
+    /// The newest figure of each goal, in the order of the goals.
+    ///
+    /// # Errors
+    /// When goals have no record, or their newest record no command: the error names all of them.
+    pub(super) fn newest(&self) -> anyhow::Result<Vec<NewestFigure<'_>>> {
+        let newest = self.newest_records();
         let (mut figures, mut unmeasured, mut without_command) = (Vec::new(), Vec::new(), Vec::new());
         for goal in &self.goals.goals {
             match newest.get(goal.id()) {

@@ -7,7 +7,7 @@ use super::measured::RecordLine;
 
 /// A note that begins so says that `low` and `high` are an interval of confidence, not the least and the
 /// greatest of several runs. The cell says it too, so only what follows the first semicolon is shown.
-const INTERVAL: &str = "95 % interval over ";
+pub(super) const INTERVAL: &str = "95 % interval over ";
 
 /// The figure with its unit and what its runs gave: `0.329 × (0.263 to 0.337, 3 runs)`.
 pub(super) fn figure(newest: &NewestFigure<'_>) -> String {

@@ -82,18 +82,32 @@ pub fn record(measurement: &Measurement<'_>) -> anyhow::Result<()> {
 /// Appends a figure below `root`. All records are read before, so that a damaged file does not grow.
 pub(super) fn append(root: &Path, stamp: &Stamp, measurement: &Measurement<'_>) -> anyhow::Result<()> {
     let book = Book::read(root)?;
-    let line = measurement.line(stamp, &book.goals);
-    read_one(&line, &book.goals).with_context(|| format!("cannot record `{}`", measurement.goal))?;
-    ensure!(!measurement.command.trim().is_empty(), "cannot record `{}` without a command", measurement.goal);
+    append_lines(root, &[measurement.checked_line(stamp, &book.goals)?])
+}
+
+/// Appends lines to the records below `root`, all of them at once.
+pub(super) fn append_lines(root: &Path, lines: &[String]) -> anyhow::Result<()> {
     let path = root.join(FILE);
     let mut file =
         OpenOptions::new().append(true).open(&path).with_context(|| format!("cannot open {FILE}"))?;
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {FILE}"))?;
     let before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    file.write_all(format!("{before}{line}\n").as_bytes()).with_context(|| format!("cannot write {FILE}"))
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    file.write_all(format!("{before}{lines}").as_bytes()).with_context(|| format!("cannot write {FILE}"))
 }
 
 impl Measurement<'_> {
+    /// The line, without its end, if the records may have it.
+    ///
+    /// # Errors
+    /// When it contradicts the goals, or has no command.
+    pub(super) fn checked_line(&self, stamp: &Stamp, goals: &GoalsFile) -> anyhow::Result<String> {
+        let line = self.line(stamp, goals);
+        read_one(&line, goals).with_context(|| format!("cannot record `{}`", self.goal))?;
+        ensure!(!self.command.trim().is_empty(), "cannot record `{}` without a command", self.goal);
+        Ok(line)
+    }
+
     /// The line, without its end.
     fn line(&self, stamp: &Stamp, goals: &GoalsFile) -> String {
         let goal = goals.goals.iter().find(|goal| goal.id() == self.goal);

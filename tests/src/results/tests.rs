@@ -181,10 +181,15 @@ fn what_is_wrong_with_a_goal_is_said_with_its_line() {
     let goal = "[[goal]]\nid = \"time\"\nsection = \"speed\"\ngoal = \"\"\nunit = \"\"\nbetter = \"lower\"\n";
     let lines = GOALS.lines().count();
     let first = 1 + GOALS.lines().position(|line| line == "id = \"time\"").unwrap();
+    let with = |more: &str| goal.replace("time", "t") + more;
     for (more, reason) in [
         (goal.to_owned(), format!("goal `time` is there already, in line {first}")),
         (goal.replace("time", "t").replace("speed", "spee"), "section `spee`, which is unknown".to_owned()),
         (goal.replace("time", "t").replace("lower", "holds") + "bound = 1\n", "but has a bound".to_owned()),
+        (with("runs_at = \"/runs\"\n"), "there is no `at`".to_owned()),
+        (with("at = \"wall_s\"\n"), "`wall_s` is no JSON pointer".to_owned()),
+        (with("at = \"/a\"\ninterval_at = \"/b\"\n"), "which `runs_at` has to count".to_owned()),
+        (with("at = \"/a\"\ntimes = 0\n"), "`times` has to be above 0".to_owned()),
     ] {
         let error = error(Book::parse(&format!("{GOALS}{more}"), ""));
         assert!(error.starts_with(&format!("docs/results/goals.toml, line {}: ", lines + 2)), "{error}");
@@ -266,6 +271,17 @@ fn a_machine_is_recognised_or_named() {
     assert!(error(of(None, "Intel", true)).contains("name one of old, new in ECHO_MACHINE"));
     assert!(error(of(Some("older"), "AMD EPYC", true)).contains("has only old, new"));
     assert_eq!(date(1_795_824_000_000), "2026-11-28");
+}
+
+#[test]
+fn goals_that_say_where_their_figure_is_are_measured_by_the_lab() {
+    let book = Book::read(&workspace_root()).unwrap();
+    let newest = book.newest().unwrap();
+    let mut pointing = newest.iter().filter(|figure| figure.goal.at.is_some()).peekable();
+    assert!(pointing.peek().is_some());
+    for figure in pointing {
+        assert!(command::LabCommand::read(figure.command).is_some(), "{}", figure.goal.id());
+    }
 }
 
 #[test]
