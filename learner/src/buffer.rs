@@ -50,19 +50,21 @@ pub const MAX_BATCH_GROUPS: usize = 1 << 14;
 /// Most batches between the last settled checkpoint and the newest batch.
 pub const MAX_JOURNALED_BATCHES: usize = 4096;
 
-/// Bounds of the groups that wait. Beyond either, the oldest are dropped as [`DropReason::Overflow`].
+/// Bounds of what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferLimits {
-    /// Most bytes of waiting groups, as stored.
+    /// Most bytes of waiting groups, as stored. Beyond, the oldest are dropped as [`DropReason::Overflow`].
     pub max_bytes: u64,
-    /// Most waiting groups.
+    /// Most waiting groups; beyond, likewise.
     pub max_groups: usize,
+    /// Orders, up to the newest, of which the buffer knows one by one what became of them. Of those before it keeps the sums.
+    pub kept_orders: u64,
 }
 
 impl Default for BufferLimits {
-    /// 4 GiB and 65,536 groups.
+    /// 4 GiB and 65,536 groups, and as many orders whose end is on record: some 9 MB of memory.
     fn default() -> Self {
-        Self { max_bytes: 4 << 30, max_groups: 1 << 16 }
+        Self { max_bytes: 4 << 30, max_groups: 1 << 16, kept_orders: 1 << 16 }
     }
 }
 

@@ -354,6 +354,11 @@ impl Desk {
         replies
     }
 
+    /// Notes that the store has failed: [`Desk::batch`] says so, and the learner ends.
+    pub fn disk_failed(&mut self, error: StoreError) {
+        self.failure.get_or_insert(error.into());
+    }
+
     fn check_open(&self) -> Result<(), Rejection> {
         if self.closed { Err(Rejection::Retry("the run has ended".into())) } else { Ok(()) }
     }

@@ -50,13 +50,15 @@ impl Forgotten {
 }
 
 impl ReplayBuffer {
-    /// Forgets what became of orders below `floor`, some thousands at most: the lease book knows that they are settled
-    /// ([`LeaseBook::settled_below`](crate::leases::LeaseBook::settled_below)), so nobody asks for them. [`ReplayBuffer::totals`] stay.
+    /// Forgets what became of orders below `floor`, some thousands at most, but for the newest
+    /// [`BufferLimits::kept_orders`](super::BufferLimits::kept_orders). The lease book knows that they are settled
+    /// ([`LeaseBook::settled_below`](crate::leases::LeaseBook::settled_below)), so no node can ask for them. [`ReplayBuffer::totals`] stay.
     ///
     /// # Errors
     /// When the store fails: nothing is forgotten then.
     pub fn forget(&mut self, floor: OrderCounter) -> Result<(), BufferError> {
         let unsettled = self.index.lowest().into_iter().chain(self.undurable.keys().next().copied());
+        let floor = OrderCounter(floor.0.saturating_sub(self.limits.kept_orders));
         let floor = unsettled.fold(floor, OrderCounter::min);
         let mut forgotten = Forgotten::load(&*self.store)?;
         if floor <= forgotten.below {

@@ -411,7 +411,9 @@ fn a_damaged_head_is_counted_anew() {
 
 #[test]
 fn what_became_of_settled_orders_is_forgotten_and_counts_for_ever() {
-    let (store, mut buffer) = memory();
+    let store = Arc::new(MemoryStore::default());
+    let limits = BufferLimits { kept_orders: 1, ..BufferLimits::default() };
+    let mut buffer = ReplayBuffer::open(store.clone(), limits).unwrap();
     let records = || {
         let mut records = Vec::new();
         let number = |key: &[u8]| u64::from_be_bytes(key.try_into().unwrap());
@@ -426,6 +428,8 @@ fn what_became_of_settled_orders_is_forgotten_and_counts_for_ever() {
     assert_eq!((records(), groups(&totals)), (vec![0, 1, 2, 5], [5, 2, 1, 0]), "two were stale");
 
     buffer.forget(OrderCounter(1)).unwrap();
+    assert_eq!(records(), [0, 1, 2, 5], "the last is kept");
+    buffer.forget(OrderCounter(2)).unwrap();
     assert_eq!((records(), status(&buffer, 0)), (vec![1, 2, 5], None));
     // Not beyond what still waits, or is to be trained on; however wide the gap before it.
     buffer.forget(OrderCounter(u64::MAX)).unwrap();

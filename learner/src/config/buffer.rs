@@ -17,7 +17,7 @@ pub struct BufferSection {
 
 impl Default for BufferSection {
     fn default() -> Self {
-        let BufferLimits { max_bytes, max_groups } = BufferLimits::default();
+        let BufferLimits { max_bytes, max_groups, .. } = BufferLimits::default();
         Self { max_bytes, max_groups }
     }
 }
@@ -26,7 +26,7 @@ impl BufferSection {
     /// The same in the buffer's words.
     pub fn limits(&self) -> BufferLimits {
         let Self { max_bytes, max_groups } = *self;
-        BufferLimits { max_bytes, max_groups }
+        BufferLimits { max_bytes, max_groups, ..BufferLimits::default() }
     }
 
     pub(super) fn validate(&self, groups_per_update: usize) -> Result<(), ConfigError> {

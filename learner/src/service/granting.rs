@@ -65,6 +65,11 @@ fn write(shared: &Shared, mut queue: mpsc::Receiver<Question>) {
     while queue.blocking_recv_many(&mut waiting, WRITER_QUEUE) > 0 {
         if let Err(error) = grant(shared, std::mem::take(&mut waiting)) {
             tracing::error!(%error, "no lease could be made durable");
+            if let LeaseJournalError::Store(error) = error {
+                // No group comes without leases, so nothing else may ever meet the disk that has failed.
+                shared.desk().disk_failed(error);
+                shared.groups_arrived();
+            }
         }
     }
 }

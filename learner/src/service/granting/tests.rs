@@ -134,3 +134,19 @@ fn what_was_answered_to_nobody_is_answered_again() {
     let fresh = answer.try_recv().unwrap().remove(0);
     assert_eq!((fresh.first.0, fresh.count), (3, 8));
 }
+
+#[test]
+fn a_disk_that_takes_no_lease_ends_the_learner() {
+    let store = Arc::new(Slow::default());
+    let shared = learner(store.clone());
+    assert!(shared.desk().batch(PolicyVersion(0)).unwrap().is_none(), "it waits for groups");
+    let (sender, queue) = mpsc::channel(WRITER_QUEUE);
+    let (asked, answer) = question(1, 5);
+    assert!(sender.try_send(asked).is_ok());
+    drop(sender);
+    store.memory.fail_after(Some(0));
+    write(&shared, queue);
+    assert!(answer.blocking_recv().is_err());
+    store.memory.fail_after(None);
+    assert!(shared.desk().batch(PolicyVersion(0)).is_err(), "groups come with leases alone");
+}
