@@ -57,7 +57,8 @@ pub struct BufferLimits {
     pub max_bytes: u64,
     /// Most waiting groups; beyond, likewise.
     pub max_groups: usize,
-    /// Orders, up to the newest, of which the buffer knows one by one what became of them. Of those before it keeps the sums.
+    /// Orders, up to the newest, of which the buffer knows one by one what became of them. Of those before
+    /// it keeps the sums.
     pub kept_orders: u64,
 }
 

@@ -387,7 +387,8 @@ impl LeaseBook {
         self.cursor
     }
 
-    /// Orders below are settled, and no lease on disk covers one of them: after a restart nobody asks what became of them.
+    /// Orders below are settled, and no lease on disk covers one of them: after a restart
+    /// nobody asks what became of them.
     pub fn settled_below(&self) -> OrderCounter {
         let open = self.leases.values().map(|open| open.lease.first);
         open.chain(self.changes.closing()).fold(self.cursor, OrderCounter::min)

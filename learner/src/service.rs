@@ -37,8 +37,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use verifiers::Verifiers;
 
-/// Nodes that held orders when the learner ended have this long to come back once it has started, then their orders are free. A node
-/// looks for it every five seconds.
+/// Nodes that held orders when the learner ended have this long to come back once it has started, then
+/// their orders are free. A node looks for it every five seconds.
 const BACK_WITHIN_MS: u64 = 20_000;
 /// How often silent nodes are looked for.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);

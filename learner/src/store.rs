@@ -168,7 +168,8 @@ pub trait Store: Send + Sync {
     /// When the store fails.
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Shows the entries of `tree` in key order, beginning with the first that is not below `from`, for as long as `each` says true.
+    /// Shows the entries of `tree` in key order, beginning with the first that is not below `from`, for as
+    /// long as `each` says true.
     ///
     /// # Errors
     /// When the store fails; some entries may have been shown by then.

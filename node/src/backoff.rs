@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Doubles from a first pause up to a longest one. Each is cut by a random part of up to a quarter: nodes that lost the learner in one
-/// moment do not come back in one.
+/// Doubles from a first pause up to a longest one. Each is cut by a random part of up to a quarter: nodes
+/// that lost the learner in one moment do not come back in one.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,

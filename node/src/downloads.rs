@@ -29,9 +29,9 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 /// Everything that receiving snapshots needs.
 pub struct Downloads {
-    /// The run.
+    /// What the run asks for; a snapshot has to fit it.
     pub workload: Arc<Workload>,
-    /// Where chunks lie.
+    /// Where chunks lie on disk.
     pub store: Arc<ChunkStore>,
     /// Where installed policies lie.
     pub images: Images,
@@ -39,11 +39,11 @@ pub struct Downloads {
     pub ladder: Arc<Ladder>,
     /// Fetches and serves them.
     pub snapshots: Snapshots,
-    /// The manifests seen.
+    /// The manifests that were seen, and the epoch.
     pub manifests: Arc<Manifests>,
-    /// Names neighbours.
+    /// Names neighbours when some are gone.
     pub learner: Learner,
-    /// Takes them over.
+    /// Takes over those that it names.
     pub neighbours: Neighbours,
     /// Where the owner sees what happens.
     pub board: Arc<Board>,
@@ -106,17 +106,12 @@ impl Downloads {
     async fn install(&self, mut completed: watch::Receiver<Option<Arc<Manifest>>>) -> Result<(), NodeError> {
         let mut in_use: Option<Arc<Manifest>> = None;
         let (mut backoff, mut failure) = (Backoff::new(AGAIN.0, AGAIN.1), LastMessage::default());
-        let mut failed = false;
+        // After a failure the newest is tried again when this is over, or a newer one has come.
+        let mut pause = None;
         loop {
-            let pause = async {
-                match std::mem::take(&mut failed) {
-                    true => tokio::time::sleep(backoff.pause()).await,
-                    false => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                changed = completed.changed() => if changed.is_err() { break },
-                () = pause => {}
+            let longest = pause.take().unwrap_or(Duration::MAX);
+            if let Ok(Err(_)) = tokio::time::timeout(longest, completed.changed()).await {
+                break;
             }
             let Some(manifest) = completed.borrow_and_update().clone() else { continue };
             let (epoch, version) = (manifest.epoch, manifest.version);
@@ -150,9 +145,10 @@ impl Downloads {
                 Ok(Err(InstallError::Workload(error @ WorkloadError::Machine(_)))) => {
                     return Err(error.into());
                 }
-                // The disk may be full, or memory short. No newer version comes where the learner waits for this node.
+                // The disk may be full, or memory short. No newer version comes where the
+                // learner waits for this node.
                 Ok(Err(error)) => {
-                    failed = true;
+                    pause = Some(backoff.pause());
                     if failure.is_new(&error.to_string()) {
                         tracing::error!(%version, %error, "not installed; the version before stays in use; trying again");
                     }

@@ -168,8 +168,9 @@ async fn work(
     }
 }
 
-/// Works for the run of `charter` until it has ended, or begins anew; `None` when stopped. A full disk ends no node: what its database was
-/// to keep is lost to it, so it begins again as from its start, as soon as there is room.
+/// Works for the run of `charter` until it has ended, or begins anew; `None` when stopped. A full disk ends
+/// no node: what its database was to keep is lost to it, so it begins again as from its start,
+/// as soon as there is room.
 async fn serve(
     ready: &Ready,
     settings: &Settings,

@@ -14,9 +14,9 @@ use tokio::sync::{Notify, mpsc};
 /// An order that this node may work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeasedOrder {
-    /// Under which lease.
+    /// The lease that it came with; the same order may come again with another.
     pub lease: LeaseId,
-    /// The order.
+    /// The order, numbered through the whole run.
     pub counter: OrderCounter,
     /// When it may be leased to somebody else, by this process's clock.
     pub deadline: UnixMillis,
@@ -38,7 +38,7 @@ pub enum LeaseError {
     /// For another run or another node.
     #[error("lease {} is for {whose}", lease.0)]
     NotOurs {
-        /// The lease.
+        /// The lease that was sent.
         lease: LeaseId,
         /// Whom it is for.
         whose: String,
@@ -48,7 +48,7 @@ pub enum LeaseError {
 /// Opens a lease that came at `now`, and lists its orders.
 ///
 /// # Errors
-/// [`LeaseError`]
+/// [`LeaseError`] when it is not the learner's, of another run, or for another node.
 pub fn open_lease(
     signed: &Signed<Lease>,
     learner: &PublicKey,
@@ -112,7 +112,8 @@ impl OrderStock {
         if left * 2 < most || left == 0 { free as u32 } else { 0 }
     }
 
-    /// Adds an order, unless it waits already; false when there is no place, upon which the learner leases it again.
+    /// Adds an order, unless it waits already; false when there is no place, upon which
+    /// the learner leases it again.
     pub fn add(&mut self, order: LeasedOrder) -> bool {
         let held = order.held();
         let mut waiting = self.waiting.lock();
@@ -124,7 +125,8 @@ impl OrderStock {
         added
     }
 
-    /// Has the learner lease again whatever it counts as this node's: it may have forgotten what came back to it.
+    /// Has the learner lease again whatever it counts as this node's: it may have forgotten
+    /// what came back to it.
     pub fn forget_last(&mut self) {
         self.last = None;
     }
@@ -143,23 +145,29 @@ impl OrderStock {
 impl OrderSource {
     /// Waits for an order, then takes what else is there, at most `most` in all. `None` when nothing will come any more.
     pub async fn batch(&mut self, most: usize) -> Option<Vec<LeasedOrder>> {
-        let first = self.queue.recv().await?;
-        self.waiting.lock().remove(&first.held());
-        let mut orders = vec![first];
-        orders.extend(self.ready(most - 1));
-        self.taken.notify_one();
+        let mut orders = vec![self.queue.recv().await?];
+        orders.extend(self.at_hand(most - 1));
+        self.took(&orders);
         Some(orders)
     }
 
     /// Takes what is there, at most `most`.
     pub fn ready(&mut self, most: usize) -> Vec<LeasedOrder> {
-        let orders: Vec<_> = std::iter::from_fn(|| self.queue.try_recv().ok()).take(most).collect();
+        let orders: Vec<_> = self.at_hand(most).collect();
         if !orders.is_empty() {
-            let mut waiting = self.waiting.lock();
-            orders.iter().for_each(|order| _ = waiting.remove(&order.held()));
-            self.taken.notify_one();
+            self.took(&orders);
         }
         orders
+    }
+
+    fn at_hand(&mut self, most: usize) -> impl Iterator<Item = LeasedOrder> {
+        std::iter::from_fn(|| self.queue.try_recv().ok()).take(most)
+    }
+
+    fn took(&self, orders: &[LeasedOrder]) {
+        let mut waiting = self.waiting.lock();
+        orders.iter().for_each(|order| _ = waiting.remove(&order.held()));
+        self.taken.notify_one();
     }
 
     /// Whether no order waits.

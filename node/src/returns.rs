@@ -14,7 +14,7 @@ const QUEUE: usize = 256;
 /// The pause after the learner did not answer, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
-/// Gives orders back.
+/// Gives orders back, from wherever they come to nothing.
 #[derive(Clone, Debug)]
 pub struct Returns(mpsc::Sender<Returned>);
 
@@ -22,7 +22,7 @@ pub struct Returns(mpsc::Sender<Returned>);
 #[derive(Debug)]
 pub struct Returning(mpsc::Receiver<Returned>);
 
-/// Both ends.
+/// Both ends of the queue between them.
 pub fn returns() -> (Returns, Returning) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     (Returns(sender), Returning(receiver))
@@ -46,32 +46,37 @@ impl Returning {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()
     }
 
-    /// Says each to the learner until it has answered, and ends when nothing more is given back. What it hears twice changes nothing.
+    /// Says each to the learner until it has answered, and ends when nothing more is given back. What it
+    /// hears twice changes nothing.
     pub async fn run(mut self, learner: Learner, mut linked: watch::Receiver<bool>) {
         let mut waiting = Vec::new();
-        let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
         while self.0.recv_many(&mut waiting, QUEUE).await > 0 {
             for returned in merged(waiting.drain(..)) {
-                loop {
-                    if linked.wait_for(|up| *up).await.is_err() {
-                        return;
-                    }
-                    match learner.give_back(returned.clone()).await {
-                        Err(error @ AskError::Net(_)) => {
-                            tracing::debug!(%error, "orders could not be given back; trying again");
-                            tokio::time::sleep(backoff.pause()).await;
-                        }
-                        Err(error) => {
-                            tracing::debug!(%error, "the learner does not take orders back; their leases will run out");
-                            break;
-                        }
-                        Ok(()) => break,
-                    }
+                if !give_back(&learner, &mut linked, &returned).await {
+                    return;
                 }
-                backoff.reset();
             }
         }
     }
+}
+
+/// Says it until the learner has answered; false when the node has given up to reach it.
+async fn give_back(learner: &Learner, linked: &mut watch::Receiver<bool>, returned: &Returned) -> bool {
+    let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
+    while linked.wait_for(|up| *up).await.is_ok() {
+        match learner.give_back(returned.clone()).await {
+            Err(error @ AskError::Net(_)) => {
+                tracing::debug!(%error, "orders could not be given back; trying again");
+                tokio::time::sleep(backoff.pause()).await;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the learner does not take orders back; their leases will run out");
+                return true;
+            }
+            Ok(()) => return true,
+        }
+    }
+    false
 }
 
 /// The same with fewer messages: what comes back for one reason goes together.

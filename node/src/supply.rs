@@ -31,9 +31,9 @@ const _: () = assert!((MAX_IN_FLIGHT * MAX_ENTRY_BYTES) as u64 <= MAX_OUTBOX_BYT
 
 /// Asks for leases whenever the stock runs low, the learner is there, a policy is installed and finished work has a place.
 pub struct Leasing {
-    /// The learner.
+    /// Who is asked for leases.
     pub learner: Learner,
-    /// The run.
+    /// The run, and the learner's key, which every lease has to bear.
     pub workload: Arc<Workload>,
     /// Who the leases have to be for.
     pub me: PublicKey,
@@ -43,7 +43,7 @@ pub struct Leasing {
     pub outbox: Outbox,
     /// Whether the learner answers.
     pub linked: watch::Receiver<bool>,
-    /// What is installed.
+    /// What is installed; without a policy no work is asked for.
     pub policy: watch::Receiver<Option<Arc<Installed>>>,
     /// What the learner says is newest, and in which epoch.
     pub told: watch::Receiver<Option<Newest>>,
@@ -77,7 +77,8 @@ impl Leasing {
     async fn fill(&mut self, wanted: u32) -> Option<Duration> {
         let epoch = self.told.borrow().map(|told| told.epoch);
         if epoch != self.epoch {
-            // A learner that was started again, or put back, may count as ours what was given back, or delivered, after it wrote last.
+            // A learner that was started again, or put back, may count as ours what was given back, or
+            // delivered, after it wrote last.
             self.stock.forget_last();
             self.epoch = epoch;
         }

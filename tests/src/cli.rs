@@ -75,8 +75,8 @@ struct Cli {
     /// Print one JSON object as the last line of the standard output, and everything else to the standard error.
     #[arg(long, global = true)]
     json: bool,
-    /// Append what was measured to docs/results/records.jsonl: the figures that docs/results/goals.toml finds in
-    /// that object.
+    /// Append what was measured to docs/results/records.jsonl: the figures that docs/results/goals.toml
+    /// finds in that object.
     // It is counted, as `results` may have it before every figure.
     #[arg(long, global = true, action = ArgAction::Count)]
     record: u8,

@@ -1,8 +1,8 @@
 //! `docs/results.md`: the newest figure of each goal, rendered from what was measured.
 //!
 //! `docs/results/goals.toml` says which figures are asked for, `docs/results/records.jsonl` has one measured
-//! figure a line. [`run`] writes the page, or checks it. [`record()`] adds a line to the records,
-//! [`Recorder`] the lines of a command that has run, and [`record_given`] those of figures that are given.
+//! figure a line. [`run`] writes the page, or checks it. [`Recorder`] adds the figures of a command that has
+//! run to the records, and [`record_given`] those that are given.
 
 mod asked;
 mod book;
@@ -23,7 +23,6 @@ mod tests;
 
 pub use figure::Figure;
 pub use given::{GivenError, GivenFigure, record_given};
-pub use record::{JudgedBy, Measurement, record};
 pub use recorder::Recorder;
 
 use crate::cargo::workspace_root;

@@ -144,3 +144,8 @@ pub(super) fn final_status(record: &[u8]) -> OrderStatus {
         None => OrderStatus::Dropped { reason: DropReason::Damaged },
     }
 }
+
+/// The number that a key of the buffer's trees is.
+pub(super) fn counter(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.try_into().ok()?))
+}

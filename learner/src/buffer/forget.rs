@@ -1,17 +1,19 @@
-//! Forgetting what became of orders that nobody can ask for any more: else the store would grow with the length of the run.
+//! Forgetting what became of orders that nobody can ask for any more: else the store would grow with the
+//! length of the run.
 
 use echo_protocol::order::OrderCounter;
 use echo_protocol::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
 
-use super::entry::Final;
+use super::entry::{Final, counter};
 use super::plan::HEAD;
 use super::totals::{Count, Totals};
 use super::{BufferError, DropReason, ReplayBuffer};
 use crate::store::{Store, StoreError, Tree, WriteBatch, seal, unseal};
 
-/// Records that are forgotten at once. Whoever holds the buffer waits for it: some tens of milliseconds. A run forgets those of the updates
-/// since its last checkpoint, and one that never forgot before comes to its end after some checkpoints.
+/// Records that are forgotten at once. Whoever holds the buffer waits for it: some tens of milliseconds. A
+/// run forgets those of the updates since its last checkpoint, and one that never forgot before comes to
+/// its end after some checkpoints.
 const MAX_AT_ONCE: usize = 1 << 14;
 
 /// What became of the orders whose records are gone, summed up.
@@ -26,11 +28,10 @@ pub(super) struct Forgotten {
 
 impl Forgotten {
     /// What `store` has forgotten.
-    ///
-    /// # Errors
-    /// When the store fails.
+    /// Fails when the store fails.
     pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
-        // A damaged record costs nothing but the sums, which are asked for only where the buffer's head is damaged, too.
+        // A damaged record costs nothing but the sums, which are asked for only where the
+        // buffer's head is damaged, too.
         Ok(store.get(Tree::Forgotten, HEAD)?.and_then(|record| unseal(&record)).unwrap_or_default())
     }
 
@@ -51,8 +52,9 @@ impl Forgotten {
 
 impl ReplayBuffer {
     /// Forgets what became of orders below `floor`, some thousands at most, but for the newest
-    /// [`BufferLimits::kept_orders`](super::BufferLimits::kept_orders). The lease book knows that they are settled
-    /// ([`LeaseBook::settled_below`](crate::leases::LeaseBook::settled_below)), so no node can ask for them. [`ReplayBuffer::totals`] stay.
+    /// [`BufferLimits::kept_orders`](super::BufferLimits::kept_orders). The lease book knows that they are
+    /// settled ([`LeaseBook::settled_below`](crate::leases::LeaseBook::settled_below)), so no node can ask
+    /// for them. [`ReplayBuffer::totals`] stay.
     ///
     /// # Errors
     /// When the store fails: nothing is forgotten then.
@@ -68,7 +70,7 @@ impl ReplayBuffer {
         let from = forgotten.below.0.to_be_bytes();
         let mut next = floor;
         self.store.visit_from(Tree::Final, &from, &mut |key, record| {
-            let counter = key.try_into().map_or(floor, |key| OrderCounter(u64::from_be_bytes(key)));
+            let counter = counter(key).map_or(floor, OrderCounter);
             if counter >= floor || seen == MAX_AT_ONCE {
                 next = counter.min(floor);
                 return false;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::version::PolicyVersion;
 
-use super::entry::{DropReason, Entry};
+use super::entry::{DropReason, Entry, counter};
 use super::forget::Forgotten;
 use super::index::Index;
 use super::plan::{HEAD, Head, Plan, end};
@@ -133,7 +133,8 @@ fn repair(store: &dyn Store, scan: &Scan, repairs: &mut WriteBatch) -> Result<u6
     Ok(lost.len() as u64)
 }
 
-/// Rebuilds a missing or damaged head from what was forgotten, the records of ended groups, and those that are `lost` now.
+/// Rebuilds a missing or damaged head from what was forgotten, the records of ended groups,
+/// and those that are `lost` now.
 fn recount(store: &dyn Store, lost: u64) -> Result<Head, StoreError> {
     let mut ended = Forgotten::load(store)?;
     store.visit(Tree::Final, &mut |_, record| ended.add(&record))?;
@@ -156,8 +157,4 @@ fn account(totals: &mut Totals, scan: &Scan) {
     totals.waiting = scan.waiting;
     totals.batched = scan.batched;
     totals.acknowledged = totals.accounted();
-}
-
-fn counter(key: &[u8]) -> Option<u64> {
-    Some(u64::from_be_bytes(key.try_into().ok()?))
 }

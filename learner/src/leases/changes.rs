@@ -11,7 +11,7 @@ pub(super) enum Change {
     /// No order of the lease is left.
     Closed {
         id: LeaseId,
-        /// Its first order.
+        /// The first of its orders.
         first: OrderCounter,
     },
     /// A lease of the order ended without a delivery.

@@ -14,9 +14,8 @@ use std::path::{Path, PathBuf};
 use super::{Store, StoreError, Tree, WriteBatch};
 use echo_protocol::program::{database, threads};
 
-/// Pages that sled keeps in memory, in bytes as on disk: there they take 2.6 times as much. What became of
-/// each order fills any cache within hours; what is read again, the groups of the next batches, was written
-/// a moment ago.
+/// Pages that sled keeps in memory, in bytes as on disk: there they take 2.6 times as much. What is read
+/// again, the groups of the next batches, was written a moment ago.
 const CACHE_BYTES: u64 = 8 << 20;
 
 /// Longest piece of a value.

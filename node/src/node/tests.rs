@@ -44,7 +44,8 @@ struct Books {
     /// Versions whose manifests were asked for by number.
     asked: BTreeSet<PolicyVersion>,
     leased: u64,
-    /// An order that was delivered, of which the learner knows no more; a node that names no last order is leased it again.
+    /// An order that was delivered, of which the learner knows no more; a node that names no
+    /// last order is leased it again.
     forgotten: Option<OrderCounter>,
     /// Orders that came back.
     returned: Vec<HeldOrder>,
@@ -366,7 +367,8 @@ async fn a_node_follows_a_learner_that_was_put_back_to_an_older_version() {
     };
     until(&books, is_back).await;
     until(&books, |books| books.accepted.values().any(|version| *version == 3)).await;
-    // What was delivered after the backup is done again: else the learner would wait for it until its lease is over.
+    // What was delivered after the backup is done again: else the learner would wait for it
+    // until its lease is over.
     until(&books, |books| books.forgotten.is_some_and(|order| books.accepted.contains_key(&order.0))).await;
     // And forward again.
     learner.publish(4).await;

@@ -29,7 +29,7 @@ pub(super) struct MachineEntry {
     pub(super) text: String,
     /// What the name of its processor contains.
     pub(super) cpu: Option<String>,
-    /// Its virtual cores.
+    /// How many virtual cores it has.
     pub(super) cores: Option<u64>,
     /// Features that its processor has, like `avx512f`; `development` is that profile of the lab.
     #[serde(default)]
@@ -117,10 +117,8 @@ impl GoalEntry {
 }
 
 impl GoalsFile {
-    /// Reads the text of `goals.toml`.
-    ///
-    /// # Errors
-    /// When it is no such file, an id is there twice, a goal's section is unknown, or a section has no goal.
+    /// Reads the text of `goals.toml`. Fails when it is no such file, an id is there twice, a goal's
+    /// section is unknown, or a section has no goal.
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
         let file: Self = toml::from_str(text).context(FILE)?;
         unique(text, "machine", file.machines.iter().map(|machine| &machine.id))?;

@@ -36,9 +36,7 @@ pub(super) enum HeldOrMissed {
 
 impl Book {
     /// Reads both files below the root of a workspace.
-    ///
-    /// # Errors
-    /// When one cannot be read, or they contradict each other.
+    /// Fails when one cannot be read, or they contradict each other.
     pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
         let text =
             |file: &str| fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {file}"));
@@ -46,9 +44,7 @@ impl Book {
     }
 
     /// Reads the texts of `goals.toml` and `records.jsonl`.
-    ///
-    /// # Errors
-    /// When they contradict themselves or each other; the error names file and line.
+    /// Fails when they contradict themselves or each other; the error names file and line.
     pub(super) fn parse(goals: &str, records: &str) -> anyhow::Result<Self> {
         let goals = GoalsFile::parse(goals)?;
         let records = measured::read(records, &goals)?;
@@ -69,9 +65,7 @@ impl Book {
     }
 
     /// The newest figure of each goal, in the order of the goals.
-    ///
-    /// # Errors
-    /// When goals have no record, or their newest record no command: the error names all of them.
+    /// Fails when goals have no record, or their newest record no command: the error names all of them.
     pub(super) fn newest(&self) -> anyhow::Result<Vec<NewestFigure<'_>>> {
         let newest = self.newest_records();
         let (mut figures, mut unmeasured, mut without_command) = (Vec::new(), Vec::new(), Vec::new());

@@ -2,11 +2,11 @@
 
 use serde::Deserialize;
 
-/// A measured figure.
+/// A figure that was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "a figure is a number, true or false")]
 pub enum Figure {
-    /// Whether something holds.
+    /// Whether what the goal says holds.
     Holds(bool),
     /// A number, in the unit of its goal.
     Number(f64),

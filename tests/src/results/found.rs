@@ -53,10 +53,8 @@ impl Looked<'_> {
 }
 
 impl Found {
-    /// Looks where `goal` says that its figures are, `at` first.
-    ///
-    /// # Errors
-    /// When a pointer leads to nothing, or to something of another kind; the error names goal and pointer.
+    /// Looks where `goal` says that its figures are, `at` first. Fails when a pointer leads to nothing, or
+    /// to something of another kind; the error names goal and pointer.
     pub(super) fn of(goal: &GoalEntry, at: &str, json: &Value) -> anyhow::Result<Self> {
         let looked = Looked { goal: goal.id(), json };
         let (times, plus) = (goal.times.unwrap_or(1.0), goal.plus.unwrap_or(0.0));

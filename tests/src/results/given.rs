@@ -47,7 +47,8 @@ impl FromStr for GivenFigure {
 /// of its goal's newest record.
 ///
 /// # Errors
-/// As [`record()`](super::record()), and when a goal has no command yet and none is given.
+/// When a goal is unknown, or has no command yet and none is given; when the machine is none of `goals.toml`,
+/// git does not tell the commit, or a file cannot be read or written. No record is added then.
 pub fn record_given(
     figures: &[GivenFigure],
     command: Option<&str>,

@@ -39,9 +39,7 @@ impl RecordLine {
 }
 
 /// Reads the text of `records.jsonl`; the record of line n is at n - 1.
-///
-/// # Errors
-/// When a line is no record or contradicts the goals; the error names the line.
+/// Fails when a line is no record or contradicts the goals; the error names the line.
 pub(super) fn read(text: &str, goals: &GoalsFile) -> anyhow::Result<Vec<RecordLine>> {
     let read_line = |(line, number): (&str, usize)| {
         read_one(line, goals).map_err(|error| error.context(format!("{FILE}, line {number}")))
@@ -49,10 +47,8 @@ pub(super) fn read(text: &str, goals: &GoalsFile) -> anyhow::Result<Vec<RecordLi
     text.lines().zip(1..).map(read_line).collect()
 }
 
-/// Reads one line.
-///
-/// # Errors
-/// As [`read`], without the line.
+/// Reads one line of `records.jsonl`.
+/// Fails as [`read`], without the line.
 pub(super) fn read_one(line: &str, goals: &GoalsFile) -> anyhow::Result<RecordLine> {
     let record: RecordLine = serde_json::from_str(line).map_err(|error| {
         let text = error.to_string();

@@ -30,10 +30,8 @@ struct FigureTable {
     notes: Vec<String>,
 }
 
-/// The whole page.
-///
-/// # Errors
-/// When a cell has more words than fit; the error names the goal.
+/// The whole page, as Markdown.
+/// Fails when a cell has more words than fit; the error names the goal.
 pub(super) fn render(goals: &GoalsFile, newest: &[NewestFigure<'_>]) -> anyhow::Result<String> {
     let mut blocks = vec![HEAD.to_owned(), paragraph(&format!("{}.", super::summary(newest)))];
     blocks.push(HOW_TO_READ.to_owned());
@@ -113,9 +111,7 @@ fn machines(goals: &GoalsFile) -> String {
 
 impl FigureTable {
     /// Adds a row under the name `goal`.
-    ///
-    /// # Errors
-    /// When a cell has more words than fit.
+    /// Fails when a cell has more words than fit.
     fn add(&mut self, goal: &str, newest: &NewestFigure<'_>) -> anyhow::Result<()> {
         let mark = match cells::note(newest.record) {
             "" => String::new(),

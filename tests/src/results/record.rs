@@ -4,8 +4,6 @@ use super::asked::GoalsFile;
 use super::figure::Figure;
 use super::measured::{FILE, read_one};
 use super::stamp::Stamp;
-use super::{asked, book::Book};
-use crate::cargo::workspace_root;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
@@ -14,31 +12,31 @@ use std::path::Path;
 
 /// A figure, and how it came about.
 #[derive(Clone, Debug)]
-pub struct Measurement<'a> {
+pub(super) struct Measurement<'a> {
     /// The id of its goal in `docs/results/goals.toml`.
-    pub goal: &'a str,
+    pub(super) goal: &'a str,
     /// The figure, in `unit`.
-    pub figure: Figure,
+    pub(super) figure: Figure,
     /// The unit of the figure, of `low` and of `high`: that of the goal.
-    pub unit: &'a str,
+    pub(super) unit: &'a str,
     /// The command that makes the figure, from the root of the workspace.
-    pub command: &'a str,
+    pub(super) command: &'a str,
     /// Who says whether the goal is reached: its bound, or a bench that judges more than the figure, like an
     /// interval or the number of cases.
-    pub judged: JudgedBy,
+    pub(super) judged: JudgedBy,
     /// Runs that the figure speaks for: it is their middle one, their mean or the worst of them.
-    pub runs: Option<u64>,
+    pub(super) runs: Option<u64>,
     /// The least of the runs.
-    pub low: Option<f64>,
+    pub(super) low: Option<f64>,
     /// The greatest of the runs.
-    pub high: Option<f64>,
+    pub(super) high: Option<f64>,
     /// What the figure does not say, in at most forty words; nothing most of the time.
-    pub leaves_out: &'a str,
+    pub(super) leaves_out: &'a str,
 }
 
 /// Who says whether a goal is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum JudgedBy {
+pub(super) enum JudgedBy {
     /// The bound that the goal sets, if it sets one.
     #[default]
     Bound,
@@ -50,39 +48,11 @@ pub enum JudgedBy {
 
 impl<'a> Measurement<'a> {
     /// A figure of one run that the bound of its goal judges.
-    pub fn new(goal: &'a str, figure: impl Into<Figure>, unit: &'a str, command: &'a str) -> Self {
+    pub(super) fn new(goal: &'a str, figure: impl Into<Figure>, unit: &'a str, command: &'a str) -> Self {
         let (runs, low, high) = (Some(1), None, None);
         let (figure, judged) = (figure.into(), JudgedBy::Bound);
         Self { goal, figure, unit, command, judged, runs, low, high, leaves_out: "" }
     }
-
-    /// The same for several `runs`, of which `low` was the least and `high` the greatest.
-    #[must_use]
-    pub fn over(self, runs: u64, low: f64, high: f64) -> Self {
-        Self { runs: Some(runs), low: Some(low), high: Some(high), ..self }
-    }
-}
-
-/// Appends a measured figure to `docs/results/records.jsonl`.
-///
-/// The record has the commit of the tree, with `-dirty` where the tree has changes, the date of today (UTC)
-/// and this machine. `ECHO_MACHINE` names the machine where `goals.toml` does not tell it.
-///
-/// # Errors
-/// When the goal is unknown or has another unit, the command is empty, the machine is none of `goals.toml`,
-/// git does not tell the commit, or a file cannot be read or written. No record is added then.
-pub fn record(measurement: &Measurement<'_>) -> anyhow::Result<()> {
-    let root = workspace_root();
-    let goals =
-        fs::read_to_string(root.join(asked::FILE)).with_context(|| format!("cannot read {}", asked::FILE))?;
-    let stamp = Stamp::of_this_run(&root, &GoalsFile::parse(&goals)?)?;
-    append(&root, &stamp, measurement)
-}
-
-/// Appends a figure below `root`. All records are read before, so that a damaged file does not grow.
-pub(super) fn append(root: &Path, stamp: &Stamp, measurement: &Measurement<'_>) -> anyhow::Result<()> {
-    let book = Book::read(root)?;
-    append_lines(root, &[measurement.checked_line(stamp, &book.goals)?])
 }
 
 /// Appends lines to the records below `root`, all of them at once.
@@ -98,9 +68,7 @@ pub(super) fn append_lines(root: &Path, lines: &[String]) -> anyhow::Result<()> 
 
 impl Measurement<'_> {
     /// The line, without its end, if the records may have it.
-    ///
-    /// # Errors
-    /// When it contradicts the goals, or has no command.
+    /// Fails when it contradicts the goals, or has no command.
     pub(super) fn checked_line(&self, stamp: &Stamp, goals: &GoalsFile) -> anyhow::Result<String> {
         let line = self.line(stamp, goals);
         read_one(&line, goals).with_context(|| format!("cannot record `{}`", self.goal))?;

@@ -25,9 +25,7 @@ pub(super) struct Stamp {
 
 impl Stamp {
     /// That of this program, now, on this machine, built from the tree at `root`.
-    ///
-    /// # Errors
-    /// When git does not tell the commit, or the machine is unknown.
+    /// Fails when git does not tell the commit, or the machine is unknown.
     pub(super) fn of_this_run(root: &Path, goals: &GoalsFile) -> anyhow::Result<Self> {
         let named = env::var(MACHINE).ok();
         let mut found = machine::describe();

@@ -1,5 +1,5 @@
 use super::book::Book;
-use super::record::append;
+use super::record::{JudgedBy, Measurement, append_lines};
 use super::stamp::{Stamp, date, machine_of};
 use super::*;
 use serde_json::Value;
@@ -235,7 +235,12 @@ fn what_is_recorded_is_read_again() {
     let dir = workspace(&[time(&[]), right(true)]);
     let stamp =
         Stamp { commit: "abc-dirty".to_owned(), date: "2026-11-29".to_owned(), machine: "new".to_owned() };
-    let measured = Measurement::new("time", 310.0, "s", "cargo lab demo --json").over(3, 299.5, 320.0);
+    let append = |root: &Path, stamp: &Stamp, measurement: &Measurement<'_>| {
+        append_lines(root, &[measurement.checked_line(stamp, &Book::read(root)?.goals)?])
+    };
+    let (runs, low, high) = (Some(3), Some(299.5), Some(320.0));
+    let once = Measurement::new("time", 310.0, "s", "cargo lab demo --json");
+    let measured = Measurement { runs, low, high, ..once };
     append(dir.path(), &stamp, &measured).unwrap();
     let text = fs::read_to_string(dir.path().join(measured::FILE)).unwrap();
     let expected = "{\"goal\":\"time\",\"figure\":310,\"unit\":\"s\",\"held\":false,\
