@@ -1,12 +1,14 @@
 //! Who pulls from this peer, and what each has asked for.
 
-use super::disclosing::Share;
+pub(super) mod share;
+
 use crate::content::ContentId;
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;
 use crate::manifest::PieceIndex;
 use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
+use share::Share;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Consumers that a node serves at once.

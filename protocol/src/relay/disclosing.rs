@@ -12,7 +12,8 @@
 //! chunks is not known here.
 
 use super::consumers::Consumer;
-use super::{MAX_WINDOW, Mode, Output, Relay};
+use super::consumers::share::{LOOK_EVERY_MS, News, Share};
+use super::{Mode, Output, Relay};
 use crate::groups::GroupMask;
 use crate::identity::PublicKey;
 use crate::manifest::PieceIndex;
@@ -21,10 +22,6 @@ use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
 use std::collections::VecDeque;
 
-/// Groups that a consumer is told of before it has got any.
-const FIRST: u64 = 8;
-/// The most that it is told of and has not got: this, or what it gets in a second, as far as a request may be wide.
-const AHEAD: u64 = 64;
 /// Groups told of in one message, at least: one told of alone would cost as much.
 const AT_ONCE: u64 = 4;
 /// Who asks for nothing in this time wants something else, in milliseconds.
@@ -33,12 +30,6 @@ const IDLE_MS: u64 = 500;
 const END_MS: u64 = 2_000;
 /// See [`END_MS`].
 const END_PART: u64 = 8;
-/// Between two looks at who asks for nothing, in milliseconds.
-const LOOK_EVERY_MS: u64 = 100;
-
-/// What is told of in one message.
-type News = Vec<(PieceIndex, GroupMask)>;
-
 /// A version that is being told of.
 #[derive(Debug)]
 pub(super) struct Disclosure {
@@ -50,63 +41,6 @@ pub(super) struct Disclosure {
     look_at: UnixMillis,
     /// When the last group was told of.
     told_all: Option<UnixMillis>,
-}
-
-/// What one consumer was told of.
-#[derive(Debug)]
-pub(super) struct Share {
-    told: Holdings,
-    /// How many groups these are, and how many of them were handed out.
-    groups: u64,
-    got: u64,
-    /// What it had got at the last look, and what it gets in a second.
-    seen: u64,
-    pace: u64,
-    told_at: UnixMillis,
-}
-
-impl Share {
-    fn new(now: UnixMillis) -> Self {
-        Self { told: Holdings::default(), groups: 0, got: 0, seen: 0, pace: 0, told_at: now }
-    }
-
-    /// How many groups more are to be told of.
-    fn wants(&self) -> u64 {
-        let ahead = (FIRST + self.got / 2).min(self.pace.clamp(AHEAD, u64::from(MAX_WINDOW)));
-        ahead.saturating_sub(self.groups - self.got)
-    }
-
-    /// Measures how fast it is, once every [`LOOK_EVERY_MS`].
-    fn look(&mut self) {
-        let got = self.got - std::mem::replace(&mut self.seen, self.got);
-        self.pace = (3 * self.pace + got * (1000 / LOOK_EVERY_MS)) / 4;
-    }
-
-    /// Notes what is told.
-    fn tell(&mut self, now: UnixMillis, news: &News) {
-        self.told_at = now;
-        for (piece, groups) in news {
-            self.groups += u64::from(self.told.insert(*piece, *groups).len());
-        }
-    }
-
-    /// Notes that a group is on its way. What the consumer heard of from others is not counted.
-    pub(super) fn got(&mut self, piece: PieceIndex, group: u32) {
-        if self.told.get(piece).contains(group) {
-            // It may be handed out twice.
-            self.got = (self.got + 1).min(self.groups);
-        }
-    }
-
-    fn is_got(&self) -> bool {
-        self.got == self.groups
-    }
-
-    /// What it was not told of.
-    fn rest(&self, have: &Holdings) -> News {
-        let rest = have.iter().map(|(piece, groups)| (piece, groups.minus(self.told.get(piece))));
-        rest.filter(|(_, groups)| !groups.is_empty()).collect()
-    }
 }
 
 impl Disclosure {

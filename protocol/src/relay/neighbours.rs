@@ -2,7 +2,6 @@
 
 use super::ahead::Ahead;
 use super::pace::Pace;
-use super::stats::Totals;
 use super::{Mode, Role};
 use crate::groups::{GROUP_BYTES, GroupMask};
 use crate::identity::PublicKey;
@@ -50,6 +49,18 @@ pub(super) struct Asked {
     pub(super) at: UnixMillis,
     /// What the neighbour had delivered by then, in bytes.
     pub(super) before: u64,
+}
+
+/// Counts of one neighbour since it was first named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) bytes: u64,
+    pub(super) groups: u64,
+    pub(super) duplicates: u64,
+    /// Duplicates that were sent although they had been cancelled before.
+    pub(super) belated: u64,
+    pub(super) steals: u64,
+    pub(super) failures: u64,
 }
 
 /// One neighbour.
@@ -188,6 +199,19 @@ impl Edge {
 }
 
 impl Neighbours {
+    /// Counts for one neighbour and for all.
+    pub(super) fn count(&mut self, peer: &PublicKey, change: impl Fn(&mut Totals)) {
+        change(&mut self.all);
+        if let Some(edge) = self.edges.get_mut(peer) {
+            change(&mut edge.totals);
+        }
+    }
+
+    /// Counts of all neighbours that ever were.
+    pub(super) fn totals(&self) -> &Totals {
+        &self.all
+    }
+
     /// Replaces the list.
     pub(super) fn name(&mut self, now: UnixMillis, named: &[(PublicKey, Role)]) {
         self.edges.values_mut().for_each(|edge| edge.named = false);

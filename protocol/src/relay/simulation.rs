@@ -5,6 +5,7 @@
 //! same events, which [`Report::trace`] witnesses.
 
 mod checks;
+mod event;
 mod faults;
 mod learner;
 mod links;

@@ -1,20 +1,8 @@
 //! What the neighbours gave, for metrics and heartbeats.
 
 use super::Relay;
-use super::neighbours::{Edge, Neighbours};
+use super::neighbours::Edge;
 use crate::identity::PublicKey;
-
-/// Counts of one neighbour since it was first named.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
-    pub(super) bytes: u64,
-    pub(super) groups: u64,
-    pub(super) duplicates: u64,
-    /// Duplicates that were sent although they had been cancelled before.
-    pub(super) belated: u64,
-    pub(super) steals: u64,
-    pub(super) failures: u64,
-}
 
 /// What one neighbour gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,21 +52,6 @@ impl Relay {
             under_way: self.neighbours.under_way(),
             consumers: self.consumers.len(),
         }
-    }
-}
-
-impl Neighbours {
-    /// Counts for one neighbour and for all.
-    pub(super) fn count(&mut self, peer: &PublicKey, change: impl Fn(&mut Totals)) {
-        change(&mut self.all);
-        if let Some(edge) = self.edges.get_mut(peer) {
-            change(&mut edge.totals);
-        }
-    }
-
-    /// Counts of all neighbours that ever were.
-    pub(super) fn totals(&self) -> &Totals {
-        &self.all
     }
 }
 

@@ -1,6 +1,6 @@
 //! What goes wrong in a simulated network, drawn from its seed.
 
-use super::world::{Event, Kind};
+use super::event::{Event, Kind};
 use crate::draw::Draws;
 
 /// Faults happen before this instant, in microseconds. Liars stay: the others must complete in spite of them.
