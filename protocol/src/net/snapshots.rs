@@ -14,6 +14,7 @@ mod downstream;
 mod driver;
 pub(super) mod keeper;
 mod mailbox;
+mod messages;
 mod plan;
 mod requests;
 mod stats;
@@ -30,6 +31,7 @@ use crate::relay::{self, Mode, RelayConfig};
 use crate::store::ChunkStore;
 use crate::version::PolicyVersion;
 use keeper::Keeper;
+use messages::Command;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
@@ -113,7 +115,7 @@ pub enum SnapshotEvent {
 /// Handle to the driver.
 #[derive(Clone, Debug)]
 pub struct Snapshots {
-    inbox: mpsc::Sender<driver::Command>,
+    inbox: mpsc::Sender<Command>,
 }
 
 /// The driver has stopped, because its host was shut down.
@@ -147,7 +149,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`]
     pub async fn announce(&self, manifest: Arc<Manifest>) -> Result<(), Stopped> {
-        self.send(driver::Command::Downloads(downloads::Event::Announced(manifest))).await
+        self.send(Command::Downloads(downloads::Event::Announced(manifest))).await
     }
 
     /// Publishes a snapshot whose pieces are all in the store.
@@ -155,7 +157,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`]
     pub async fn publish(&self, manifest: Arc<Manifest>) -> Result<(), Stopped> {
-        self.send(driver::Command::Downloads(downloads::Event::Published(manifest))).await
+        self.send(Command::Downloads(downloads::Event::Published(manifest))).await
     }
 
     /// Names the neighbours to pull from, and what each is. Replaces the list; those beyond
@@ -164,7 +166,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`]
     pub async fn neighbours(&self, neighbours: Vec<(Peer, relay::Role)>) -> Result<(), Stopped> {
-        self.send(driver::Command::Neighbours(neighbours)).await
+        self.send(Command::Neighbours(neighbours)).await
     }
 
     /// Names those whom the learner sends here to pull: they have places before anybody else. Replaces the list; those beyond
@@ -173,7 +175,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`]
     pub async fn friends(&self, friends: Vec<PublicKey>) -> Result<(), Stopped> {
-        self.send(driver::Command::Friends(friends)).await
+        self.send(Command::Friends(friends)).await
     }
 
     /// Tells the source who passes nothing on ([`Input::Leaves`](crate::relay::Input::Leaves)).
@@ -181,7 +183,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`]
     pub async fn leaves(&self, leaves: Vec<PublicKey>) -> Result<(), Stopped> {
-        self.send(driver::Command::Leaves(leaves)).await
+        self.send(Command::Leaves(leaves)).await
     }
 
     /// Changes how groups are gathered, as the learner wishes.
@@ -189,7 +191,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`]
     pub async fn mode(&self, mode: Mode) -> Result<(), Stopped> {
-        self.send(driver::Command::Mode(mode)).await
+        self.send(Command::Mode(mode)).await
     }
 
     /// Tells that reading a stored chunk failed; it will be fetched again.
@@ -197,7 +199,7 @@ impl Snapshots {
     /// # Errors
     /// [`Stopped`]
     pub async fn damaged(&self, version: PolicyVersion, index: ChunkIndex) -> Result<(), Stopped> {
-        self.send(driver::Command::Damaged { version, index }).await
+        self.send(Command::Damaged { version, index }).await
     }
 
     /// What the driver measured so far.
@@ -206,31 +208,12 @@ impl Snapshots {
     /// [`Stopped`]
     pub async fn stats(&self) -> Result<SnapshotStats, Stopped> {
         let (answer, stats) = oneshot::channel();
-        self.send(driver::Command::Stats(answer)).await?;
+        self.send(Command::Stats(answer)).await?;
         stats.await.map_err(|_| Stopped)
     }
 
-    async fn send(&self, command: driver::Command) -> Result<(), Stopped> {
+    async fn send(&self, command: Command) -> Result<(), Stopped> {
         self.inbox.send(command).await.map_err(|_| Stopped)
-    }
-}
-
-/// What a stream's task needs to report on itself: reports of a stream that has been replaced are known by its number.
-#[derive(Clone, Debug)]
-struct Reporter {
-    peer: PublicKey,
-    serial: u64,
-    inbox: mpsc::WeakSender<driver::Command>,
-    traffic: Arc<stats::Traffic>,
-}
-
-impl Reporter {
-    async fn report(&self, report: driver::Report) {
-        if let Some(inbox) = self.inbox.upgrade() {
-            let command = driver::Command::Report { peer: self.peer, serial: self.serial, report };
-            // The driver has stopped: nobody is left to tell.
-            let _ = inbox.send(command).await;
-        }
     }
 }
 

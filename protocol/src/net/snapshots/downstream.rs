@@ -1,8 +1,7 @@
 //! Serving a consumer: hear what it asks for, tell it what is here, send groups.
 
-use super::Reporter;
-use super::driver::Report;
 use super::mailbox::{Mail, Mailbox, Order};
+use super::messages::{Report, Reporter};
 use super::wire::{self, Answer, Ask, MAX_NEWS};
 use crate::groups::{GROUP_BYTES, GroupTree};
 use crate::manifest::PieceIndex;

@@ -5,19 +5,18 @@ mod edges;
 
 use super::downloads::{Downloads, Event};
 use super::keeper::{Keeper, Stored};
+use super::messages::{Command, Report};
 use super::stats::Times;
 use super::{SnapshotEvent, SnapshotStats, SnapshotsConfig, Stopped};
 use crate::clock;
-use crate::content::{ChunkIndex, ContentId};
 use crate::control::Peer;
 use crate::epoch::Epoch;
-use crate::groups::GroupMask;
 use crate::identity::PublicKey;
 use crate::manifest::{Manifest, PieceIndex};
 use crate::net::IncomingStreams;
 use crate::net::host::Host;
 use crate::net::peer::{key_of_peer, peer_of_key};
-use crate::relay::{Input, Mode, Output, Relay, Role};
+use crate::relay::{Input, Output, Relay, Role};
 use crate::store::ChunkStore;
 use crate::time::UnixMillis;
 use crate::version::PolicyVersion;
@@ -25,52 +24,12 @@ use edges::Edges;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// Commands and reports taken in before the machine is asked what to do.
 const BATCH: usize = 64;
 /// Least pause between two reports of progress, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 100;
-
-/// What the owner or another task tells the driver.
-#[derive(Debug)]
-pub(super) enum Command {
-    /// A manifest to fetch or to publish, or what the disk says.
-    Downloads(Event),
-    Neighbours(Vec<(Peer, Role)>),
-    Friends(Vec<PublicKey>),
-    Leaves(Vec<PublicKey>),
-    Mode(Mode),
-    Damaged {
-        version: PolicyVersion,
-        index: ChunkIndex,
-    },
-    Stats(oneshot::Sender<SnapshotStats>),
-    Report {
-        peer: PublicKey,
-        serial: u64,
-        report: Report,
-    },
-}
-
-/// What happened on one stream.
-#[derive(Debug)]
-pub(super) enum Report {
-    Opened,
-    Has { version: PolicyVersion, news: Vec<(PieceIndex, GroupMask)> },
-    Stored { version: PolicyVersion, stored: Vec<Stored> },
-    Rotten { reason: String },
-    Refused { version: PolicyVersion },
-    Lost { reason: String },
-    Foreign { reason: String },
-    GaveUp { reason: String },
-    Joined { version: PolicyVersion, manifest: ContentId },
-    Asked { version: PolicyVersion, piece: PieceIndex, groups: GroupMask },
-    Cancelled { piece: PieceIndex, groups: GroupMask },
-    Sent { piece: PieceIndex, group: u32 },
-    Damaged { version: PolicyVersion, piece: PieceIndex },
-    Left,
-}
 
 pub(super) struct Driver {
     host: Host,

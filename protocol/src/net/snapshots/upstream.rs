@@ -1,8 +1,7 @@
 //! Pulling from one neighbour: ask, hear what it holds, verify and store what comes, report.
 
-use super::Reporter;
-use super::driver::Report;
 use super::keeper::{Arrival, Failure, Keeper, Kept};
+use super::messages::{Report, Reporter};
 use super::requests::{Arrived, Requests};
 use super::wire::{self, Answer, Ask, WireError};
 use crate::content::ContentId;

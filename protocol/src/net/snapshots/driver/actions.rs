@@ -1,8 +1,9 @@
 //! Doing what the downloads say, with the machine and the disk.
 
-use super::{Command, Driver};
+use super::Driver;
 use crate::manifest::{Manifest, PieceIndex};
 use crate::net::snapshots::downloads::{Action, Event};
+use crate::net::snapshots::messages::Command;
 use crate::net::snapshots::plan::{Fetch, Plan};
 use crate::recipe::Step;
 use crate::relay::Input;

@@ -1,6 +1,5 @@
 //! The streams of the driver: one to each neighbour that is pulled from, one from each consumer.
 
-use super::{Command, Report};
 use crate::content::ContentId;
 use crate::control::Peer;
 use crate::groups::GroupMask;
@@ -9,12 +8,13 @@ use crate::manifest::{Manifest, Piece, PieceIndex};
 use crate::net::Stream;
 use crate::net::host::Host;
 use crate::net::peer::{addresses_of, peer_of_key};
+use crate::net::snapshots::downstream;
 use crate::net::snapshots::keeper::Keeper;
 use crate::net::snapshots::mailbox::{Mailbox, Order};
+use crate::net::snapshots::messages::{Command, Report, Reporter};
 use crate::net::snapshots::requests::Requests;
 use crate::net::snapshots::stats::Traffic;
 use crate::net::snapshots::upstream::{ASKS, Edge, Wish};
-use crate::net::snapshots::{Reporter, downstream};
 use crate::store::ChunkStore;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
