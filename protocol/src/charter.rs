@@ -2,10 +2,10 @@
 
 use crate::content::ContentId;
 use crate::identity::PublicKey;
-use crate::manifest::TensorType;
 use crate::precision::{MAX_PRECISIONS, PrecisionName};
 use crate::signed::{Signable, Signed};
 use crate::staleness::Staleness;
+use crate::tensor_type::TensorType;
 use crate::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,8 @@ pub const MAX_CHARTER_BYTES: usize = 32 << 10;
 pub const MAX_GROUP_SIZE: u32 = 256;
 /// Most tokens in a response.
 pub const MAX_RESPONSE_TOKENS: u32 = 1 << 17;
+/// Most response tokens in all trajectories of a group together.
+pub const MAX_GROUP_TOKENS: u64 = 1 << 19;
 /// Most tasks in a mix.
 pub const MAX_TASKS: usize = 64;
 /// Longest name of a run, in bytes.
@@ -218,12 +220,7 @@ impl Charter {
         check("top_p", s.top_p, s.top_p > 0.0 && s.top_p <= 1.0, "above 0, at most 1")?;
         let tokens = 1..=MAX_RESPONSE_TOKENS;
         check("max_new_tokens", s.max_new_tokens, tokens.contains(&s.max_new_tokens), "1 to 131072")?;
-        check(
-            "tokens in a group",
-            per_group,
-            per_group <= crate::trajectory::MAX_GROUP_TOKENS,
-            "at most 524288",
-        )?;
+        check("tokens in a group", per_group, per_group <= MAX_GROUP_TOKENS, "at most 524288")?;
         check("chunk_bytes", self.chunk_bytes, CHUNK_BYTES.contains(&self.chunk_bytes), "16384 to 4194304")?;
         let distinct: BTreeSet<&PrecisionName> = self.precisions.iter().collect();
         let listed = distinct.len() == self.precisions.len()

@@ -24,7 +24,7 @@ mod rans;
 mod sparse;
 mod wire;
 
-use crate::manifest::TensorType;
+use crate::tensor_type::TensorType;
 use elements::Layout;
 use std::borrow::Cow;
 use wire::Reader;

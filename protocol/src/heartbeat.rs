@@ -1,9 +1,9 @@
 //! What a node tells the learner about itself, every second and at every installation.
 
-use crate::control::MAX_NEIGHBOURS;
 use crate::epoch::Epoch;
 use crate::identity::PublicKey;
 use crate::rate::BytesPerSec;
+use crate::relay::MAX_NEIGHBOURS;
 use crate::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

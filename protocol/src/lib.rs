@@ -46,6 +46,7 @@ pub mod signed;
 pub mod staleness;
 pub mod store;
 pub mod submission;
+pub mod tensor_type;
 pub mod time;
 pub mod told;
 pub mod trajectory;

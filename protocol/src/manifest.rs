@@ -8,6 +8,7 @@
 
 mod piece;
 
+pub use crate::tensor_type::TensorType;
 pub use piece::{DeltaEntry, Piece, PieceIndex};
 
 use crate::charter::{CHUNK_BYTES, RunId};
@@ -31,18 +32,6 @@ pub const MAX_FILES: usize = 16;
 pub const MAX_NAME: usize = 128;
 /// Most dimensions of a tensor.
 pub const MAX_RANK: usize = 8;
-
-/// Element type of a published tensor, little-endian.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TensorType {
-    /// IEEE single precision.
-    F32,
-    /// bfloat16.
-    Bf16,
-    /// IEEE half precision.
-    F16,
-}
 
 /// A tensor's place in the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,16 +93,6 @@ pub struct ManifestError {
 impl Signable for Manifest {
     const CONTEXT: &'static str = "echo snapshot manifest 3";
     const MAX_BYTES: usize = MAX_MANIFEST_BYTES;
-}
-
-impl TensorType {
-    /// Bytes of one element.
-    pub fn bytes(self) -> u64 {
-        match self {
-            Self::F32 => 4,
-            Self::Bf16 | Self::F16 => 2,
-        }
-    }
 }
 
 impl TensorEntry {

@@ -19,10 +19,12 @@ mod address_book;
 mod addresses;
 mod allowance;
 mod behaviour;
+pub mod config;
 mod control_codec;
 mod delayed;
 mod dht;
 mod dial_back;
+pub mod error;
 pub mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -44,11 +46,11 @@ mod tls;
 mod yamux;
 
 pub use addresses::{dialable, outer_ip};
+pub use config::{DhtMode, HostConfig};
 pub use control_codec::{MAX_CONTROL_REQUEST, MAX_CONTROL_RESPONSE};
+pub use error::NetError;
 pub use frame::{FrameError, read_frame, read_frame_within, write_frame};
-pub use host::{
-    DhtMode, GossipVerdict, Host, HostConfig, HostEvent, HostEvents, NetError, Reply, can_listen,
-};
+pub use host::{GossipVerdict, Host, HostEvent, HostEvents, Reply, can_listen};
 pub use libp2p::multiaddr::Protocol as AddrProtocol;
 pub use libp2p::{Multiaddr, PeerId, Stream};
 pub use limits::ConnectionLimits;

@@ -14,9 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Most response tokens in all trajectories of a group together.
-pub const MAX_GROUP_TOKENS: u64 = 1 << 19;
-/// Longest encoded group, in bytes: [`MAX_GROUP_TOKENS`] of 5 bytes for the id and 5 for each of two log-probs, and Ω.
+/// Longest encoded group, in bytes: [`MAX_GROUP_TOKENS`](crate::charter::MAX_GROUP_TOKENS) of 5 bytes for the id and 5 for each of two log-probs, and Ω.
 pub const MAX_GROUP_BYTES: usize = 8 << 20;
 /// Most entries of one Ω.
 pub const MAX_OMEGA_ENTRIES: usize = 16;

@@ -14,14 +14,14 @@ use libp2p::swarm::NetworkBehaviour;
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::{PeerId, StreamProtocol, allow_block_list, connection_limits, identify, ping, relay};
 
+use super::config::{DhtMode, HostConfig};
 use super::control_codec::ControlCodec;
 use super::dht::Dht;
 use super::dial_back::DialBack;
-use super::host::{
-    DhtMode, HostConfig, MAX_GOSSIP_MESSAGE, MAX_REQUEST_TIMEOUT, MAX_TOPICS, NetError, VERDICT_TIMEOUT,
-};
+use super::error::NetError;
 use super::identify::Identify;
 use super::instance::Instance;
+use super::limits::{MAX_GOSSIP_MESSAGE, MAX_REQUEST_TIMEOUT, MAX_TOPICS, VERDICT_TIMEOUT};
 use super::names;
 use super::probe::Probe;
 use super::punch::Punch;

@@ -7,9 +7,7 @@
 
 mod announcer;
 mod command;
-mod config;
 mod driver;
-mod error;
 mod event;
 mod listen;
 
@@ -21,52 +19,19 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-pub use config::{DhtMode, HostConfig};
-pub use error::NetError;
 pub use event::{GossipVerdict, HostEvent, HostEvents, Reply};
 pub use listen::can_listen;
 
+use super::config::HostConfig;
 use super::control_codec::MAX_CONTROL_REQUEST;
+use super::error::NetError;
+use super::limits::{COMMAND_QUEUE, DHT_READY_TIMEOUT, EVENT_QUEUE, MAX_DHT_KEY, MAX_REQUEST_TIMEOUT};
 use super::pacing::Pacing;
 use super::streams::{IncomingStreams, accept_into_queue, open};
 use super::swarm::build_swarm;
 use crate::heartbeat::Reach;
 use command::Command;
 use driver::{Boards, Driver};
-
-/// Commands that may wait for the driver. A caller beyond waits for its turn.
-pub const COMMAND_QUEUE: usize = 256;
-/// Events that may wait for their reader.
-pub const EVENT_QUEUE: usize = 1024;
-/// Gossip topics of a host.
-pub const MAX_TOPICS: usize = 64;
-/// The longest gossip message, in bytes: a signed manifest.
-pub const MAX_GOSSIP_MESSAGE: usize = crate::manifest::MAX_MANIFEST_BYTES + crate::signed::ENVELOPE_BYTES;
-/// Gossip messages that may wait for their verdict. What comes beyond is ignored.
-pub const MAX_PENDING_VERDICTS: usize = 64;
-/// A gossip message without a verdict for this long is ignored.
-pub const VERDICT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest that a request may take. A longer timeout given to [`Host::request`] counts as this one.
-pub const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Own requests that may wait for their response.
-pub const MAX_PENDING_REQUESTS: usize = 4096;
-/// Requests of others that may wait for our reply. What comes beyond is dropped.
-pub const MAX_PENDING_REPLIES: usize = 1024;
-/// Callers that may wait for a dial.
-pub const MAX_PENDING_DIALS: usize = 1024;
-/// Addresses that one call of [`Host::dial`] may bring. The rest is ignored.
-pub const MAX_DIAL_ADDRESSES: usize = 8;
-/// Queries to the DHT that may run at once.
-pub const MAX_PENDING_QUERIES: usize = 256;
-/// A provider query ends when it has found this many.
-pub const MAX_PROVIDERS_FOUND: usize = 256;
-/// The longest key in the DHT, in bytes: room for a 64-byte hash.
-pub const MAX_DHT_KEY: usize = 64;
-/// Peers that may be blocked. The one blocked longest ago is let in again to make room.
-pub const MAX_BLOCKED: usize = 4096;
-/// DHT calls wait this long for the first peer in the routing table: a peer that was just dialled gets there when it
-/// has identified itself.
-pub const DHT_READY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running host. Clones are handles to the same host, which stops when the last of them is dropped.
 #[derive(Clone)]
@@ -190,7 +155,7 @@ impl Host {
     }
 
     /// Closes every connection with a peer, and refuses and makes none until [`Host::unblock`]. At most
-    /// [`MAX_BLOCKED`] peers are blocked.
+    /// [`MAX_BLOCKED`](super::limits::MAX_BLOCKED) peers are blocked.
     ///
     /// # Errors
     /// [`NetError::Stopped`].

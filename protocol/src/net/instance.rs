@@ -1,6 +1,6 @@
 //! Which process of an identity a peer is.
 
-use super::host::NetError;
+use super::error::NetError;
 
 /// Hexadecimal digits of an instance.
 const DIGITS: usize = 16;

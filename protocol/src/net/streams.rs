@@ -18,7 +18,7 @@ use libp2p_stream::{Control, OpenStreamError};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::host::NetError;
+use super::error::NetError;
 pub(super) use lines::Lines;
 
 /// The acceptor's first byte: the stream waits for the acceptor.

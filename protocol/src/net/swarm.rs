@@ -11,8 +11,9 @@ use libp2p::{PeerId, Swarm, SwarmBuilder, Transport, dns, quic, relay, tcp};
 use std::io;
 
 use super::behaviour::EchoBehaviour;
+use super::config::HostConfig;
 use super::delayed::Delayed;
-use super::host::{HostConfig, NetError};
+use super::error::NetError;
 use super::moderated::Moderated;
 use super::pacing::{PacedMuxer, Pacing};
 use super::tls::Tls;

@@ -28,7 +28,7 @@ use std::io;
 use std::iter;
 use std::sync::Arc;
 
-use super::host::NetError;
+use super::error::NetError;
 use crate::groups::GROUP_BYTES;
 
 /// Encrypted bytes are read from the socket in pieces of up to this length.

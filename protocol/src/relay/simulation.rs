@@ -17,7 +17,8 @@ use crate::codec;
 use crate::content::ContentId;
 use crate::draw::Draws;
 use crate::epoch::Epoch;
-use crate::manifest::{DeltaEntry, Manifest, TensorEntry, TensorType};
+use crate::manifest::{DeltaEntry, Manifest, TensorEntry};
+use crate::tensor_type::TensorType;
 use crate::version::PolicyVersion;
 use world::World;
 

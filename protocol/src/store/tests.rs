@@ -1,7 +1,7 @@
 use super::*;
 use crate::content::ChunkIndex;
 use crate::manifest::Manifest;
-use crate::manifest::TensorType;
+use crate::tensor_type::TensorType;
 use crate::version::PolicyVersion;
 use std::collections::BTreeSet;
 use tempfile::TempDir;

@@ -4,7 +4,8 @@ use super::{ChunkStore, StoreError};
 use crate::charter::RunId;
 use crate::content::ContentId;
 use crate::epoch::Epoch;
-use crate::manifest::{DeltaEntry, FileEntry, Manifest, ManifestError, TensorEntry, TensorType};
+use crate::manifest::{DeltaEntry, FileEntry, Manifest, ManifestError, TensorEntry};
+use crate::tensor_type::TensorType;
 use crate::version::PolicyVersion;
 
 /// One part of a snapshot.

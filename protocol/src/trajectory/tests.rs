@@ -166,7 +166,10 @@ fn one_turn_is_encoded_as_ever() {
 #[test]
 fn the_largest_allowed_group_fits_its_limit() {
     // 5 bytes is the longest CBOR form of a u32 and of an f32.
-    assert!(MAX_GROUP_TOKENS * 15 + 512 * u64::from(crate::charter::MAX_GROUP_SIZE) < MAX_GROUP_BYTES as u64);
+    assert!(
+        crate::charter::MAX_GROUP_TOKENS * 15 + 512 * u64::from(crate::charter::MAX_GROUP_SIZE)
+            < MAX_GROUP_BYTES as u64
+    );
 }
 
 /// `plain()` as programs of before precisions were declared write it.

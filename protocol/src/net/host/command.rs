@@ -3,7 +3,7 @@
 use libp2p::{Multiaddr, PeerId};
 use tokio::sync::oneshot;
 
-use super::error::NetError;
+use crate::net::error::NetError;
 
 type Answer<T> = oneshot::Sender<T>;
 pub(super) type Outcome<T> = oneshot::Sender<Result<T, NetError>>;

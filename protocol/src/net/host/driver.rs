@@ -27,14 +27,14 @@ use tokio::time::{Instant, timeout_at};
 
 use super::announcer::Announcer;
 use super::command::{Command, Outcome};
-use super::config::DhtMode;
-use super::error::NetError;
 use super::event::HostEvent;
 use super::listen::{LISTEN_TIMEOUT, can_listen};
 use crate::heartbeat::Reach;
 use crate::net::address_book::AddressBook;
 use crate::net::addresses::dialable;
 use crate::net::behaviour::{EchoBehaviour, EchoBehaviourEvent};
+use crate::net::config::DhtMode;
+use crate::net::error::NetError;
 use crate::net::reachability::Reachability;
 
 /// Connections have this long to say goodbye when the host stops.

@@ -4,12 +4,12 @@ use libp2p::gossipsub::MessageAcceptance;
 use libp2p::{Multiaddr, PeerId};
 use tokio::sync::{mpsc, oneshot};
 
-use super::error::NetError;
 use crate::net::control_codec::MAX_CONTROL_RESPONSE;
+use crate::net::error::NetError;
 
 /// The events of a host, in the order in which they happened; see [`HostEvent::Connected`] for the one exception.
 ///
-/// At most [`EVENT_QUEUE`](super::EVENT_QUEUE) wait here. A reader that falls behind loses requests and gossip, but
+/// At most [`EVENT_QUEUE`](crate::net::limits::EVENT_QUEUE) wait here. A reader that falls behind loses requests and gossip, but
 /// no connection and no disconnection.
 #[derive(Debug)]
 pub struct HostEvents {
@@ -45,7 +45,7 @@ pub enum HostEvent {
         source: PeerId,
         /// The topic.
         topic: String,
-        /// At most [`MAX_GOSSIP_MESSAGE`](super::MAX_GOSSIP_MESSAGE) bytes.
+        /// At most [`MAX_GOSSIP_MESSAGE`](crate::net::limits::MAX_GOSSIP_MESSAGE) bytes.
         data: Vec<u8>,
         /// What to do with it.
         verdict: GossipVerdict,
@@ -83,7 +83,7 @@ impl Reply {
     ///
     /// # Errors
     /// [`NetError::ResponseTooLarge`], upon which the requester sees a dropped request, and
-    /// [`NetError::RequesterGone`] when more than [`MAX_REQUEST_TIMEOUT`](super::MAX_REQUEST_TIMEOUT) has passed.
+    /// [`NetError::RequesterGone`] when more than [`MAX_REQUEST_TIMEOUT`](crate::net::limits::MAX_REQUEST_TIMEOUT) has passed.
     pub fn send(self, body: Vec<u8>) -> Result<(), NetError> {
         if body.len() > MAX_CONTROL_RESPONSE {
             return Err(NetError::ResponseTooLarge { len: body.len(), cap: MAX_CONTROL_RESPONSE });
@@ -93,7 +93,7 @@ impl Reply {
 }
 
 /// The way to judge a gossip message. Dropped, or kept for longer than
-/// [`VERDICT_TIMEOUT`](super::VERDICT_TIMEOUT), it ignores the message.
+/// [`VERDICT_TIMEOUT`](crate::net::limits::VERDICT_TIMEOUT), it ignores the message.
 #[derive(Debug)]
 pub struct GossipVerdict {
     verdict: oneshot::Sender<MessageAcceptance>,

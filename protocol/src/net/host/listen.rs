@@ -7,7 +7,7 @@ use std::time::Duration;
 use libp2p::Multiaddr;
 use libp2p::multiaddr::Protocol;
 
-use super::error::NetError;
+use crate::net::error::NetError;
 
 /// The system has this long to bind all addresses.
 pub(super) const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);

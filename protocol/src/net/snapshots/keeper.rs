@@ -6,7 +6,7 @@
 use super::wire::LEAF_BYTES;
 use crate::groups::GroupTree;
 use crate::manifest::{Piece, PieceIndex};
-use crate::net::NetError;
+use crate::net::error::NetError;
 use crate::program::threads;
 use crate::store::{ChunkStore, StoreError, Written};
 use bytes::Bytes;

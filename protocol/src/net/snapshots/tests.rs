@@ -1,10 +1,11 @@
 use super::*;
 use crate::content::ContentId;
 use crate::identity::NodeKey;
-use crate::manifest::{DeltaEntry, TensorType};
+use crate::manifest::DeltaEntry;
 use crate::net::{HostConfig, HostEvents};
 use crate::relay::Role as Part;
 use crate::store::{ReadError, SnapshotItem, SnapshotReader, write_snapshot};
+use crate::tensor_type::TensorType;
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::Driver;
 use crate::net::addresses::{believable, dialable, is_relayed, without_peer};
-use crate::net::host::MAX_BLOCKED;
 use crate::net::instance::Instance;
+use crate::net::limits::MAX_BLOCKED;
 use crate::net::names;
 
 /// An open connection.

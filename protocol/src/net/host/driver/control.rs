@@ -8,9 +8,9 @@ use libp2p::request_response::{Event, Message, OutboundFailure, ResponseChannel}
 use tokio::time::timeout;
 
 use super::{Driver, Outcome, answer};
-use crate::net::host::{
-    HostEvent, MAX_PENDING_REPLIES, MAX_PENDING_REQUESTS, MAX_REQUEST_TIMEOUT, NetError, Reply,
-};
+use crate::net::error::NetError;
+use crate::net::host::{HostEvent, Reply};
+use crate::net::limits::{MAX_PENDING_REPLIES, MAX_PENDING_REQUESTS, MAX_REQUEST_TIMEOUT};
 
 /// The outcome of waiting for a reply: the way to the requester and the body, if there is one.
 pub(super) type Replied = (ResponseChannel<Vec<u8>>, Option<Vec<u8>>);

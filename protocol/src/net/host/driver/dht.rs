@@ -9,7 +9,8 @@ use libp2p::{Multiaddr, PeerId};
 use super::{Driver, Outcome, answer};
 use crate::net::address_book::MAX_ADDRESSES_PER_SOURCE;
 use crate::net::addresses::{believable, believable_from_any, dialable, without_peer};
-use crate::net::host::{MAX_DHT_KEY, MAX_PENDING_QUERIES, MAX_PROVIDERS_FOUND, NetError};
+use crate::net::error::NetError;
+use crate::net::limits::{MAX_DHT_KEY, MAX_PENDING_QUERIES, MAX_PROVIDERS_FOUND};
 
 /// A query for which somebody waits.
 pub(super) enum Query {

@@ -10,7 +10,8 @@ use libp2p::{Multiaddr, PeerId};
 
 use super::{Driver, Outcome, answer};
 use crate::net::addresses::is_relayed;
-use crate::net::host::{MAX_DIAL_ADDRESSES, MAX_PENDING_DIALS, NetError};
+use crate::net::error::NetError;
+use crate::net::limits::{MAX_DIAL_ADDRESSES, MAX_PENDING_DIALS};
 use crate::net::swarm::NO_RESOLVER;
 
 /// A dial for which somebody waits.

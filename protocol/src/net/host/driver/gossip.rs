@@ -6,9 +6,9 @@ use libp2p::gossipsub::{Event, IdentTopic, MessageAcceptance, MessageId, Publish
 use tokio::time::timeout;
 
 use super::Driver;
-use crate::net::host::{
-    GossipVerdict, HostEvent, MAX_GOSSIP_MESSAGE, MAX_PENDING_VERDICTS, NetError, VERDICT_TIMEOUT,
-};
+use crate::net::error::NetError;
+use crate::net::host::{GossipVerdict, HostEvent};
+use crate::net::limits::{MAX_GOSSIP_MESSAGE, MAX_PENDING_VERDICTS, VERDICT_TIMEOUT};
 
 /// A message, the neighbour it came from, and what to do with it.
 pub(super) type Judged = (MessageId, PeerId, MessageAcceptance);

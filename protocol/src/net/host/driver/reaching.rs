@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Driver;
 use crate::heartbeat::Reach;
 use crate::net::addresses::{is_relayed, without_peer};
-use crate::net::host::DhtMode;
+use crate::net::config::DhtMode;
 
 /// Peers known to relay. There are few, and one is enough.
 const MAX_RELAYS: usize = 16;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use libp2p::Multiaddr;
 
-use crate::net::ConnectionLimits;
+use super::limits::ConnectionLimits;
 
 /// How a host takes part in the DHT, and in being reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct HostConfig {
     pub mode: DhtMode,
     /// Program and version, shown to peers.
     pub agent: String,
-    /// Gossip topics to take part in, at most [`MAX_TOPICS`](super::MAX_TOPICS). No others are let in.
+    /// Gossip topics to take part in, at most [`MAX_TOPICS`](super::limits::MAX_TOPICS). No others are let in.
     pub topics: Vec<String>,
     /// How many connections to keep.
     pub limits: ConnectionLimits,
