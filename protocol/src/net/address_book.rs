@@ -7,15 +7,15 @@ use libp2p::{Multiaddr, PeerId};
 use super::addresses::without_peer;
 
 /// Peers in the book. The one that was touched longest ago makes room for a new one.
-pub(super) const MAX_BOOK_PEERS: usize = 16_384;
+pub(in crate::net) const MAX_BOOK_PEERS: usize = 16_384;
 
 /// Addresses kept for a peer from each source: those we were given, and those the peer said itself.
-pub(super) const MAX_ADDRESSES_PER_SOURCE: usize = 8;
+pub(in crate::net) const MAX_ADDRESSES_PER_SOURCE: usize = 8;
 
 /// Addresses of peers, the most promising first: the one that last worked, those given to us by our own process, and
 /// those that the peer last said of itself. Callers pass only addresses that they believe.
 #[derive(Debug, Default)]
-pub(super) struct AddressBook {
+pub(in crate::net) struct AddressBook {
     peers: BTreeMap<PeerId, Entry>,
     /// Peers by the moment at which they were last touched, to find the oldest.
     by_age: BTreeMap<u64, PeerId>,
@@ -32,7 +32,7 @@ struct Entry {
 
 impl AddressBook {
     /// Keeps an address that our own process gave; the newest is tried first.
-    pub(super) fn give(&mut self, peer: PeerId, address: Multiaddr) {
+    pub(in crate::net) fn give(&mut self, peer: PeerId, address: Multiaddr) {
         let address = without_peer(address);
         let given = &mut self.touch(peer).given;
         given.retain(|known| *known != address);
@@ -41,18 +41,18 @@ impl AddressBook {
     }
 
     /// Replaces what the peer says of itself, so that addresses which it has left are forgotten.
-    pub(super) fn say(&mut self, peer: PeerId, addresses: impl IntoIterator<Item = Multiaddr>) {
+    pub(in crate::net) fn say(&mut self, peer: PeerId, addresses: impl IntoIterator<Item = Multiaddr>) {
         self.touch(peer).said =
             addresses.into_iter().map(without_peer).take(MAX_ADDRESSES_PER_SOURCE).collect();
     }
 
     /// Remembers the address through which we reached the peer.
-    pub(super) fn worked(&mut self, peer: PeerId, address: Multiaddr) {
+    pub(in crate::net) fn worked(&mut self, peer: PeerId, address: Multiaddr) {
         self.touch(peer).worked = Some(without_peer(address));
     }
 
     /// Everything known about a peer, without repetition, the most promising first.
-    pub(super) fn addresses(&self, peer: &PeerId) -> Vec<Multiaddr> {
+    pub(in crate::net) fn addresses(&self, peer: &PeerId) -> Vec<Multiaddr> {
         let mut found: Vec<Multiaddr> = Vec::new();
         if let Some(entry) = self.peers.get(peer) {
             for address in entry.worked.iter().chain(&entry.given).chain(&entry.said) {

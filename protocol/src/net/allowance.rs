@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// So many times within a window of time, which begins with the first.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(in crate::net) struct Allowance {
     limit: u32,
     window: Duration,
     /// How many were taken since when.
@@ -14,19 +14,19 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    pub(super) fn new(limit: u32, window: Duration) -> Self {
+    pub(in crate::net) fn new(limit: u32, window: Duration) -> Self {
         Self { limit, window, taken: None }
     }
 
     /// Takes one; false if there were enough.
-    pub(super) fn take(&mut self, now: Instant) -> bool {
+    pub(in crate::net) fn take(&mut self, now: Instant) -> bool {
         let (since, taken) = self.taken.filter(|_| !self.is_over(now)).unwrap_or((now, 0));
         self.taken = Some((since, (taken + 1).min(self.limit)));
         taken < self.limit
     }
 
     /// Whether no window is open: the next one taken begins to count anew.
-    pub(super) fn is_over(&self, now: Instant) -> bool {
+    pub(in crate::net) fn is_over(&self, now: Instant) -> bool {
         self.taken.is_none_or(|(since, _)| now - since >= self.window)
     }
 }

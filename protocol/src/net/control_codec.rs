@@ -16,7 +16,7 @@ pub const MAX_CONTROL_RESPONSE: usize = crate::control::MAX_RESPONSE_BYTES;
 
 /// Control messages as raw bytes, each under its cap.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ControlCodec;
+pub(in crate::net) struct ControlCodec;
 
 impl request_response::Codec for ControlCodec {
     type Protocol = StreamProtocol;

@@ -12,9 +12,9 @@ use libp2p::core::transport::{Boxed, DialOpts, ListenerId, Transport, TransportE
 use tokio::time::sleep;
 
 /// Dials later than it is asked to. Everything else is as it was, also dials that punch a hole: those are timed.
-pub(super) struct Delayed<O> {
-    pub(super) inner: Boxed<O>,
-    pub(super) by: Duration,
+pub(in crate::net) struct Delayed<O> {
+    pub(in crate::net) inner: Boxed<O>,
+    pub(in crate::net) by: Duration,
 }
 
 impl<O: 'static> Transport for Delayed<O> {

@@ -22,7 +22,7 @@ type Kad = kad::Behaviour<MemoryStore>;
 ///
 /// The result of a query lists only those that answered it. A peer that has moved does not: the query dials
 /// it where it was, fails, and leaves it out together with its new address, of which others told.
-pub(super) struct Dht {
+pub(in crate::net) struct Dht {
     kad: Kad,
     sought: BTreeMap<PeerId, Sought>,
 }
@@ -35,17 +35,17 @@ struct Sought {
 }
 
 impl Dht {
-    pub(super) fn new(kad: Kad) -> Self {
+    pub(in crate::net) fn new(kad: Kad) -> Self {
         Self { kad, sought: BTreeMap::new() }
     }
 
     /// Keeps what is told of `peer` until [`Dht::told`] is asked as often.
-    pub(super) fn seek(&mut self, peer: PeerId) {
+    pub(in crate::net) fn seek(&mut self, peer: PeerId) {
         self.sought.entry(peer).or_default().by += 1;
     }
 
     /// The addresses told of `peer` since it is looked for.
-    pub(super) fn told(&mut self, peer: &PeerId) -> Vec<Multiaddr> {
+    pub(in crate::net) fn told(&mut self, peer: &PeerId) -> Vec<Multiaddr> {
         let Some(sought) = self.sought.get_mut(peer) else { return Vec::new() };
         sought.by -= 1;
         if sought.by > 0 {

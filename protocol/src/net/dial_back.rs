@@ -35,7 +35,7 @@ const TRIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// kilobytes before it dials, it amplifies nothing. The trials of a network within a minute are limited, and so are all at once. An asker
 /// who wanted too much is not answered, as its address may be good, and may ask again. A connection that was only a trial is closed when it is
 /// over.
-pub(super) struct DialBack {
+pub(in crate::net) struct DialBack {
     server: server::Behaviour,
     /// Whether those that connect from now on may ask.
     open: bool,
@@ -74,7 +74,7 @@ struct TooMany;
 
 impl DialBack {
     /// Nobody may ask yet.
-    pub(super) fn new(max_trials: usize) -> Self {
+    pub(in crate::net) fn new(max_trials: usize) -> Self {
         Self {
             server: server::Behaviour::default(),
             open: false,
@@ -88,7 +88,7 @@ impl DialBack {
     }
 
     /// Lets those that connect from now on ask, or not.
-    pub(super) fn open(&mut self, open: bool) {
+    pub(in crate::net) fn open(&mut self, open: bool) {
         self.open = open;
     }
 

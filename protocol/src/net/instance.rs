@@ -8,21 +8,21 @@ const DIGITS: usize = 16;
 /// A number that a host draws when it starts, and that the name of its program ends with. A data directory
 /// that was copied to a second machine shows by it: both have the same identity, and are different instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Instance(u64);
+pub(in crate::net) struct Instance(u64);
 
 impl Instance {
-    pub(super) fn draw() -> Result<Self, NetError> {
+    pub(in crate::net) fn draw() -> Result<Self, NetError> {
         let drawn = getrandom::u64();
         drawn.map(Self).map_err(|error| NetError::Build { what: "a random number", cause: error.to_string() })
     }
 
     /// The name of a program, as this instance of it tells it to peers.
-    pub(super) fn of(self, agent: &str) -> String {
+    pub(in crate::net) fn of(self, agent: &str) -> String {
         format!("{agent} {:0DIGITS$x}", self.0)
     }
 
     /// The instance of the program that tells this name; older ones tell none.
-    pub(super) fn read(agent: &str) -> Option<Self> {
+    pub(in crate::net) fn read(agent: &str) -> Option<Self> {
         let (_, digits) = agent.rsplit_once(' ')?;
         (digits.len() == DIGITS).then(|| u64::from_str_radix(digits, 16).ok().map(Self))?
     }
@@ -30,7 +30,7 @@ impl Instance {
 
 #[cfg(test)]
 impl Instance {
-    pub(super) const fn numbered(number: u64) -> Self {
+    pub(in crate::net) const fn numbered(number: u64) -> Self {
         Self(number)
     }
 }

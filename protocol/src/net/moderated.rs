@@ -19,7 +19,7 @@ const GATHER: Duration = Duration::from_millis(10);
 const BULK: std::ops::Range<usize> = 2 << 10..64 << 10;
 
 /// Wraps a TCP connection.
-pub(super) struct Moderated<S> {
+pub(in crate::net) struct Moderated<S> {
     inner: S,
     /// Bytes read since the socket was last empty.
     read: usize,
@@ -29,7 +29,7 @@ pub(super) struct Moderated<S> {
 }
 
 impl<S> Moderated<S> {
-    pub(super) fn new(inner: S) -> Self {
+    pub(in crate::net) fn new(inner: S) -> Self {
         Self { inner, read: 0, pause: None, pausing: false }
     }
 

@@ -24,10 +24,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use asking::Asking;
-pub(super) use asking::{Allowance, Due};
+pub(in crate::net) use asking::{Allowance, Due};
 use bucket::Bucket;
 use framing::{ACK_SHARE, Framing};
-pub(super) use muxer::PacedMuxer;
+pub(in crate::net) use muxer::PacedMuxer;
 
 /// The caps of a host, and what has passed. Clones are handles to the same caps.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ struct Lane {
 
 impl Pacing {
     /// Caps in bytes per second on the wire; `None` is no cap.
-    pub(super) fn new(max_upload: Option<u64>, max_download: Option<u64>) -> Self {
+    pub(in crate::net) fn new(max_upload: Option<u64>, max_download: Option<u64>) -> Self {
         let shared = Shared {
             upload: Lane::new(max_upload),
             download: Lane::new(max_download),
@@ -79,17 +79,17 @@ impl Pacing {
 
     /// Waits until bulk may be asked for: not at all where what is received has no cap. Turns come in the order in which they are waited
     /// for, and while somebody has one, or does not poll the wait for one that has come, nobody else gets any.
-    pub(super) async fn turn_to_ask(&self) -> Allowance<'_> {
+    pub(in crate::net) async fn turn_to_ask(&self) -> Allowance<'_> {
         self.shared.asking.turn(&self.shared).await
     }
 
     /// What one neighbour is asked for: nothing yet.
-    pub(super) fn due(&self) -> Due {
+    pub(in crate::net) fn due(&self) -> Due {
         Due::new(self.clone())
     }
 
     /// Counts bytes of bulk streams that came without having been asked for, which leave less room for what is.
-    pub(super) fn came_unasked(&self, bytes: usize) {
+    pub(in crate::net) fn came_unasked(&self, bytes: usize) {
         self.shared.take_room(Framing::TCP.received(bytes));
     }
 

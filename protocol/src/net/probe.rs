@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// The client of AutoNAT v2, made patient. By itself it asks a server that has no time for it again every [`INTERVAL`], as everybody else
 /// does, so that a server with too much to do would have ever more.
-pub(super) struct Probe {
+pub(in crate::net) struct Probe {
     client: client::Behaviour,
     rounds: Rounds,
 }
@@ -67,7 +67,7 @@ impl Rounds {
 }
 
 impl Probe {
-    pub(super) fn new() -> Self {
+    pub(in crate::net) fn new() -> Self {
         Self::with_interval(INTERVAL)
     }
 

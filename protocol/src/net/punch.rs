@@ -26,7 +26,7 @@ const MAX_ADDRESSES: usize = 20;
 
 /// DCUtR, made harmless. By itself it dials all addresses that the other side of a circuit names, as often as that wishes: names to be resolved,
 /// the neighbours in our house, or somebody who shall be flooded.
-pub(super) struct Punch {
+pub(in crate::net) struct Punch {
     dcutr: dcutr::Behaviour,
     /// Outcomes that may be heard.
     hearing: Allowance,
@@ -42,7 +42,7 @@ pub(super) struct Punch {
 struct NotDialled;
 
 impl Punch {
-    pub(super) fn new(me: PeerId) -> Self {
+    pub(in crate::net) fn new(me: PeerId) -> Self {
         let hearing = Allowance::new(MAX_PUNCHES, MINUTE);
         Self { dcutr: dcutr::Behaviour::new(me), hearing, far: false, next: None }
     }

@@ -46,7 +46,7 @@ struct Guess {
 /// found counts while we are seen there. Guesses within a local network count only while nobody sees us at an address that means the same
 /// everywhere: that a neighbour in the same house reaches us says nothing of the others.
 #[derive(Debug)]
-pub(super) struct Reachability {
+pub(in crate::net) struct Reachability {
     /// Where others reach us, as our keeper says.
     given: Vec<Multiaddr>,
     /// The newest in front.
@@ -73,12 +73,12 @@ impl Default for Reachability {
 
 impl Reachability {
     /// We listen nowhere.
-    pub(super) fn deaf(&mut self) {
+    pub(in crate::net) fn deaf(&mut self) {
         self.deaf = true;
     }
 
     /// A peer sees us at `seen`, and we listen at `listening`. Returns the guesses that are new, to be tried.
-    pub(super) fn seen<'a>(
+    pub(in crate::net) fn seen<'a>(
         &mut self,
         now: Instant,
         seen: &Multiaddr,
@@ -104,12 +104,12 @@ impl Reachability {
     }
 
     /// Our keeper says that others reach us there.
-    pub(super) fn given(&mut self, address: Multiaddr) {
+    pub(in crate::net) fn given(&mut self, address: Multiaddr) {
         self.given.push(without_peer(address));
     }
 
     /// Somebody found us there, or a relay gave us a place.
-    pub(super) fn confirmed(&mut self, address: Multiaddr) {
+    pub(in crate::net) fn confirmed(&mut self, address: Multiaddr) {
         let address = without_peer(address);
         if is_relayed(&address) {
             self.circuits.insert(address);
@@ -119,12 +119,12 @@ impl Reachability {
     }
 
     /// A relay took our place away.
-    pub(super) fn expired(&mut self, address: &Multiaddr) {
+    pub(in crate::net) fn expired(&mut self, address: &Multiaddr) {
         self.circuits.remove(&without_peer(address.clone()));
     }
 
     /// Somebody dialled an address in vain. True if it shall be tried once more.
-    pub(super) fn refuted(&mut self, address: &Multiaddr) -> bool {
+    pub(in crate::net) fn refuted(&mut self, address: &Multiaddr) -> bool {
         let Some(guess) = self.guess(&without_peer(address.clone())) else { return false };
         match guess.finding {
             Finding::Open { failures: 0 } => guess.finding = Finding::Open { failures: 1 },
@@ -135,13 +135,13 @@ impl Reachability {
     }
 
     /// The addresses at which others reach us, the newest first, those through relays last.
-    pub(super) fn addresses(&self) -> Vec<Multiaddr> {
+    pub(in crate::net) fn addresses(&self) -> Vec<Multiaddr> {
         let confirmed = self.current().filter(|guess| guess.finding == Finding::Confirmed);
         confirmed.map(|guess| &guess.address).chain(&self.given).chain(&self.circuits).cloned().collect()
     }
 
     /// Public with one direct address; private when every guess that counts was tried in vain.
-    pub(super) fn reach(&self) -> Reach {
+    pub(in crate::net) fn reach(&self) -> Reach {
         if !self.given.is_empty() {
             return Reach::Public;
         }

@@ -38,9 +38,9 @@ const WRITE_BYTES: usize = 132 << 10;
 /// Bytes of one record: a fifth of a group and the words around it. Pieces of 16 KiB all begin where a page does, and so do their copies, but
 /// for a header of 5 bytes: many processors copy at a twentieth of their speed to an address that lies, within its page, 1 to 31 bytes
 /// behind that of the source.
-pub(super) const RECORD_BYTES: usize = GROUP_BYTES / 5 + 64;
+pub(in crate::net) const RECORD_BYTES: usize = GROUP_BYTES / 5 + 64;
 /// Bytes around one record: its header, its tag, and its kind.
-pub(super) const AROUND_RECORD: usize = RECORD_HEADER + 16 + 1;
+pub(in crate::net) const AROUND_RECORD: usize = RECORD_HEADER + 16 + 1;
 const RECORD_HEADER: usize = 5;
 /// What the other side must say that it speaks inside of the encryption.
 const ALPN: &[u8] = b"libp2p";
@@ -48,11 +48,11 @@ const ALPN: &[u8] = b"libp2p";
 const SIGNATURES: [SignatureScheme; 2] = [SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::ED25519];
 
 /// A connection whose other end is known.
-pub(super) type Encrypted<C> = TlsStream<BufReader<BufWriter<C>>>;
+pub(in crate::net) type Encrypted<C> = TlsStream<BufReader<BufWriter<C>>>;
 
 /// Negotiates TLS with a certificate that names the host's key.
 #[derive(Clone)]
-pub(super) struct Tls {
+pub(in crate::net) struct Tls {
     connector: TlsConnector,
     acceptor: TlsAcceptor,
 }
@@ -63,7 +63,7 @@ impl Tls {
     /// # Errors
     ///
     /// When no certificate can be made, for want of random numbers.
-    pub(super) fn new(key: &Keypair) -> Result<Self, NetError> {
+    pub(in crate::net) fn new(key: &Keypair) -> Result<Self, NetError> {
         Self::preferring(key, &cipher_suites(aes_in_hardware()))
     }
 

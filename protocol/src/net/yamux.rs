@@ -26,11 +26,11 @@ const MAX_UNTAKEN_STREAMS: usize = 256;
 
 /// Negotiates yamux.
 #[derive(Clone)]
-pub(super) struct Yamux(Config);
+pub(in crate::net) struct Yamux(Config);
 
 impl Yamux {
     /// With at most this many streams on one connection.
-    pub(super) fn new(max_streams: usize) -> Self {
+    pub(in crate::net) fn new(max_streams: usize) -> Self {
         let mut config = Config::default();
         config.set_max_num_streams(max_streams).set_split_send_size(FRAME_BYTES);
         Self(config)
@@ -67,7 +67,7 @@ impl<C: AsyncRead + AsyncWrite + Send + Unpin + 'static> OutboundConnectionUpgra
 }
 
 /// A connection that carries many streams. Its task ends with it.
-pub(super) struct YamuxMuxer<C> {
+pub(in crate::net) struct YamuxMuxer<C> {
     line: Arc<Mutex<Line<C>>>,
     task: AbortHandle,
 }
