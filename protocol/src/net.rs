@@ -1,8 +1,9 @@
-//! The network of Echo, and the only code of the house that knows libp2p.
+//! The network of Echo, and the only code of the workspace that knows libp2p.
 //!
-//! A process has one [`Host`]: an identity, its listening sockets, and one task that owns the swarm. Everything else
-//! of Echo talks to that task through the clonable handle and hears from it through [`HostEvents`]. This module moves
-//! bytes; what they mean is said by the other modules of the crate.
+//! A process has one [`Host`]: an identity, its listening sockets, and one task that owns the swarm.
+//! Everything else talks to that task through the clonable handle and hears from it through
+//! [`HostEvents`]. This folder moves bytes; the other folders say what they mean. It may import all of
+//! them.
 //!
 //! | way | for | begin at |
 //! |---|---|---|
@@ -11,9 +12,16 @@
 //! | streams | chunks and trajectories, with back-pressure | [`Host::open_stream`], [`read_frame`] |
 //! | the DHT | finding peers by identity and by key | [`Host::find_peer`], [`Host::providers`] |
 //!
-//! Transports are TCP with TLS and yamux first and QUIC second. Volunteers find out whether others can connect to them; those to whom
-//! nobody can are reached through relays, which carry requests but no streams. Every queue and message has a limit: those of the
-//! wire stand in [`names`] and [`frame`], those of connections in [`limits`], those of the host in [`host`].
+//! ```text
+//! snapshots ──> host ── command ──> host::driver ──> swarm ──> behaviour ──> streams, reachability
+//!                ^                       │             └─────> transport ──> sockets
+//!                └────── HostEvents <────┘
+//! ```
+//!
+//! TCP with TLS and yamux is dialled first, QUIC second. A volunteer's host finds out whether others can
+//! connect to it. If nobody can, it is reached through circuit relays, which carry requests but no
+//! streams. Every queue and message has a limit: those of the wire are in `protocol_names` and
+//! `streams::frame`, all others in `limits`.
 
 mod address_book;
 mod addresses;

@@ -1,5 +1,13 @@
-//! What the programs of Echo have in common as processes: what they print and log, how they end, the lock on
-//! their directory, and the database in it.
+//! What the programs of Echo have in common as processes.
+//!
+//! The clock that all drivers read, the file of a peer's key, the lock on a directory and the database
+//! in it, what is printed and logged, and how a process ends. May import `wire`.
+//!
+//! ```text
+//! start ──> lock ──> keyfile, database ──> signals: first Ctrl-C stops the work, in order
+//!             │                               │
+//!             └── refused: a second process   └── output, log_throttle, log_on_change, error_chain
+//! ```
 
 pub mod database;
 pub mod last_message;

@@ -1,21 +1,31 @@
-//! How snapshots spread, as seen by one peer: what to ask of whom, what to serve to whom, when a version is complete.
+//! How snapshots spread, as one peer sees it: what to request, whom to serve, when a version is whole.
 //!
-//! Sans-IO: a driver verifies, stores and moves bytes, and tells this machine what happened; the machine says what to do next. The
-//! learner runs the same machine as the source ([`Input::Published`]).
+//! The machine is sans-IO. Its driver (`net::snapshots`) verifies, stores and moves bytes, and reports
+//! what happened; the machine answers with what to do next. The learner runs the same machine as the
+//! source ([`Input::Published`]). May import `wire`, `run` and `snapshot`.
 //!
-//! Everything is driven by the receiver. A peer opens one stream to each *neighbour* that the learner named and asks it for *groups*
-//! of *pieces*; every neighbour tells what it holds as soon as it has verified it, so a group travels on before its piece is whole.
-//! Each neighbour has a window of groups asked and not yet here, so wide that about [`QUEUE_MS`] of data are under way, or more while less
-//! arrives than did before.
-//! A server answers what it is asked, and keeps few groups per consumer in its driver's hands.
+//! The receiver drives everything. A peer opens one stream to each *neighbour* that the learner named
+//! and requests *blocks* of *pieces*. A neighbour announces each block as soon as it has verified it, so
+//! a block travels on before its piece is whole. Each neighbour has a window of blocks that are
+//! requested and not yet here: about [`QUEUE_MS`] of data, and more while less arrives than before.
+//! A server answers requests, and keeps few blocks per consumer in its driver's hands.
+//!
+//! ```text
+//! Announced ─> versions ─> transfer: what is wanted, what is here
+//! Has       ─> fetching ─> block_picker, request_window ─> Request        (neighbours)
+//! Stored    ─> transfer ─> reassignment of what is late ─> Cancel, Request
+//!                 └─ all here ─> Complete
+//! Joined, Asked ─> serving ─> Tell, Serve                                 (consumers)
+//! Published ─> super_seeding: at the source, each consumer is first told of other blocks
+//! ```
 //!
 //! Rules that hold at every step:
-//! - only groups that the driver has verified and stored are told of or served;
-//! - a group is asked of one neighbour at a time; who takes it over from another cancels it there;
-//! - `Complete` is said once every wanted group is stored;
-//! - a peer that served rotten bytes is cut off, and never asked or served again.
+//! - only blocks that the driver has verified and stored are announced or served;
+//! - a block is requested from one neighbour at a time, and cancelled there if another takes it over;
+//! - `Complete` is said once every wanted block is stored;
+//! - a peer that served corrupt bytes is cut off, and never asked or served again.
 //!
-//! `fetching` and `serving` are the two halves. One version is received at a time; its driver says which.
+//! One version is received at a time. The driver says which.
 
 mod ahead;
 mod consumers;

@@ -1,12 +1,23 @@
-//! Pieces of snapshots on disk: chunks and deltas, each a file named by its content.
+//! Pieces of snapshots on disk: chunks and deltas, each a file that is named by its content.
 //!
-//! A piece arrives whole, or group by group into a file under `partial/` that carries its group tree behind its bytes; when the last
-//! group is there the file gets its name. Everything is verified when it is written and again whenever it is read from disk, the base of a
-//! delta by what is made of it: what a disk has damaged is deleted, reported, and never leaves this module. Nothing is synced to the
-//! platter: whatever a power loss destroys can be fetched again.
+//! A piece arrives whole, or block by block into a file under `partial/` that carries its block tree
+//! after its bytes. When the last block is there, the file gets its name. Everything is verified when it
+//! is written and again whenever it is read from disk; the base of a delta by what is made of it. What a
+//! disk has damaged is deleted, reported, and never leaves this module. Nothing is synced to the
+//! platter, because whatever a power loss destroys can be fetched again.
 //!
-//! All calls block and may come from many threads. One lock, the [`Shelf`]'s, guards which files there are: they are created, opened,
-//! renamed and deleted under it. Bytes are read, written and hashed outside of it, except when a restart finds a partial piece.
+//! All calls block and may come from many threads. One lock, the index's, guards which files there are:
+//! they are created, opened, renamed and deleted under it. Bytes are read, written and hashed outside of
+//! it, except when a restart finds a partial piece. May import `wire`, `run` and `snapshot`.
+//!
+//! ```text
+//! block + tree ──> blocks ──> partial/ID ── last block ──> ID
+//! snapshot     ──> writer ── cut into chunks ────────────> ID
+//!                                                          │
+//! neighbours, deltas, tensors <── blocks, reader <── verified again
+//!                                                          │
+//! retention: versions that are no longer kept ── deleted <─┘
+//! ```
 
 mod bounded;
 mod groups;
