@@ -44,7 +44,7 @@ pub struct Charter {
     pub model: String,
     /// How text becomes tokens.
     pub tokenizer: TokenizerSpec,
-    /// The task mix.
+    /// The task mix: 1 to [`MAX_TASKS`] tasks with their weights.
     pub tasks: Vec<TaskSpec>,
     /// G: trajectories per work order.
     pub group_size: u32,
@@ -173,9 +173,9 @@ pub enum CharterError {
     /// A number or text outside its limits.
     #[error("the charter's {field} is {found}; allowed: {allowed}")]
     OutOfRange {
-        /// Which field.
+        /// The field, in the words of the message.
         field: &'static str,
-        /// What it says.
+        /// The refused value, written out.
         found: String,
         /// What it may say.
         allowed: String,
@@ -209,7 +209,7 @@ impl Charter {
         Ok((RunId::of(signed), charter))
     }
 
-    /// Checks every limit.
+    /// Checks every limit; the error names the first field that breaks one.
     pub fn validate(&self) -> Result<(), CharterError> {
         let s = &self.sampling;
         let per_group = u64::from(self.group_size) * u64::from(s.max_new_tokens);

@@ -38,12 +38,12 @@ pub enum Opinion {
     Lie {
         /// The stage that it fails.
         reason: RefuseReason,
-        /// What was found.
+        /// What was found, at most [`MAX_TEXT_BYTES`]; longer text is cut.
         detail: String,
     },
     /// It cannot be checked here.
     Unable {
-        /// Why.
+        /// The reason in words, at most [`MAX_TEXT_BYTES`].
         why: String,
     },
 }
@@ -51,7 +51,7 @@ pub enum Opinion {
 /// What a verifier says of one group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The run.
+    /// The run whose learner asked for the check.
     pub run: RunId,
     /// BLAKE3 of the group's body as its node signed it.
     pub group: ContentId,
@@ -69,7 +69,7 @@ impl Signable for Report {
 pub enum Word {
     /// What it can do, from now on.
     Offer(Offer),
-    /// What it found.
+    /// A signed opinion on one group that the learner sent.
     Report(Signed<Report>),
 }
 
@@ -84,7 +84,7 @@ pub enum WordError {
         "an offer of {capacity} groups and {held} versions: 1 to {MAX_CAPACITY} and at most {MAX_HELD} are taken"
     )]
     Offer {
-        /// Its capacity.
+        /// Groups that it offers to take at once.
         capacity: u32,
         /// Versions that it names.
         held: usize,
@@ -109,7 +109,7 @@ impl Word {
     /// Reads a word. Nothing in a report is verified yet.
     ///
     /// # Errors
-    /// [`WordError`]
+    /// [`WordError`] when the bytes are no word, or an offer exceeds its limits.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, WordError> {
         let word = codec::decode(bytes, MAX_WORD_BYTES)?;
         match &word {
@@ -122,7 +122,7 @@ impl Word {
         }
     }
 
-    /// The word, encoded.
+    /// The encoded word, as it goes into a frame.
     ///
     /// # Errors
     /// When it is longer than [`MAX_WORD_BYTES`], which no sound offer or report is.

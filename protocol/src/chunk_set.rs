@@ -29,7 +29,7 @@ impl ChunkSet {
         self.0[byte] |= 1 << (index.0 % 8);
     }
 
-    /// Removes an index.
+    /// Removes an index; nothing happens if it is not in the set.
     pub fn remove(&mut self, index: ChunkIndex) {
         if let Some(byte) = self.0.get_mut(index.0 as usize / 8) {
             *byte &= !(1 << (index.0 % 8));

@@ -35,7 +35,7 @@ pub enum Request {
     Manifest(Option<PolicyVersion>),
     /// Work for this many orders, please.
     Lease {
-        /// Orders wanted.
+        /// How many orders the node can take; the learner may grant fewer.
         orders: u32,
         /// The last that reached the node since it started. Those behind it were leased in an answer that got lost: they come again.
         last: Option<HeldOrder>,
@@ -52,7 +52,7 @@ pub enum Request {
 /// What the learner answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
-    /// The charter.
+    /// The charter as the learner signed it.
     Charter(Signed<Charter>),
     /// The answer to a heartbeat.
     News {
@@ -87,16 +87,16 @@ pub enum Response {
 /// A peer and where it listens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
-    /// Its key.
+    /// The ed25519 key, which also gives its peer id.
     pub key: PublicKey,
-    /// Multiaddresses.
+    /// Multiaddresses, at most [`MAX_PEER_ADDRESSES`] of them.
     pub addresses: Vec<String>,
 }
 
-/// One neighbour.
+/// A peer that the node is to pull snapshots from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbour {
-    /// Who, and where.
+    /// Its key, and where it can be dialled.
     pub peer: Peer,
     /// What it is to the node.
     pub role: Role,
@@ -143,24 +143,24 @@ impl Neighbourhood {
 }
 
 impl Request {
-    /// The encoded request.
+    /// Encodes the request as CBOR, at most [`MAX_REQUEST_BYTES`].
     pub fn to_bytes(&self) -> Result<Vec<u8>, CodecError> {
         codec::encode(self, MAX_REQUEST_BYTES)
     }
 
-    /// Decodes a request.
+    /// Decodes a request of at most [`MAX_REQUEST_BYTES`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
         codec::decode(bytes, MAX_REQUEST_BYTES)
     }
 }
 
 impl Response {
-    /// The encoded response.
+    /// Encodes the response as CBOR, at most [`MAX_RESPONSE_BYTES`].
     pub fn to_bytes(&self) -> Result<Vec<u8>, CodecError> {
         codec::encode(self, MAX_RESPONSE_BYTES)
     }
 
-    /// Decodes a response.
+    /// Decodes a response of at most [`MAX_RESPONSE_BYTES`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
         codec::decode(bytes, MAX_RESPONSE_BYTES)
     }

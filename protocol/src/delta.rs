@@ -37,11 +37,11 @@ const VERSION: u8 = 1;
 /// Bytes of the numbers that a chunk mostly consists of. A hint: it decides how small a delta gets, not whether it is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Width {
-    /// Text and booleans.
+    /// One byte, as in text and booleans.
     One,
-    /// bf16 and f16.
+    /// Two bytes, as in bf16 and f16.
     Two,
-    /// f32.
+    /// Four bytes, as in f32.
     Four,
 }
 
@@ -57,19 +57,19 @@ pub enum Kind {
 /// Bytes that are no delta of this base.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeltaError {
-    /// The first byte.
+    /// The first byte names no format that is known here.
     #[error("delta of the unknown format {0:#04x}: fetch the whole chunk")]
     Format(u8),
-    /// Too few bytes.
+    /// The bytes end before the delta is complete.
     #[error("the delta ends too early: fetch the whole chunk")]
     Truncated,
-    /// Contradictions.
+    /// Its parts contradict each other, or the base.
     #[error("the delta is damaged or belongs to another base ({0}): fetch the whole chunk")]
     Damaged(&'static str),
 }
 
 impl Width {
-    /// In bytes.
+    /// Bytes of one element: 1, 2 or 4.
     pub fn bytes(self) -> usize {
         match self {
             Self::One => 1,

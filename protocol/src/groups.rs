@@ -42,9 +42,9 @@ pub enum TreeError {
     /// Not as many leaves as the length asks for.
     #[error("{found} leaves for a piece that needs {needed}")]
     Leaves {
-        /// Leaves given.
+        /// Leaves that were given for the piece.
         found: usize,
-        /// Leaves needed.
+        /// Leaves that a piece of this length has.
         needed: usize,
     },
     /// The leaves belong to something else.

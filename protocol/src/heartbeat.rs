@@ -64,7 +64,7 @@ pub enum Reach {
 /// What one neighbour gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UplinkReport {
-    /// The neighbour.
+    /// The neighbour that these figures are about.
     pub peer: PublicKey,
     /// Useful bytes that it delivered since it was first named.
     pub bytes: u64,

@@ -39,17 +39,17 @@ impl NodeKey {
         Self(SigningKey::from_bytes(&secret))
     }
 
-    /// The 32-byte secret.
+    /// The 32-byte ed25519 secret, for key files and the host.
     pub fn secret(&self) -> [u8; 32] {
         self.0.to_bytes()
     }
 
-    /// The public half.
+    /// The public half, which names this peer everywhere.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
 
-    /// Signs `message`.
+    /// Signs `message` with ed25519; the same bytes give the same signature.
     pub fn sign(&self, message: &[u8]) -> Signature {
         Signature(serde_bytes::ByteArray::new(self.0.sign(message).to_bytes()))
     }

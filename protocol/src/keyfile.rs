@@ -13,13 +13,13 @@ pub enum KeyfileError {
         "{path} is not an identity file (64 hexadecimal digits): restore it from a backup, or move it away to start as a new peer"
     )]
     Malformed {
-        /// The file.
+        /// The file that holds no secret of 64 hexadecimal digits.
         path: PathBuf,
     },
     /// The file could not be read or created.
     #[error("identity file {path}: {source}")]
     Io {
-        /// The file.
+        /// The file that was read or created.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -29,17 +29,17 @@ pub enum KeyfileError {
         "{path}: this file system cannot hold an identity, as it has no {lacks}; choose a directory on another disk"
     )]
     FileSystem {
-        /// The file.
+        /// The file that would hold the identity.
         path: PathBuf,
-        /// What it lacks.
+        /// The missing feature, in the words of the message.
         lacks: &'static str,
     },
     /// Others can read it.
     #[error("{path} can be read by other users (mode {mode:o}); run: chmod 600 {path}")]
     Exposed {
-        /// The file.
+        /// The file that other users can read.
         path: PathBuf,
-        /// Its permission bits.
+        /// Its permission bits, shown in octal.
         mode: u32,
     },
     /// No new identity could be made.

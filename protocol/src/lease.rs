@@ -35,22 +35,22 @@ impl LeaseId {
 /// a node after the last order that reached it has not reached it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HeldOrder {
-    /// The lease.
+    /// The lease that the order is part of.
     pub lease: LeaseId,
-    /// The order.
+    /// The order's number within its run.
     pub counter: OrderCounter,
 }
 
 /// Permission for one node to work on `count` orders from `first`, for `lifetime_ms`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// The run.
+    /// The run whose orders are leased.
     pub run: RunId,
-    /// The lease's number.
+    /// A number that grows; its upper half is the learner's epoch.
     pub id: LeaseId,
     /// Who may work on it.
     pub node: PublicKey,
-    /// The first order.
+    /// The lowest number among the leased orders.
     pub first: OrderCounter,
     /// How many orders, from `first` upwards.
     pub count: u32,
@@ -81,7 +81,7 @@ pub const MAX_RETURN_DETAIL: usize = 300;
 pub struct Returned {
     /// The orders, at most [`MAX_RETURNED`], each with its lease.
     pub orders: Vec<HeldOrder>,
-    /// Why.
+    /// The category, which the learner counts.
     pub reason: ReturnReason,
     /// The same in words, for the operator; at most [`MAX_RETURN_DETAIL`].
     pub detail: String,
@@ -98,7 +98,7 @@ impl Lease {
         counter >= self.first && counter.0 - self.first.0 < u64::from(self.count)
     }
 
-    /// The lease's orders.
+    /// The leased orders in ascending order, at most [`MAX_LEASE_ORDERS`].
     pub fn orders(&self) -> impl Iterator<Item = OrderCounter> + use<> {
         let first = self.first.0;
         (0..u64::from(self.count.min(MAX_LEASE_ORDERS)))

@@ -38,7 +38,7 @@ pub const MAX_RANK: usize = 8;
 pub struct TensorEntry {
     /// Its name in the Hugging Face checkpoint.
     pub name: String,
-    /// Element type.
+    /// The number format of all its elements.
     pub dtype: TensorType,
     /// Dimensions, outermost first, row-major.
     pub shape: Vec<u64>,
@@ -53,14 +53,14 @@ pub struct FileEntry {
     pub name: String,
     /// First byte within the snapshot.
     pub offset: u64,
-    /// Length in bytes.
+    /// Length of the file, in bytes.
     pub length: u64,
 }
 
 /// What a snapshot consists of. Signed by the run's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The run.
+    /// The run whose key signs the manifest.
     pub run: RunId,
     /// The learner's epoch: a later one may publish the same version anew.
     pub epoch: Epoch,

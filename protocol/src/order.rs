@@ -21,7 +21,7 @@ pub struct OrderCounter(pub u64);
 pub enum Purpose {
     /// Rollouts that are trained on.
     Train,
-    /// Evaluation.
+    /// Evaluation by the learner itself; never trained on.
     HeldOut,
     /// Supervised examples for the starting policy.
     WarmUp,
@@ -32,7 +32,7 @@ pub enum Purpose {
 pub struct WorkOrder {
     /// What it is for.
     pub purpose: Purpose,
-    /// Its number.
+    /// The order's number among those of its purpose.
     pub counter: OrderCounter,
     seed: [u8; 32],
 }

@@ -67,9 +67,9 @@ pub enum PeerListError {
         "the peer list is signed by {found}, but this node trusts {trusted}: if the keeper changed keys, pass --list-key {found}"
     )]
     WrongKeeper {
-        /// Who signed.
+        /// The key that signed the list.
         found: PublicKey,
-        /// Who is trusted.
+        /// The key that this node was given.
         trusted: PublicKey,
     },
     /// Its time is over.
@@ -87,15 +87,15 @@ pub enum PeerListError {
     Older {
         /// Version of this list.
         found: u64,
-        /// Newest version seen.
+        /// The newest version that was accepted here.
         seen: u64,
     },
     /// Belongs to another network.
     #[error("the peer list is for network {found:?}, this node is on {expected:?}")]
     OtherNetwork {
-        /// The list's network.
+        /// The network that the list names.
         found: String,
-        /// This node's network.
+        /// The network that this node belongs to.
         expected: String,
     },
 }

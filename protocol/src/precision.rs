@@ -25,7 +25,7 @@ pub struct PrecisionName(String);
 pub struct NoPrecision;
 
 impl PrecisionName {
-    /// The name.
+    /// The name as charters and groups carry it.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -22,7 +22,7 @@ const UNITS: [(&str, f64); 12] = [
 /// The largest rate that can be written: 1 TB/s is no link that anybody has, and stays exact in floating point.
 const MAX: f64 = 1e12;
 
-/// Bytes per second.
+/// A rate of data in bytes per second.
 ///
 /// Written with a unit of bits (`40mbit`, `40mbit/s`) or bytes (`5MB/s`, `5MiB`); a bare number counts bytes. Bits are spelled out, bytes have a
 /// capital B, and other capitals do not matter: a small `b` alone is refused, since who writes `40mb` for a link of 40 Mbit/s would get
@@ -38,7 +38,7 @@ pub enum RateError {
         "{0:?} is no rate: write a number above 0 with a unit, such as 40mbit, 5MB/s, 1.5MiB/s or 1gbit (at most 1000 GB/s)"
     )]
     Form(String),
-    /// Bits or bytes?
+    /// A small `b` that may mean bits or bytes.
     #[error("{0:?} may mean bits or bytes (write bits as 40mbit, bytes as 5MB)")]
     Ambiguous(String),
 }

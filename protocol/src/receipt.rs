@@ -29,15 +29,15 @@ pub struct Receipt {
     pub node: PublicKey,
     /// Accepted groups of this node before this one, and a multiple of [`SEQUENCE_STRETCH`].
     pub sequence: u64,
-    /// The order.
+    /// The order that the group answers.
     pub counter: OrderCounter,
     /// BLAKE3 of the group's body as the node signed it.
     pub group: ContentId,
     /// The oldest version that produced any of its tokens.
     pub oldest: PolicyVersion,
-    /// The newest.
+    /// The newest version that produced any of its tokens.
     pub newest: PolicyVersion,
-    /// Its trajectories.
+    /// How many trajectories the group has (G).
     pub trajectories: u32,
     /// The sum of their rewards, as the learner found them.
     pub rewards: f64,

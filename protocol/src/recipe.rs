@@ -32,7 +32,7 @@ pub struct Step {
     pub target: Piece,
     /// The chunk that the delta applies to.
     pub base: ContentId,
-    /// The delta.
+    /// The delta to apply: name and length.
     pub delta: Piece,
 }
 

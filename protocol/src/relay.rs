@@ -91,27 +91,27 @@ pub enum Mode {
 pub enum Role {
     /// The one before it in its chain.
     Parent,
-    /// The parent's parent.
+    /// The parent's parent. In a chain it is used while there is no parent.
     Standby,
-    /// Anyone else.
+    /// Any other neighbour, of the random graph beside the chains.
     Mesh,
 }
 
 /// Where a piece of the version being received can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supply {
-    /// It is stored.
+    /// All blocks of the piece are stored here.
     Here,
     /// The neighbours whose streams are open say that they hold it, all of it between them.
     Offered,
-    /// Not now.
+    /// Neither stored, nor offered in full at the moment.
     Nowhere,
 }
 
 /// What a machine is told once.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
-    /// This peer.
+    /// The key of this peer, which is never its own neighbour.
     pub me: PublicKey,
     /// Whether snapshots come from here.
     pub source: bool,
@@ -125,13 +125,13 @@ pub struct RelayConfig {
     pub seed: [u8; 32],
 }
 
-/// What happened.
+/// What the driver reports to the machine.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// Receive this version from now on, in place of any other. Its manifest's signature and form are right. It may be known already:
     /// then the wish is replaced.
     Announced {
-        /// The manifest.
+        /// The manifest of the version to receive.
         manifest: Arc<Manifest>,
         /// Groups of it that are on disk.
         have: Holdings,
@@ -140,16 +140,16 @@ pub enum Input {
     },
     /// The wish changed: a delta did not apply, say, and its chunk is wanted now.
     Wanted {
-        /// Of which version.
+        /// The version whose wish changed.
         version: PolicyVersion,
         /// All pieces that are wanted from now on.
         pieces: PieceSet,
     },
     /// One piece more is wanted.
     WantedToo {
-        /// Of which version.
+        /// The version that names the piece.
         version: PolicyVersion,
-        /// Which piece.
+        /// The piece to receive as well.
         piece: PieceIndex,
     },
     /// This peer is the source and has stored every piece.
@@ -159,55 +159,57 @@ pub enum Input {
     NewEpoch,
     /// A whole piece is on disk that no neighbour sent: it was built from a delta, say.
     Gained {
-        /// Of which version.
+        /// The version that names the piece.
         version: PolicyVersion,
-        /// Which piece.
+        /// The piece that was made here.
         piece: PieceIndex,
     },
     /// A stored piece no longer matches its name.
     Damaged {
-        /// Of which version.
+        /// The version that names the piece.
         version: PolicyVersion,
-        /// Which piece.
+        /// The piece that is to be received again.
         piece: PieceIndex,
     },
     /// The learner named the neighbours. Replaces the list; those beyond [`MAX_NEIGHBOURS`] are ignored.
     Neighbours(Vec<(PublicKey, Role)>),
-    /// The learner said who is to pull from here: they get places before anybody else. Replaces the list; those beyond
-    /// [`MAX_FRIENDS`] are ignored.
+    /// The learner said who is to pull from here: they get places before anybody else.
+    ///
+    /// Replaces the list; those beyond [`MAX_FRIENDS`] are ignored.
     Friends(Vec<PublicKey>),
-    /// The learner said which of these pass nothing on: what is new is shared among the others. Replaces the list; those beyond
-    /// [`MAX_FRIENDS`] are ignored.
+    /// The learner said which consumers pass nothing on: what is new is shared among the others.
+    ///
+    /// Replaces the list; those beyond [`MAX_FRIENDS`] are ignored.
     Leaves(Vec<PublicKey>),
     /// The stream to this neighbour is open.
     Opened(PublicKey),
     /// A neighbour holds more than it said before.
     Has {
-        /// Who.
+        /// The neighbour that announces them.
         peer: PublicKey,
-        /// Of which version.
+        /// The version that the blocks belong to.
         version: PolicyVersion,
-        /// What is new.
+        /// Pieces, and their blocks that it did not announce before.
         news: Vec<(PieceIndex, GroupMask)>,
     },
     /// A group from `peer` matched its name and is on disk, now or from before.
     Stored {
-        /// Who sent it.
+        /// The neighbour that sent the block.
         peer: PublicKey,
-        /// Of which version.
+        /// The version that the block belongs to.
         version: PolicyVersion,
-        /// Of which piece.
+        /// The piece that the block belongs to.
         piece: PieceIndex,
-        /// Which group.
+        /// The block's number in its piece, from 0.
         group: u32,
     },
     /// Bytes from this peer did not match their name, or it broke the protocol.
     Rotten(PublicKey),
     /// This neighbour does not serve this version, or not to us.
     Refused {
-        /// The neighbour.
+        /// The neighbour that refuses.
         peer: PublicKey,
-        /// The version.
+        /// The version that it does not serve.
         version: PolicyVersion,
     },
     /// The stream to this neighbour ended, or could not be opened.
@@ -216,105 +218,105 @@ pub enum Input {
     GaveUp(PublicKey),
     /// A consumer opened a stream for a version. Replaces its earlier stream.
     Joined {
-        /// The consumer.
+        /// The consumer that opened the stream.
         peer: PublicKey,
-        /// The version.
+        /// The version that it is going to request.
         version: PolicyVersion,
         /// The name of its manifest ([`Manifest::id`]): a version may have been made twice, by a learner that was set back.
         manifest: ContentId,
     },
     /// A consumer asks for groups.
     Asked {
-        /// The consumer.
+        /// The consumer that requests them.
         peer: PublicKey,
-        /// Of which version.
+        /// The version that the blocks belong to.
         version: PolicyVersion,
-        /// Of which piece.
+        /// The piece that the blocks belong to.
         piece: PieceIndex,
-        /// Which groups.
+        /// The requested blocks of this piece.
         groups: GroupMask,
     },
     /// A consumer no longer needs groups that it asked for.
     Cancelled {
-        /// The consumer.
+        /// The consumer that requested them.
         peer: PublicKey,
-        /// Of which piece.
+        /// The piece that the blocks belong to.
         piece: PieceIndex,
-        /// Which groups.
+        /// The blocks that it needs no more.
         groups: GroupMask,
     },
     /// A group has left towards a consumer.
     Sent {
-        /// The consumer.
+        /// The consumer that the block went to.
         peer: PublicKey,
-        /// Of which piece.
+        /// The piece that the block belongs to.
         piece: PieceIndex,
-        /// Which group.
+        /// The block's number in its piece, from 0.
         group: u32,
     },
     /// The stream to this consumer ended.
     Left(PublicKey),
 }
 
-/// What to do.
+/// What the driver is to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     /// Open a stream to this neighbour; report `Opened`, `Refused` or `Lost`.
     Open {
-        /// The neighbour.
+        /// The neighbour to connect to.
         peer: PublicKey,
-        /// The version.
+        /// The version that the stream is about.
         version: PolicyVersion,
     },
     /// Close the stream to this neighbour. Nothing needs to be reported.
     Close(PublicKey),
     /// Ask a neighbour for groups.
     Request {
-        /// The neighbour.
+        /// The neighbour that holds the blocks.
         peer: PublicKey,
-        /// Of which version.
+        /// The version that the blocks belong to.
         version: PolicyVersion,
-        /// Of which piece.
+        /// The piece that the blocks belong to.
         piece: PieceIndex,
-        /// Which groups.
+        /// The blocks to request, none of them requested elsewhere.
         groups: GroupMask,
     },
     /// Tell a neighbour that groups are no longer needed from it.
     Cancel {
-        /// The neighbour.
+        /// The neighbour that was asked for them.
         peer: PublicKey,
-        /// Of which version.
+        /// The version that the blocks belong to.
         version: PolicyVersion,
-        /// Of which piece.
+        /// The piece that the blocks belong to.
         piece: PieceIndex,
-        /// Which groups.
+        /// The blocks that it need not send.
         groups: GroupMask,
     },
     /// Tell a consumer what is held here and was not told before; the first after its `Joined` carries everything.
     Tell {
-        /// The consumer.
+        /// The consumer that hears of them.
         peer: PublicKey,
-        /// Of which version.
+        /// The version that the blocks belong to.
         version: PolicyVersion,
-        /// What is new.
+        /// Pieces, and their blocks that it was not told of.
         news: Vec<(PieceIndex, GroupMask)>,
     },
     /// Send a stored group to a consumer, then report `Sent`. At most [`MAX_SERVED`] a consumer are not yet reported.
     Serve {
-        /// The consumer.
+        /// The consumer that requested the block.
         peer: PublicKey,
-        /// Of which version.
+        /// The version that the block belongs to.
         version: PolicyVersion,
-        /// Of which piece.
+        /// The piece that the block belongs to.
         piece: PieceIndex,
-        /// Which group.
+        /// The block's number in its piece, from 0.
         group: u32,
     },
     /// Tell this consumer that it is not served, and close its stream.
     Refuse {
-        /// The consumer.
+        /// The consumer whose stream is closed.
         peer: PublicKey,
-        /// The version.
+        /// The version that it asked for.
         version: PolicyVersion,
     },
     /// Every wanted group of this version is stored.

@@ -46,7 +46,7 @@ pub enum SignedError {
     WrongKey {
         /// The kind of message.
         context: &'static str,
-        /// Who signed.
+        /// The key that signed the envelope.
         found: PublicKey,
         /// Who has to sign.
         expected: PublicKey,

@@ -44,9 +44,9 @@ pub enum Mode {
     OnPolicy,
     /// S = κ = η = 1: generation and training overlap by one update.
     OneStep,
-    /// Any other S.
+    /// S is finite, and neither of the above applies.
     Bounded,
-    /// No S.
+    /// No bound: S = ∞, and nothing is too old.
     Unbounded,
 }
 
@@ -76,26 +76,26 @@ struct Numbers {
 /// Numbers that cannot be a staleness policy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StalenessError {
-    /// κ outside 1..=S+1.
+    /// The period κ lies outside 1..=S+1.
     #[error(
         "publication period κ = {period} must lie between 1 and S+1, with the staleness budget S = {budget}: before the next publication \
          nothing would be fresh enough to train on"
     )]
     Period {
-        /// κ, in updates.
+        /// The period κ that was asked for, in updates.
         period: u64,
-        /// S, in updates.
+        /// The staleness budget S, in updates.
         budget: u64,
     },
-    /// η above S.
+    /// The admission η lies above S.
     #[error(
         "admission η = {admission} exceeds the staleness budget S = {budget}: work handed out that far ahead would be too old when its \
          turn comes"
     )]
     Admission {
-        /// η, in batches.
+        /// The admission η that was asked for, in batches.
         admission: u64,
-        /// S, in updates.
+        /// The staleness budget S, in updates.
         budget: u64,
     },
 }

@@ -68,31 +68,31 @@ pub enum StoreError {
         "{id} was damaged on disk and has been deleted; it will be fetched again (check this disk if it happens often)"
     )]
     Damaged {
-        /// The piece.
+        /// The piece whose file was deleted.
         id: ContentId,
     },
     /// The bytes offered for writing are not what the name says.
     #[error("the bytes received for {id} do not match its name")]
     Mismatch {
-        /// The piece.
+        /// The piece that the bytes were offered for.
         id: ContentId,
     },
     /// There is no such piece or group here.
     #[error("{id} is not in the store")]
     Missing {
-        /// The piece.
+        /// The piece that was asked for.
         id: ContentId,
     },
     /// A group cannot be verified: the tree of its piece has not been given to [`ChunkStore::begin`].
     #[error("the group tree of {id} is not known yet: ask for it with the next group")]
     NoTree {
-        /// The piece.
+        /// The piece whose tree is missing.
         id: ContentId,
     },
     /// More pieces have been begun than may be unfinished at once.
     #[error("{id} is not begun: {limit} other pieces are unfinished")]
     Crowded {
-        /// The piece.
+        /// The piece that found no room.
         id: ContentId,
         /// How many may be unfinished.
         limit: usize,
@@ -100,7 +100,7 @@ pub enum StoreError {
     /// A delta that makes nothing of its base.
     #[error("delta {id}: {source}")]
     Delta {
-        /// The delta.
+        /// The delta that was to be applied.
         id: ContentId,
         /// What is wrong with it.
         source: crate::delta::DeltaError,
@@ -163,7 +163,7 @@ impl ChunkStore {
     /// Deletes a piece of which somebody found that it cannot be used: what is there under its name is not looked at.
     ///
     /// # Errors
-    /// [`StoreError::Io`]
+    /// [`StoreError::Io`] when the file exists and cannot be deleted.
     pub fn delete(&self, id: &ContentId) -> Result<(), StoreError> {
         self.shelf().delete(id).map(drop)
     }

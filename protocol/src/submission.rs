@@ -30,7 +30,7 @@ pub enum Outcome {
     Accepted,
     /// Will never be accepted; sending it again is pointless.
     Refused {
-        /// Why.
+        /// The stage at which the group failed.
         reason: RefuseReason,
         /// Details for the node's owner.
         detail: String,
@@ -103,7 +103,7 @@ impl Answer {
 }
 
 impl RefuseReason {
-    /// Every reason.
+    /// Every reason, each once.
     pub const ALL: [Self; 16] = [
         Self::FrameTooLarge,
         Self::Malformed,

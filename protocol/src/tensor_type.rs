@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TensorType {
-    /// IEEE single precision.
+    /// IEEE single precision, of four bytes.
     F32,
-    /// bfloat16.
+    /// bfloat16, the upper half of an f32.
     Bf16,
-    /// IEEE half precision.
+    /// IEEE half precision, of two bytes.
     F16,
 }
 

@@ -26,7 +26,7 @@ pub const MAX_TURNS: usize = 64;
 /// Consecutive tokens that one version produced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionSpan {
-    /// The version.
+    /// The version whose weights produced these tokens.
     pub version: PolicyVersion,
     /// How many tokens; at least 1.
     pub tokens: u32,
@@ -36,13 +36,13 @@ pub struct VersionSpan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MetaValue {
-    /// A truth value.
+    /// A truth value, such as whether a program compiled.
     Flag(bool),
-    /// A whole number.
+    /// A whole number, such as a count.
     Integer(i64),
-    /// A real number.
+    /// A real number, such as a time.
     Number(f64),
-    /// A short text.
+    /// Text of at most [`MAX_OMEGA_TEXT`] bytes.
     Text(String),
 }
 
@@ -71,18 +71,18 @@ pub struct Trajectory {
     pub reward: f32,
     /// Whether the policy came to the end itself; otherwise it was cut at the longest length, which all turns share.
     pub stopped: bool,
-    /// Ω.
+    /// Ω: what the task says besides, at most [`MAX_OMEGA_ENTRIES`] entries.
     pub omega: Omega,
 }
 
 /// The G trajectories of one order, signed by the node that made them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrajectoryGroup {
-    /// The run.
+    /// The run that the order belongs to.
     pub run: RunId,
     /// The lease under which the work was done.
     pub lease: LeaseId,
-    /// The order.
+    /// The order's number, from which the prompt follows.
     pub counter: OrderCounter,
     /// Who did the work, and signs.
     pub node: PublicKey,
@@ -111,21 +111,21 @@ pub enum SchemaError {
     /// A length that contradicts another, or exceeds its limit.
     #[error("{what}: {found}, expected {expected}")]
     Length {
-        /// Which length.
+        /// The length, in the words of the message.
         what: &'static str,
-        /// What was found.
+        /// The length that the trajectory has.
         found: u64,
-        /// What is required.
+        /// The length or range that is required.
         expected: String,
     },
     /// A log-probability that is no log-probability, or a reward outside [0, 1].
     #[error("{what} {found} at position {position}")]
     Value {
-        /// Which value.
+        /// The kind of value, in the words of the message.
         what: &'static str,
-        /// The value.
+        /// The value that is out of range.
         found: f32,
-        /// Its position.
+        /// Its index among the response's tokens; 0 for a reward.
         position: usize,
     },
     /// Versions that do not grow within one response.
@@ -142,7 +142,7 @@ pub enum SchemaError {
     /// A precision that the charter does not list.
     #[error("computed in {found}: the run takes {taken}")]
     Precision {
-        /// What is declared.
+        /// The precision that the group declares.
         found: PrecisionName,
         /// What the charter lists.
         taken: String,
@@ -155,7 +155,7 @@ pub enum SchemaError {
 /// What of a charter a trajectory's form depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Form {
-    /// G.
+    /// G: how many trajectories a group has.
     pub group_size: u32,
     /// Longest response, in tokens, all turns together.
     pub max_new_tokens: u32,

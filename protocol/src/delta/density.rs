@@ -28,7 +28,7 @@ pub(super) struct Counts {
     buckets: Vec<u32>,
 }
 
-/// A distribution.
+/// A probability distribution over numbers, for coding and decoding.
 #[derive(Clone, Debug)]
 pub(super) struct Density {
     buckets: Vec<Bucket>,
@@ -41,7 +41,7 @@ pub(super) struct Density {
 /// Numbers of equal probability.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// The first number.
+    /// The smallest number of the bucket.
     first: u32,
     /// Where its interval starts.
     start: u32,

@@ -23,7 +23,7 @@ pub(super) struct Layout {
 
 /// An unsigned number in whose order the values lie that the floats of the same bits have.
 pub(super) trait Element: Copy + Eq {
-    /// Its bytes.
+    /// Bytes of one element: 1, 2 or 4.
     const BYTES: usize;
 
     /// The elements of `bytes`, without an incomplete last one.

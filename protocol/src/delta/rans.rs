@@ -8,7 +8,7 @@ use super::density::{Interval, TOTAL, TOTAL_BITS};
 /// Between two intervals the state is at least this, and less than 2^32 times this.
 const LOWEST: u64 = 1 << 31;
 
-/// Puts intervals.
+/// Encodes intervals, which the decoder takes in reverse order.
 pub(super) struct Encoder {
     state: u64,
     /// The words that were put, and room for further ones.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct GroupMask(pub u64);
 
 impl GroupMask {
-    /// No group.
+    /// The set without any member.
     pub const EMPTY: Self = Self(0);
 
     /// The first `groups` groups.
@@ -32,7 +32,7 @@ impl GroupMask {
         self.0 |= bit(group);
     }
 
-    /// Removes a group.
+    /// Removes one member; nothing happens if it is not in the set.
     pub fn remove(&mut self, group: u32) {
         self.0 &= !bit(group);
     }

@@ -11,9 +11,9 @@ pub enum NetError {
     /// A part of the swarm could not be built.
     #[error("cannot set up {what}: {cause}")]
     Build {
-        /// The part.
+        /// The part, such as TLS or the resolver.
         what: &'static str,
-        /// What it says.
+        /// The library's own message.
         cause: String,
     },
     /// The system allows no more threads.
@@ -27,21 +27,21 @@ pub enum NetError {
     /// More topics than a host may have.
     #[error("{topics} gossip topics are more than the {cap} that a host may have; configure fewer")]
     TooManyTopics {
-        /// Topics configured.
+        /// How many topics the configuration names.
         topics: usize,
-        /// Topics allowed.
+        /// How many a host may have: [`MAX_TOPICS`](super::limits::MAX_TOPICS).
         cap: usize,
     },
     /// Somebody else listens there.
     #[error("cannot listen on {addr}: the address is in use; stop the other program or choose another port")]
     AddressInUse {
-        /// The address.
+        /// The configured address whose port is taken.
         addr: Multiaddr,
     },
     /// The address cannot be listened on.
     #[error("cannot listen on {addr}: {cause}; check the listen addresses")]
     Listen {
-        /// The address.
+        /// The configured address that the system refused.
         addr: Multiaddr,
         /// What the system says.
         cause: String,
@@ -49,7 +49,7 @@ pub enum NetError {
     /// The system neither bound the address nor refused it.
     #[error("cannot listen on {addr}: not bound after {after:?}; is a network interface up?")]
     ListenTimeout {
-        /// The address.
+        /// The configured address that was never reported as bound.
         addr: Multiaddr,
         /// How long we waited.
         after: Duration,
@@ -57,7 +57,7 @@ pub enum NetError {
     /// No address of the peer led to it.
     #[error("cannot connect to {peer}: {causes}")]
     Dial {
-        /// The peer.
+        /// The peer that was dialled.
         peer: PeerId,
         /// The cause for every address tried.
         causes: String,
@@ -65,7 +65,7 @@ pub enum NetError {
     /// The peer was blocked by our own process.
     #[error("{peer} is blocked; unblock it first")]
     Blocked {
-        /// The peer.
+        /// The peer that is on the block list.
         peer: PeerId,
     },
     /// Too much of one thing is under way.
@@ -102,13 +102,13 @@ pub enum NetError {
         "cannot send a request to {peer}: not connected, and no known address of it answers; dial it first"
     )]
     NotConnected {
-        /// The peer.
+        /// The peer that none of its known addresses led to.
         peer: PeerId,
     },
     /// No response in time.
     #[error("{peer} did not respond within {after:?}; it may have acted on the request")]
     RequestTimeout {
-        /// The peer.
+        /// The peer that the request went to.
         peer: PeerId,
         /// How long we waited.
         after: Duration,
@@ -116,19 +116,19 @@ pub enum NetError {
     /// The connection closed before the response.
     #[error("the connection to {peer} closed before it responded; it may have acted on the request")]
     ConnectionLost {
-        /// The peer.
+        /// The peer whose connection closed.
         peer: PeerId,
     },
     /// The peer does not speak our control protocol.
     #[error("{peer} does not take control requests; is it of this network and version?")]
     RequestUnsupported {
-        /// The peer.
+        /// The peer that has no control protocol.
         peer: PeerId,
     },
     /// The peer closed the stream without a response.
     #[error("{peer} dropped the request ({cause}); it refuses it or is overloaded, try again later")]
     NoAnswer {
-        /// The peer.
+        /// The peer that closed the stream.
         peer: PeerId,
         /// What the stream says.
         cause: io::Error,
@@ -136,21 +136,21 @@ pub enum NetError {
     /// The response breaks the rules of the protocol.
     #[error("{peer} sent a response that breaks the protocol: {cause}; do not ask it again")]
     BadAnswer {
-        /// The peer.
+        /// The peer that sent the response.
         peer: PeerId,
-        /// The rule.
+        /// The rule that the response breaks.
         cause: io::Error,
     },
     /// The topic is not among the host's.
     #[error("the topic {topic} is not configured; name it when the host starts")]
     UnknownTopic {
-        /// The topic.
+        /// The topic that the host was not configured with.
         topic: String,
     },
     /// Nobody to send the message to.
     #[error("no connected peer subscribes to {topic}; nothing was sent, publish again when peers are there")]
     NoSubscribers {
-        /// The topic.
+        /// The topic without subscribers.
         topic: String,
     },
     /// The message is longer than peers take.
@@ -164,21 +164,21 @@ pub enum NetError {
     /// The same bytes went over the topic a moment ago.
     #[error("the same message went over {topic} a moment ago; there is nothing to do")]
     AlreadyPublished {
-        /// The topic.
+        /// The topic on which the message is known.
         topic: String,
     },
     /// Every peer's queue is full.
     #[error("the queues of all peers on {topic} are full; publish again later")]
     GossipBackedUp {
-        /// The topic.
+        /// The topic whose queues are full.
         topic: String,
     },
     /// The message could not be put into its envelope.
     #[error("cannot publish on {topic}: {cause}")]
     GossipFailed {
-        /// The topic.
+        /// The topic of the message.
         topic: String,
-        /// What gossipsub says.
+        /// The error message of gossipsub.
         cause: String,
     },
     /// No DHT server is known.
@@ -207,13 +207,13 @@ pub enum NetError {
     /// A name of a stream protocol without `/` in front.
     #[error("{protocol:?} is not the name of a protocol; it must begin with a slash")]
     BadProtocolName {
-        /// The name.
+        /// The name as it was passed in.
         protocol: &'static str,
     },
     /// The protocol has an acceptor already.
     #[error("streams of {protocol} are accepted already; drop the other acceptor first")]
     AcceptTaken {
-        /// The protocol.
+        /// The protocol that has an acceptor.
         protocol: &'static str,
     },
     /// There is a connection, and it runs through a relay.
@@ -222,33 +222,33 @@ pub enum NetError {
          it must dial us, or let itself be dialled"
     )]
     OnlyRelayed {
-        /// The peer.
+        /// The peer that only a circuit leads to.
         peer: PeerId,
-        /// The protocol.
+        /// The protocol of the stream that was not opened.
         protocol: &'static str,
     },
     /// The acceptor's queue is full.
     #[error("{peer} has too many streams of {protocol} waiting and refused one more; try again later")]
     StreamRefused {
-        /// The peer.
+        /// The peer whose queue is full.
         peer: PeerId,
-        /// The protocol.
+        /// The protocol whose streams are waiting there.
         protocol: &'static str,
     },
     /// The peer does not accept this protocol.
     #[error("{peer} does not accept streams of {protocol}; it has another role or version")]
     StreamUnsupported {
-        /// The peer.
+        /// The peer that refused the protocol.
         peer: PeerId,
-        /// The protocol.
+        /// The protocol that it does not accept.
         protocol: &'static str,
     },
     /// The stream was not greeted in time.
     #[error("{peer} did not take a stream of {protocol} within {after:?}; try again later")]
     StreamTimeout {
-        /// The peer.
+        /// The peer that did not greet the stream.
         peer: PeerId,
-        /// The protocol.
+        /// The protocol of the stream that timed out.
         protocol: &'static str,
         /// How long we tried.
         after: Duration,
@@ -256,9 +256,9 @@ pub enum NetError {
     /// The stream failed while it was being opened.
     #[error("cannot open a stream of {protocol} to {peer}: {cause}")]
     StreamFailed {
-        /// The peer.
+        /// The peer at the other end.
         peer: PeerId,
-        /// The protocol.
+        /// The protocol that was being negotiated or greeted.
         protocol: &'static str,
         /// What the stream says.
         cause: String,

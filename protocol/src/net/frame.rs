@@ -39,7 +39,7 @@ pub enum FrameError {
         /// How long it was waited for.
         within: Duration,
     },
-    /// The stream failed.
+    /// Reading from or writing to the stream failed.
     #[error("the stream failed within a frame: {0}")]
     Io(#[from] io::Error),
 }

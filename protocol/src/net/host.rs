@@ -85,7 +85,7 @@ impl Host {
         Ok((host, HostEvents::new(event_receiver)))
     }
 
-    /// Who we are.
+    /// The peer id of this host, made from its key.
     #[must_use]
     pub fn peer_id(&self) -> PeerId {
         self.peer
@@ -121,17 +121,18 @@ impl Host {
     /// is nothing else a direct one is tried. Addresses that are not [`dialable`](super::dialable) are ignored.
     ///
     /// # Errors
-    /// [`NetError::Dial`] with the cause for every address, [`NetError::Blocked`], [`NetError::Busy`],
-    /// [`NetError::Stopped`].
+    /// [`NetError::Dial`] with the cause for every address, [`NetError::Blocked`],
+    /// [`NetError::Busy`], and [`NetError::Stopped`] after the host was shut down.
     pub async fn dial(&self, peer: PeerId, addrs: Vec<Multiaddr>) -> Result<(), NetError> {
         self.ask(|reply| Command::Dial { peer, addrs, reply }).await?
     }
 
-    /// Remembers an address of a peer for later dials. False, and nothing is kept, if it is not
-    /// [`dialable`](super::dialable).
+    /// Remembers an address of a peer for later dials.
+    ///
+    /// False, and nothing is kept, if it is not [`dialable`](super::dialable).
     ///
     /// # Errors
-    /// [`NetError::Stopped`].
+    /// [`NetError::Stopped`] after the host was shut down.
     pub async fn add_address(&self, peer: PeerId, addr: Multiaddr) -> Result<bool, NetError> {
         self.ask(|reply| Command::AddAddress { peer, addr, reply }).await
     }
@@ -149,7 +150,7 @@ impl Host {
     /// Closes every connection with a peer. Its next one is welcome.
     ///
     /// # Errors
-    /// [`NetError::Stopped`].
+    /// [`NetError::Stopped`] after the host was shut down.
     pub async fn disconnect(&self, peer: PeerId) -> Result<(), NetError> {
         self.ask(|reply| Command::Disconnect { peer, reply }).await
     }
@@ -158,7 +159,7 @@ impl Host {
     /// [`MAX_BLOCKED`](super::limits::MAX_BLOCKED) peers are blocked.
     ///
     /// # Errors
-    /// [`NetError::Stopped`].
+    /// [`NetError::Stopped`] after the host was shut down.
     pub async fn block(&self, peer: PeerId) -> Result<(), NetError> {
         self.ask(|reply| Command::Block { peer, reply }).await
     }
@@ -166,7 +167,7 @@ impl Host {
     /// Lets a blocked peer in again.
     ///
     /// # Errors
-    /// [`NetError::Stopped`].
+    /// [`NetError::Stopped`] after the host was shut down.
     pub async fn unblock(&self, peer: PeerId) -> Result<(), NetError> {
         self.ask(|reply| Command::Unblock { peer, reply }).await
     }
@@ -222,7 +223,7 @@ impl Host {
     /// The peers (without ourselves, in order) that provide `key`, as many as were found before the query ended.
     ///
     /// # Errors
-    /// [`NetError::NoDhtPeers`], [`NetError::DhtKeyTooLong`].
+    /// [`NetError::NoDhtPeers`], [`NetError::DhtKeyTooLong`]; [`NetError::Stopped`] when shut down.
     pub async fn providers(&self, key: Vec<u8>) -> Result<Vec<PeerId>, NetError> {
         check_key(&key)?;
         self.dht_ready().await?;
@@ -232,13 +233,13 @@ impl Host {
     /// Fills the routing table. Done by itself every two minutes and when a new peer comes in.
     ///
     /// # Errors
-    /// [`NetError::NoDhtPeers`], [`NetError::DhtTimeout`].
+    /// [`NetError::NoDhtPeers`], [`NetError::DhtTimeout`]; [`NetError::Stopped`] when shut down.
     pub async fn bootstrap_dht(&self) -> Result<(), NetError> {
         self.dht_ready().await?;
         self.ask(|reply| Command::BootstrapDht { reply }).await?
     }
 
-    /// Opens a stream under `protocol` (one of [`names`](super::names)), dialling the peer first if need be, and
+    /// Opens a stream under `protocol` (one of `protocol_names`), dialling the peer first if need be, and
     /// returns it when the acceptor has taken it into its queue. Streams run over direct connections, whoever opened
     /// those, and never through a relay.
     ///
@@ -270,8 +271,9 @@ impl Host {
         Ok(incoming)
     }
 
-    /// Closes every connection and socket, and returns when that is done. Other handles then get
-    /// [`NetError::Stopped`].
+    /// Closes every connection and socket, and returns when that is done.
+    ///
+    /// Other handles get [`NetError::Stopped`] from then on.
     pub async fn shutdown(&self) {
         // Already stopped is as good.
         self.ask(|reply| Command::Shutdown { reply }).await.unwrap_or(());

@@ -33,7 +33,7 @@ impl<S> Moderated<S> {
         Self { inner, read: 0, pause: None, pausing: false }
     }
 
-    /// Begins a pause.
+    /// Begins a pause, until the next instant at which all connections read.
     fn rest(&mut self) {
         let until = next_reading(Instant::now());
         match &mut self.pause {

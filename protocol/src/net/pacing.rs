@@ -44,7 +44,7 @@ struct Shared {
     start: Instant,
 }
 
-/// One direction.
+/// The cap and the count of one direction.
 #[derive(Debug)]
 struct Lane {
     /// Bytes a second; 0 is no cap. Read before every use of the bucket, to leave that alone where there is no cap.

@@ -72,7 +72,7 @@ impl Default for Reachability {
 }
 
 impl Reachability {
-    /// We listen nowhere.
+    /// Notes that the host listens nowhere: it counts as private.
     pub(in crate::net) fn deaf(&mut self) {
         self.deaf = true;
     }

@@ -57,9 +57,9 @@ pub enum Role {
 /// How a driver takes part.
 #[derive(Clone, Debug)]
 pub struct SnapshotsConfig {
-    /// This peer.
+    /// The key of this peer, as neighbours see it.
     pub me: PublicKey,
-    /// What it does.
+    /// Whether it publishes, passes on, or only receives.
     pub role: Role,
     /// How groups are gathered.
     pub mode: Mode,
@@ -97,12 +97,12 @@ pub enum SnapshotEvent {
     Install(Arc<Manifest>),
     /// Neighbours are needed; answer with [`Snapshots::neighbours`].
     AskNeighbours {
-        /// Those that failed.
+        /// Neighbours that failed since the last question.
         lost: Vec<PublicKey>,
     },
     /// A download goes on.
     Progress {
-        /// The version.
+        /// The version that is being received.
         version: PolicyVersion,
         /// Bytes stored of what is fetched for it.
         have_bytes: u64,
@@ -148,7 +148,7 @@ impl Snapshots {
     /// to it, by their deltas.
     ///
     /// # Errors
-    /// [`Stopped`]
+    /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn announce(&self, manifest: Arc<Manifest>) -> Result<(), Stopped> {
         self.send(Command::Downloads(downloads::Event::Announced(manifest))).await
     }
@@ -156,25 +156,27 @@ impl Snapshots {
     /// Publishes a snapshot whose pieces are all in the store.
     ///
     /// # Errors
-    /// [`Stopped`]
+    /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn publish(&self, manifest: Arc<Manifest>) -> Result<(), Stopped> {
         self.send(Command::Downloads(downloads::Event::Published(manifest))).await
     }
 
-    /// Names the neighbours to pull from, and what each is. Replaces the list; those beyond
-    /// [`MAX_NEIGHBOURS`](relay::MAX_NEIGHBOURS) are ignored.
+    /// Names the neighbours to pull from, and what each is.
+    ///
+    /// Replaces the list; those beyond [`MAX_NEIGHBOURS`](relay::MAX_NEIGHBOURS) are ignored.
     ///
     /// # Errors
-    /// [`Stopped`]
+    /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn neighbours(&self, neighbours: Vec<(Peer, relay::Role)>) -> Result<(), Stopped> {
         self.send(Command::Neighbours(neighbours)).await
     }
 
-    /// Names those whom the learner sends here to pull: they have places before anybody else. Replaces the list; those beyond
-    /// [`MAX_FRIENDS`](relay::MAX_FRIENDS) are ignored.
+    /// Names those whom the learner sends here to pull: they have places before anybody else.
+    ///
+    /// Replaces the list; those beyond [`MAX_FRIENDS`](relay::MAX_FRIENDS) are ignored.
     ///
     /// # Errors
-    /// [`Stopped`]
+    /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn friends(&self, friends: Vec<PublicKey>) -> Result<(), Stopped> {
         self.send(Command::Friends(friends)).await
     }
@@ -182,7 +184,7 @@ impl Snapshots {
     /// Tells the source who passes nothing on ([`Input::Leaves`](crate::relay::Input::Leaves)).
     ///
     /// # Errors
-    /// [`Stopped`]
+    /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn leaves(&self, leaves: Vec<PublicKey>) -> Result<(), Stopped> {
         self.send(Command::Leaves(leaves)).await
     }
@@ -190,7 +192,7 @@ impl Snapshots {
     /// Changes how groups are gathered, as the learner wishes.
     ///
     /// # Errors
-    /// [`Stopped`]
+    /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn mode(&self, mode: Mode) -> Result<(), Stopped> {
         self.send(Command::Mode(mode)).await
     }
@@ -198,7 +200,7 @@ impl Snapshots {
     /// Tells that reading a stored chunk failed; it will be fetched again.
     ///
     /// # Errors
-    /// [`Stopped`]
+    /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn damaged(&self, version: PolicyVersion, index: ChunkIndex) -> Result<(), Stopped> {
         self.send(Command::Damaged { version, index }).await
     }
@@ -206,7 +208,7 @@ impl Snapshots {
     /// What the driver measured so far.
     ///
     /// # Errors
-    /// [`Stopped`]
+    /// [`Stopped`] when the host was shut down, and the driver with it.
     pub async fn stats(&self) -> Result<SnapshotStats, Stopped> {
         let (answer, stats) = oneshot::channel();
         self.send(Command::Stats(answer)).await?;

@@ -106,7 +106,7 @@ impl UnderWay {
         room
     }
 
-    /// Notes one less.
+    /// Counts one stream of this peer less.
     fn ended(&mut self, peer: PeerId) {
         self.total = self.total.saturating_sub(1);
         match self.by_peer.get_mut(&peer) {

@@ -24,7 +24,7 @@ const FRAME_BYTES: usize = 128 << 10;
 /// without an answer, so honest peers never get here.
 const MAX_UNTAKEN_STREAMS: usize = 256;
 
-/// Negotiates yamux.
+/// The upgrade that negotiates `/yamux/1.0.0` on a connection.
 #[derive(Clone)]
 pub(in crate::net) struct Yamux(Config);
 

@@ -12,7 +12,7 @@ const CHECKSUM_BYTES: usize = 4;
 /// the old ones are kept beside them, and the log says so.
 ///
 /// # Errors
-/// What `open` says.
+/// The error of `open`, where fresh settings do not help.
 pub fn open(dir: &Path, open: impl Fn() -> sled::Result<sled::Db>) -> sled::Result<sled::Db> {
     let error = match open() {
         Err(error) if is_of_settings(dir, &error) => error,

@@ -28,7 +28,7 @@ impl DirectoryLock {
     /// Makes the directory if need be, and locks it.
     ///
     /// # Errors
-    /// [`LockError`]
+    /// [`LockError`] when another process holds the lock, or its file cannot be made.
     pub fn take(directory: &Path) -> Result<Self, LockError> {
         fs::create_dir_all(directory)?;
         let file = File::options().create(true).truncate(false).write(true).open(directory.join(FILE))?;

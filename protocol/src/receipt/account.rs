@@ -20,41 +20,41 @@ pub enum Finding {
     /// It is no receipt, or nobody signed it.
     #[error("receipt {position}: {cause}")]
     Unsound {
-        /// Where.
+        /// The receipt's position, from 0.
         position: usize,
-        /// What is wrong.
+        /// Why the envelope does not open.
         cause: SignedError,
     },
     /// It belongs to another run.
     #[error("receipt {position} belongs to run {run}")]
     OtherRun {
-        /// Where.
+        /// The receipt's position, from 0.
         position: usize,
-        /// Which run.
+        /// The run that the receipt names.
         run: RunId,
     },
     /// It belongs to another node.
     #[error("receipt {position} belongs to node {node}")]
     OtherNode {
-        /// Where.
+        /// The receipt's position, from 0.
         position: usize,
-        /// Whose it is.
+        /// The node that the receipt names.
         node: PublicKey,
     },
     /// The same number on two different receipts.
     #[error("receipt {position} has the number {sequence}, as another one has")]
     NumberTwice {
-        /// Where.
+        /// The position of the later receipt, from 0.
         position: usize,
-        /// The number.
+        /// The number that both receipts carry.
         sequence: u64,
     },
     /// Two receipts of one order.
     #[error("receipt {position} is about order {counter}, as another one is")]
     OrderTwice {
-        /// Where.
+        /// The position of the later receipt, from 0.
         position: usize,
-        /// The order.
+        /// The order that both receipts name.
         counter: OrderCounter,
     },
     /// Receipts that are not here.
@@ -78,7 +78,7 @@ pub struct Account {
     orders: BTreeSet<OrderCounter>,
     /// Trajectories of sound receipts.
     pub trajectories: u64,
-    /// Their rewards together.
+    /// Sum of the rewards in sound receipts.
     pub rewards: f64,
     /// Copies of receipts that were counted already. They do no harm: an answer may come twice.
     pub copies: u64,

@@ -27,7 +27,7 @@ const FORGETS_MS: u64 = 32_000;
 /// In so many milliseconds the time for which neighbours are asked ahead falls to a third, down to [`QUEUE_MS`].
 const RETURNS_MS: u64 = 8_000;
 
-/// See the module.
+/// The time for which neighbours are asked ahead, and the rates that set it.
 #[derive(Clone, Debug)]
 pub(super) struct Ahead {
     ms: u64,

@@ -28,7 +28,7 @@ const AT_ONCE: u64 = 4;
 const IDLE_MS: u64 = 500;
 /// Everybody is told of everything so long after the last group was told of, in milliseconds, or after this part of the time until then.
 const END_MS: u64 = 2_000;
-/// See [`END_MS`].
+/// One in so many parts of the time until then, see [`END_MS`].
 const END_PART: u64 = 8;
 /// A version that is being told of.
 #[derive(Debug)]

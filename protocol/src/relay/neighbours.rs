@@ -26,7 +26,7 @@ const MAX_STALL_MS: u64 = 60_000;
 pub(super) const OPEN_MS: u64 = 5_000;
 /// Pause before a lost neighbour is tried again; doubles with every failure in a row.
 const RETRY_MS: u64 = 500;
-/// Longest such pause.
+/// Longest pause before a lost neighbour is tried again, in milliseconds.
 const MAX_RETRY_MS: u64 = 30_000;
 /// Groups that are asked of all neighbours together before any rate is known.
 const START_BUDGET: u64 = 16;
@@ -63,7 +63,7 @@ pub(super) struct Totals {
     pub(super) failures: u64,
 }
 
-/// One neighbour.
+/// What is known of one neighbour, and asked of it.
 pub(super) struct Edge {
     pub(super) role: Role,
     /// Whether the learner's newest list has it.
@@ -212,7 +212,7 @@ impl Neighbours {
         &self.all
     }
 
-    /// Replaces the list.
+    /// Replaces the list of neighbours by the learner's newest.
     pub(super) fn name(&mut self, now: UnixMillis, named: &[(PublicKey, Role)]) {
         self.edges.values_mut().for_each(|edge| edge.named = false);
         for (peer, role) in named.iter().take(MAX_NEIGHBOURS) {
@@ -252,7 +252,7 @@ impl Neighbours {
         self.failed.iter().filter(|(_, (_, faults))| *faults > 0).map(|(peer, _)| *peer)
     }
 
-    /// Groups under way.
+    /// Blocks that are asked of any neighbour and not yet here.
     pub(super) fn under_way(&self) -> u64 {
         self.edges.values().map(|edge| edge.asked.len() as u64).sum()
     }

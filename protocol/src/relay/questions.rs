@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// Shortest pause between two questions; doubles while the same question is repeated.
 pub(super) const ASK_EVERY_MS: u64 = 500;
-/// Longest such pause.
+/// Longest pause between two questions, in milliseconds.
 const MAX_ASK_MS: u64 = 8_000;
 
 /// What was asked, and when to ask again.

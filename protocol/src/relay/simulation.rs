@@ -25,7 +25,7 @@ use world::World;
 /// What came of a simulated network with faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The seed.
+    /// The seed from which the whole network was drawn.
     pub seed: u64,
     /// Peers besides the source.
     pub nodes: usize,
@@ -33,7 +33,7 @@ pub struct Report {
     pub millis: u64,
     /// Hash of everything that any machine said, and when.
     pub trace: u64,
-    /// Events handled.
+    /// Events that the simulated network handled in all.
     pub events: u64,
     /// The first rule that was broken, if any.
     pub broken: Option<String>,
@@ -42,7 +42,7 @@ pub struct Report {
 /// A network without liars, to be measured. Rates in bytes per second.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Of every draw.
+    /// The seed of every random choice in the simulation.
     pub seed: u64,
     /// How groups are gathered.
     pub mode: Mode,
@@ -81,7 +81,7 @@ pub struct Timing {
     pub source_bytes: u64,
     /// Living nodes that were complete at the end.
     pub complete: usize,
-    /// Living nodes.
+    /// Nodes that were running at the end.
     pub living: usize,
 }
 
@@ -106,7 +106,7 @@ pub fn run(seed: u64) -> Report {
     }
 }
 
-/// Simulates one broadcast.
+/// Simulates one broadcast and measures it; the error is the rule that broke.
 pub fn broadcast(setup: &Setup) -> Result<Timing, String> {
     let mut world = World::measured(setup);
     world.run()?;

@@ -7,7 +7,7 @@ use crate::identity::PublicKey;
 /// What one neighbour gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamStats {
-    /// Who.
+    /// The neighbour's key, as the learner named it.
     pub peer: PublicKey,
     /// Bytes of groups that it delivered and that were not here before.
     pub bytes: u64,
@@ -34,7 +34,7 @@ pub struct Stats {
     pub duplicates: u64,
     /// Groups taken over from slower neighbours, since the start.
     pub steals: u64,
-    /// Groups under way.
+    /// Blocks that are requested and not yet here.
     pub under_way: u64,
     /// Consumers that are served.
     pub consumers: usize,

@@ -26,7 +26,7 @@ const DUPLICATES_ALLOWED: u64 = 100;
 const SILENT_MS: u64 = 1_000;
 /// So is one that is this late, if the thief is [`MUCH_LATER`] times as fast.
 const LATE_MS: u64 = 2_000;
-/// See [`LATE_MS`].
+/// How many times as fast the thief must be, see [`LATE_MS`].
 const MUCH_LATER: u64 = 10;
 /// Cancelled groups that are remembered of a neighbour.
 const MAX_CANCELLED: usize = 256;

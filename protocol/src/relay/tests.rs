@@ -40,7 +40,7 @@ const X: u8 = 100;
 const Y: u8 = 101;
 const Z: u8 = 102;
 
-/// Lists of neighbours.
+/// Lists of neighbours that tests name.
 const ONE: [(u8, Role); 1] = [(A, Role::Mesh)];
 const TWO: [(u8, Role); 2] = [(A, Role::Mesh), (B, Role::Mesh)];
 const PARENT: [(u8, Role); 1] = [(A, Role::Parent)];

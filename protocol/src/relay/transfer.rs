@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// so that nothing ever has to look at all groups.
 pub(super) struct Transfer {
     pub(super) manifest: Arc<Manifest>,
-    /// The manifest's name.
+    /// The id of the manifest, which consumers name when they join.
     pub(super) id: ContentId,
     /// Bytes of each piece; 0 where there is none.
     lengths: Vec<u32>,

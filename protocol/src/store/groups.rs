@@ -78,7 +78,7 @@ impl ChunkStore {
     ///
     /// # Errors
     /// [`StoreError::Mismatch`] when the bytes are not that group: whoever sent them is rotten. [`StoreError::NoTree`];
-    /// [`StoreError::Io`].
+    /// [`StoreError::Io`] when the disk fails or is full.
     pub fn write_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, StoreError> {
         if piece.groups() == 1 {
             return self.write_only_group(piece, group, bytes);
@@ -134,7 +134,7 @@ impl ChunkStore {
     ///
     /// # Errors
     /// [`StoreError::Missing`]; [`StoreError::Damaged`] when the disk has altered it: the whole piece has been deleted;
-    /// [`StoreError::Io`].
+    /// [`StoreError::Io`] when the file cannot be read.
     pub fn read_group(&self, piece: &Piece, group: u32) -> Result<Bytes, StoreError> {
         if let Some(bytes) = self.remembered(piece, group) {
             return Ok(bytes);

@@ -40,7 +40,7 @@ impl ChunkStore {
     /// Deletes every piece that no kept manifest names: what earlier processes left behind. Returns how many.
     ///
     /// # Errors
-    /// [`StoreError::Io`]
+    /// [`StoreError::Io`] when a directory cannot be read or a file not be deleted.
     pub fn sweep(&self) -> Result<usize, StoreError> {
         let mut found = Vec::new();
         for shelf in fs::read_dir(&self.dir).map_err(io_error(&self.dir))?.flatten() {

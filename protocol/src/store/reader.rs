@@ -18,7 +18,7 @@ pub struct SnapshotReader<'a> {
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
 pub struct ReadError {
-    /// Which chunk.
+    /// The chunk's place in the snapshot, to fetch it again.
     pub index: ChunkIndex,
     /// What is wrong with it.
     pub source: StoreError,

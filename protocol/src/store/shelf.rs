@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) const DRAFTS: &str = "drafts";
 /// Folder of pieces of which groups are missing.
 pub(super) const PARTIAL: &str = "partial";
-/// Files kept open.
+/// Most files of whole pieces that are kept open.
 const MAX_OPEN_FILES: usize = 64;
 /// Group trees of whole pieces kept in memory, in bytes: those of the largest snapshot. Each one missing costs reading and hashing a
 /// whole piece.

@@ -15,18 +15,18 @@ pub enum SnapshotItem {
     File {
         /// A plain file name.
         name: String,
-        /// Its content.
+        /// The file's bytes, as they go into the snapshot.
         bytes: Vec<u8>,
     },
     /// A tensor, row-major and little-endian.
     Tensor {
         /// Its name in the Hugging Face checkpoint.
         name: String,
-        /// Element type.
+        /// The number format of the elements.
         dtype: TensorType,
-        /// Dimensions, outermost first.
+        /// Dimensions, outermost first; together they give the length.
         shape: Vec<u64>,
-        /// Its elements.
+        /// The elements, row-major and little-endian.
         bytes: Vec<u8>,
     },
 }

@@ -46,7 +46,7 @@ pub(super) struct Driver {
     commands: mpsc::Receiver<Command>,
     announcer: Announcer,
     book: AddressBook,
-    /// Every open connection.
+    /// Every open connection, by libp2p's number.
     links: BTreeMap<ConnectionId, connections::Link>,
     /// Which processes they lead to.
     twins: twins::Twins,

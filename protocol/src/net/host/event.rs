@@ -30,20 +30,20 @@ impl HostEvents {
 /// Something that a peer did.
 #[derive(Debug)]
 pub enum HostEvent {
-    /// A control request.
+    /// A control request, which waits for its reply.
     Request {
-        /// Who asks.
+        /// The peer that asks, as the connection authenticated it.
         peer: PeerId,
         /// At most [`MAX_CONTROL_REQUEST`](crate::net::MAX_CONTROL_REQUEST) bytes.
         body: Vec<u8>,
-        /// How to answer.
+        /// Takes the response; dropping it closes the stream.
         reply: Reply,
     },
     /// A gossip message. It is forwarded only when accepted.
     Gossip {
         /// The neighbour that handed it to us, not its author.
         source: PeerId,
-        /// The topic.
+        /// The topic, one of the host's configured ones.
         topic: String,
         /// At most [`MAX_GOSSIP_MESSAGE`](crate::net::limits::MAX_GOSSIP_MESSAGE) bytes.
         data: Vec<u8>,
@@ -55,14 +55,14 @@ pub enum HostEvent {
     /// Told late if the event queue was full, so a request of the peer may come before it. A peer that left and came
     /// back in the meantime is not mentioned.
     Connected {
-        /// The peer.
+        /// The peer, authenticated by the handshake.
         peer: PeerId,
         /// Its address as this connection sees it; the port is not one to dial if it was the peer who dialled.
         addr: Multiaddr,
     },
     /// The last connection with a peer has closed.
     Disconnected {
-        /// The peer.
+        /// The peer to which no connection is left.
         peer: PeerId,
     },
 }

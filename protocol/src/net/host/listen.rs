@@ -18,7 +18,7 @@ pub(super) const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// connections of the first.
 ///
 /// # Errors
-/// [`NetError::AddressInUse`] or [`NetError::Listen`].
+/// [`NetError::AddressInUse`] or [`NetError::Listen`], which name the address.
 pub fn can_listen(addr: &Multiaddr) -> Result<(), NetError> {
     let parts: Vec<Protocol<'_>> = addr.iter().take(4).collect();
     let bound = match parts.as_slice() {

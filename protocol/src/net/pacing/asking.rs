@@ -148,7 +148,7 @@ mod tests {
     use std::time::Duration;
     use tokio::time::Instant;
 
-    /// Bytes a second.
+    /// A cap of 100 Mbit/s, in bytes per second.
     const CAP: u64 = 12_500_000;
     const GROUP: u64 = 64 << 10;
 

@@ -45,7 +45,7 @@ impl Bucket {
         Self { burst, ..self }
     }
 
-    /// Bytes a second.
+    /// The rate in bytes per second at which tokens come.
     pub(super) fn rate(&self) -> u64 {
         self.rate
     }

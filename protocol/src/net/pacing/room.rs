@@ -163,7 +163,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     const SECOND: Duration = Duration::from_secs(1);
-    /// 8 Mbit/s.
+    /// A cap of 8 Mbit/s, in bytes per second.
     const CAP: u64 = 1_000_000;
 
     /// Asks for a group whenever there is room, `under_way` at most, each of which comes as much later as `delays` say in turn. When they came.

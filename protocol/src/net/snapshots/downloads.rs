@@ -41,7 +41,7 @@ const LAST_PATIENCE: u32 = 4;
 /// gone.
 const STALLED_MS: u64 = 20_000;
 
-/// What happened.
+/// What the driver reports to the machine.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A manifest is known whose signature and form are right. An older one than the target serves for its deltas.
@@ -66,7 +66,7 @@ pub(super) enum Event {
     Forgotten(PolicyVersion),
 }
 
-/// What to do.
+/// What the driver is to do next.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Keep what the manifest names from deletion, then report `Kept`.

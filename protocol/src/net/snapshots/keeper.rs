@@ -50,7 +50,7 @@ pub(super) struct Kept {
 pub(in crate::net) enum Failure {
     /// It is not what its piece's name says.
     Rotten(String),
-    /// Something failed here.
+    /// The disk or the store failed here; the neighbour is innocent.
     Ours(String),
 }
 
@@ -67,7 +67,7 @@ struct Job {
 
 impl Keeper {
     /// # Errors
-    /// [`NetError::Thread`]
+    /// [`NetError::Thread`] when the system allows no more threads.
     pub(super) fn start(store: Arc<ChunkStore>) -> Result<Self, NetError> {
         let (jobs, mut waiting) = mpsc::channel::<Job>(WAITING);
         let work = move || {

@@ -7,7 +7,7 @@ use crate::net::pacing::{Allowance, Due, Pacing};
 use crate::piece_set::{Holdings, PieceSet};
 use std::collections::VecDeque;
 
-/// See the [module](self).
+/// The requests to one neighbour, for one version.
 #[derive(Debug)]
 pub(super) struct Requests {
     /// In the order in which they were wished for.

@@ -30,7 +30,7 @@ pub struct SnapshotStats {
 /// When a version came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionTimes {
-    /// The version.
+    /// The version that these times are about.
     pub version: PolicyVersion,
     /// When its manifest was announced here, or published.
     pub announced: UnixMillis,

@@ -41,7 +41,7 @@ pub(super) enum Wish {
     Cancel { piece: PieceIndex, groups: GroupMask },
 }
 
-/// Why it ended.
+/// Why the stream to a neighbour ended.
 enum End {
     /// The driver let it go.
     Closed,
@@ -53,14 +53,14 @@ enum End {
     Refused,
 }
 
-/// One neighbour's stream.
+/// The pulling end of one neighbour's stream.
 pub(super) struct Edge {
     pub(super) host: Host,
     pub(super) store: Arc<ChunkStore>,
     pub(super) keeper: Keeper,
     pub(super) neighbour: PeerId,
     pub(super) manifest: Arc<Manifest>,
-    /// The manifest's name.
+    /// The manifest's id, which `Hello` names.
     pub(super) id: ContentId,
     pub(super) reporter: Reporter,
     pub(super) requests: Mutex<Requests>,

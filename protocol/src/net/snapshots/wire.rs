@@ -43,25 +43,25 @@ const HEADER_LENGTH: usize = 2;
 pub enum Ask {
     /// The first frame, and only the first: the version that this stream is about.
     Hello {
-        /// The version.
+        /// The version that the stream is about, to its end.
         version: PolicyVersion,
         /// The name of its manifest ([`Manifest::id`](crate::manifest::Manifest::id)): who goes by another one refuses.
         manifest: ContentId,
     },
     /// Send these groups. Each group asked for is the right to send it once.
     Request {
-        /// Of which piece.
+        /// The piece that the blocks belong to.
         piece: PieceIndex,
-        /// Which groups.
+        /// The blocks that are requested, at least one.
         groups: GroupMask,
         /// Whether the piece's tree is needed too. It comes with the first group of the piece sent on this stream after that.
         tree: bool,
     },
     /// These groups are no longer wanted; they may be on their way already.
     Cancel {
-        /// Of which piece.
+        /// The piece that the blocks belong to.
         piece: PieceIndex,
-        /// Which groups.
+        /// The blocks that need not be sent.
         groups: GroupMask,
     },
 }
@@ -76,9 +76,9 @@ pub enum Answer {
     },
     /// One group. The payload is the leaves of the tree, if any are sent, and then the group's bytes.
     Group {
-        /// Of which piece.
+        /// The piece that the block belongs to.
         piece: PieceIndex,
-        /// Which group.
+        /// The block's number within its piece, from 0.
         group: u32,
         /// Leaves in front of the group's bytes, each of [`LEAF_BYTES`]; 0 when the tree is not sent.
         leaves: u32,

@@ -24,7 +24,7 @@ use crate::net::peer::connections_of;
 #[derive(Default)]
 pub(in crate::net) struct Lines {
     streams: libp2p_stream::Behaviour,
-    /// The direct connections.
+    /// Connections that run through no relay, with their ends.
     direct: BTreeMap<(PeerId, ConnectionId), ConnectedPoint>,
     /// The one of each peer that libp2p-stream knows of, and opens streams on.
     told: BTreeMap<PeerId, ConnectionId>,

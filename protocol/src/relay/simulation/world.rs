@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Timers that may fire at one instant before a machine counts as spinning.
 const MAX_TIMERS_AT_ONCE: u32 = 50;
 
-/// One peer.
+/// One peer with its links and its disk.
 pub(super) struct Node {
     pub(super) key: PublicKey,
     pub(super) kind: Kind,
@@ -32,7 +32,7 @@ pub(super) struct Node {
     pub(super) relay: Option<Relay>,
     /// Counts its starts: what belongs to an earlier life is ignored.
     epoch: u64,
-    /// Bytes per second.
+    /// Bytes per second of its uplink.
     up: u64,
     down: u64,
     uplink_busy: bool,
@@ -69,7 +69,7 @@ pub(super) struct World {
     queue: BTreeMap<(u64, u64), Event>,
     /// Faults and publications that are still to come.
     pending: u64,
-    /// Microseconds.
+    /// The simulated time, in microseconds from the start.
     now: u64,
     serial: u64,
     timers_at_once: (u64, u32),

@@ -4,7 +4,7 @@ use super::*;
 
 /// All but the last three of 64 groups.
 const BUT_THREE: u64 = (1 << 61) - 1;
-/// The last group.
+/// The last block of a whole piece, as a set.
 const LAST: u64 = 1 << 63;
 
 /// A receiver that has these of 64 groups. A was asked for group 62 at the start and is silent; B delivered group 61 in `millis`,

@@ -11,7 +11,7 @@ use crate::net::instance::Instance;
 use crate::net::limits::MAX_BLOCKED;
 use crate::net::names;
 
-/// An open connection.
+/// One open connection: its remote end, and which side opened it.
 pub(super) struct Link {
     /// The remote address; of a circuit that the peer opened, the relay's.
     pub(super) via: Multiaddr,

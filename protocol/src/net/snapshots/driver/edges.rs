@@ -27,7 +27,7 @@ struct Upstream {
     wishes: mpsc::Sender<Wish>,
 }
 
-/// A consumer's task.
+/// The task that serves one consumer; it is aborted when dropped.
 struct Consumer {
     serial: u64,
     mailbox: Arc<Mailbox>,
