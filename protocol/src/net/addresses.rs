@@ -1,4 +1,11 @@
 //! Which addresses a host keeps, dials and believes.
+//!
+//! Anybody can claim any address. An address is kept only if it can be dialled and is believable, given
+//! the address of the one that names it. `book` keeps those that passed, a few for each source.
+//!
+//! ```text
+//! named by a peer, the DHT or an operator ──> dialable? ──> believable? ──> book ──> dials
+//! ```
 
 use std::net::{IpAddr, Ipv6Addr};
 

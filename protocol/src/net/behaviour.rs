@@ -1,4 +1,14 @@
 //! What the swarm of every binary does, and the settings of each part.
+//!
+//! The parts are libp2p's behaviours, some of them wrapped: `dht` and `identify` keep to themselves what
+//! must not be passed on, `control_codec` frames control messages, and `instance` tells two processes of
+//! one identity apart. May import `net::reachability`, `net::streams`, and the settings and limits.
+//!
+//! ```text
+//! connection ──> limits ──> block list ──> identify, ping, DHT, gossip, control, streams
+//!                  │                    └─> AutoNAT, circuit relay, hole punching
+//!                  └── refused: no other part hears of it
+//! ```
 
 use std::collections::HashSet;
 use std::time::Duration;

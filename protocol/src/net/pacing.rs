@@ -1,14 +1,15 @@
 //! Caps on what a process sends and receives.
 //!
-//! Token buckets, one a direction, stand under every stream of every connection, TCP and QUIC: control, gossip, the
-//! DHT, chunks and trajectories alike. They count bytes as they appear on the wire, by an estimate of what the layers
-//! below add ([`framing`]). Streams take turns of about six milliseconds' worth of bytes, so that a request is not
-//! stuck behind bulk data. Without a cap, a stream costs one atomic addition more.
+//! Token buckets, one for each direction, stand under every stream of every connection, TCP and QUIC:
+//! control, gossip, the DHT, chunks and trajectories alike. They count bytes as they appear on the wire,
+//! by an estimate of what the layers below add (`wire_overhead`). Streams take turns of about six
+//! milliseconds' worth of bytes, so that a request is not stuck after bulk data. Without a cap, a stream
+//! costs one more atomic addition.
 //!
-//! A cap on what is received works through back-pressure: what is not read stays in the windows of the connections,
-//! and the sender stops. So a sender that was idle may first fill a window at the speed of the link (256 KiB with
-//! yamux, and what the swarm grants with QUIC), and a node has many senders. But bulk comes when it is asked for, and who
-//! asks waits for room ([`asking`]).
+//! A cap on what is received works through back-pressure: what is not read stays in the windows of the
+//! connections, and the sender stops. So a sender that was idle may first fill a window at the speed of
+//! the link (256 KiB with yamux, and what the swarm grants with QUIC), and a node has many senders. But
+//! bulk comes when it is requested, and a request waits until there is room for it (`request_turns`).
 
 mod asking;
 mod bucket;

@@ -1,12 +1,26 @@
-//! Snapshots on the wire: the driver around the relay machine.
+//! Snapshots on the wire: the driver around the dissemination machine.
 //!
-//! One task owns the [`Relay`](crate::relay::Relay) machine and does what it says; streams, disk, hashing and deltas run in tasks of
-//! their own and report back. A peer opens one stream to each neighbour for the version that it fetches and asks for groups
-//! ([`wire`]); a group is verified against the signed manifest and stored before the machine hears of it, and so before anybody is told
-//! of it or served. Chunks that a delta makes are built as soon as the delta and its base are here.
+//! One task owns the machine ([`Relay`](crate::relay::Relay)) and does what it says. Streams, disk,
+//! hashing and deltas run in tasks of their own and report back. A peer opens one stream to each
+//! neighbour for the version that it fetches, and requests blocks on it (`frames`). A block is verified
+//! against the signed manifest and stored before the machine hears of it, and so before it is announced
+//! or served. Chunks that a delta makes are built as soon as the delta and its base are here.
 //!
-//! What flows is bounded by what is asked for: a neighbour sends only what the machine's window asked of it, and reading stops while
-//! eight of its groups wait for the disk.
+//! ```text
+//! owner ── Command ──> driver ── Input ──> dissemination ── Output ──> driver
+//!                        │ Event ──> downloads ── Action ──> driver
+//!                        │
+//!                        ├── Wish ──> upstream ── Ask ──> neighbour
+//!                        │               └── answer ──> block_writer ──> store
+//!                        │ <── Report ───┘
+//!                        ├── mailbox ──> downstream ── Answer ──> consumer
+//!                        │ <── Report ───┘
+//! owner <── SnapshotEvent┘
+//! ```
+//!
+//! What flows is bounded by what is requested: a neighbour sends only what the machine's window asked of
+//! it, and reading stops while eight of its blocks wait for the disk. May import all of `net` but
+//! `net::swarm` and `net::behaviour`.
 
 mod builder;
 mod downloads;

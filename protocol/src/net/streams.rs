@@ -1,10 +1,16 @@
-//! Long-lived streams: how they are opened, and how they are handed to whoever accepts them.
+//! Long-lived streams: how they are opened, and how they are handed to their acceptor.
 //!
-//! libp2p hands an inbound stream over a channel without room and drops it silently when nobody waits at that very
-//! moment. So a task of its own always waits there, and greets the opener with one byte: [`ACCEPTED`] when the stream
-//! is to wait in the bounded queue of the acceptor, [`REFUSED`] when that is full. An opener that gets neither knows that
-//! the stream was lost on the way, and opens another. A stream takes its place only when its greeting has left: what a
-//! peer does not read keeps no place from anybody.
+//! libp2p hands an inbound stream over a channel without room, and drops it silently when nobody waits
+//! at that very moment. So a task of its own always waits there. It greets the opener with one byte:
+//! [`ACCEPTED`] when the stream is to wait in the bounded queue of the acceptor, [`REFUSED`] when that
+//! is full. An opener that gets neither knows that the stream was lost on the way, and opens another. A
+//! stream takes its place only when its greeting has left: what a peer does not read keeps no place.
+//!
+//! ```text
+//! opener:   open ── direct_connections: the oldest one ──> /echo/…/N
+//! acceptor: greeting task ── 1 byte ──> opener;  stream ──> queue ──> IncomingStreams::next
+//! both:     frame: a length of four bytes, and a body of that many
+//! ```
 
 mod lines;
 

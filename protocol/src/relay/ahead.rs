@@ -1,6 +1,6 @@
 //! How far ahead neighbours are asked.
 //!
-//! Each is asked for what it delivers within some time, so that its uplink is never idle ([`pace`](super::pace)). When answers take
+//! Each is asked for what it delivers within some time, so that its uplink is never idle ([throughput](super::pace)). When answers take
 //! longer than that time, windows limit what arrives, and narrow with it, as they are made for the rates that are seen. A request may wait
 //! behind bulk that goes the other way, in buffers on the path, or for other consumers of that neighbour; no neighbour alone shows which of
 //! these it is, or whether it has become slower. All together do: while there is more to ask for and less arrives than before, they

@@ -40,7 +40,7 @@ use crate::net::reachability::Reachability;
 /// Connections have this long to say goodbye when the host stops.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// The swarm and what is under way in it. Every table has its limit in [`host`](super).
+/// The swarm and what is under way in it. Every table has its limit in [`limits`](crate::net::limits).
 pub(super) struct Driver {
     swarm: Swarm<EchoBehaviour>,
     commands: mpsc::Receiver<Command>,

@@ -2,7 +2,7 @@
 //!
 //! What is asked for comes, and at the speed of the sender's link. What were asked for beyond the cap would lie unread in the windows of the
 //! connections, and all that those hold may come within one second. So all who ask stand in one queue, and whoever is first waits until there
-//! is [`room`](super::room) for what it asks for.
+//! is [room](super::room) for what it asks for.
 
 use super::framing::Framing;
 use super::room::{Room, group_on_the_wire};

@@ -45,7 +45,7 @@ async fn flood(source: &Host, sink: &Host, accepted: &mut IncomingStreams, strea
 }
 
 /// Sends `bytes` from one host to another over four streams, and checks that they took as long as the cap says. How well a cap is used
-/// depends on what else the machine does, so that is asked of the [`bucket`](super::bucket) alone.
+/// depends on what else the machine does, so that is asked of the [token bucket](super::bucket) alone.
 async fn keeps_to_the_cap(listen: &str, caps: (Option<u64>, Option<u64>)) {
     const BYTES: u64 = 2 * CAP;
     let (source, _source_events) = host(1, listen, caps.0, None).await;
