@@ -1,8 +1,9 @@
 //! What the swarm of every binary does, and the settings of each part.
 //!
-//! The parts are libp2p's behaviours, some of them wrapped: `dht` and `identify` keep to themselves what
-//! must not be passed on, `control_codec` frames control messages, and `instance` tells two processes of
-//! one identity apart. May import `net::reachability`, `net::streams`, and the settings and limits.
+//! The parts are libp2p's behaviours, some of them wrapped. `identify` drops its guesses of our own
+//! addresses, and `dht` also reports what it heard of peers that did not answer. `control_codec` frames
+//! control messages, and `instance` tells two processes of one identity apart. May import
+//! `net::reachability`, `net::streams`, and the settings and limits.
 //!
 //! ```text
 //! connection ──> limits ──> block list ──> identify, ping, DHT, gossip, control, streams
