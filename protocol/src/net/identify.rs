@@ -15,7 +15,7 @@ use libp2p::{Multiaddr, PeerId, identify};
 /// It proposes every address at which some peer says that it sees us, the port included where it finds no better. Our dials leave from
 /// ports of their own, at which nobody answers: tests of such proposals fail and say nothing. And a peer could make it propose without
 /// end. [`Reachability`](super::reachability::Reachability) proposes instead.
-pub(in crate::net) struct Identify(pub(super) identify::Behaviour);
+pub(in crate::net) struct Identify(pub(in crate::net) identify::Behaviour);
 
 impl NetworkBehaviour for Identify {
     type ConnectionHandler = THandler<identify::Behaviour>;
