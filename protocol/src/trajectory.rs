@@ -36,11 +36,11 @@ pub struct VersionSpan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MetaValue {
-    /// A truth value, such as whether a program compiled.
+    /// `true` or `false`, a CBOR boolean.
     Flag(bool),
-    /// A whole number, such as a count.
+    /// A whole number, such as the guesses that a game took.
     Integer(i64),
-    /// A real number, such as a time.
+    /// A real number, a CBOR float.
     Number(f64),
     /// Text of at most [`MAX_OMEGA_TEXT`] bytes.
     Text(String),

@@ -111,7 +111,7 @@ pub enum SnapshotEvent {
     Install(Arc<Manifest>),
     /// Neighbours are needed; answer with [`Snapshots::neighbours`].
     AskNeighbours {
-        /// Neighbours that failed since the last question.
+        /// Named neighbours that have failed.
         lost: Vec<PublicKey>,
     },
     /// A download goes on.
