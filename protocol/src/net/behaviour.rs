@@ -1,6 +1,6 @@
 //! What the swarm of every binary does, and the settings of each part.
 //!
-//! The parts are libp2p's behaviours, some of them wrapped. `identify` drops its guesses of our own
+//! The parts are libp2p's behaviours, some of them wrapped. `identify_filter` drops its guesses of our own
 //! addresses, and `dht` also reports what it heard of peers that did not answer. `control_codec` frames
 //! control messages, and `instance` tells two processes of one identity apart. May import
 //! `net::reachability`, `net::streams`, and the settings and limits.
