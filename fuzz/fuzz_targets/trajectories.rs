@@ -7,8 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use echo_policy::audit::{Finding, Sample, Tolerance, examine};
 use echo_policy::config::{ModelConfig, TinySizes};
-use echo_policy::engine::{Completion, Generation, Policy, SampleRequest};
-use echo_policy::error::EngineError;
+use echo_policy::engine::{Completion, EngineError, Generation, Policy, SampleRequest};
 use echo_policy::sampler::SamplingParams;
 use echo_policy::tokenizer::{CHARACTER_VOCABULARY, CharTokenizer, Tokenizer};
 use echo_policy::weights::Weights;

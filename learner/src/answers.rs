@@ -1,8 +1,7 @@
 //! Orders answered by the learner's own policy: for evaluations, and where there is no network.
 
 use crate::workload::{Workload, WorkloadError};
-use echo_policy::engine::{Completion, Generation, Policy, Turn};
-use echo_policy::error::EngineError;
+use echo_policy::engine::{Completion, EngineError, Generation, Policy, Turn};
 use echo_protocol::order::WorkOrder;
 use echo_protocol::trajectory::{Trajectory, spans, turns};
 use echo_protocol::version::PolicyVersion;

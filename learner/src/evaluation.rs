@@ -3,8 +3,8 @@
 use crate::answers::{Answer, AnswerError, answers};
 use crate::metrics::EvaluationRow;
 use crate::workload::Workload;
-use echo_policy::engine::Policy;
-use echo_policy::error::{DecoderError, EngineError};
+use echo_policy::decoder::DecoderError;
+use echo_policy::engine::{EngineError, Policy};
 use echo_policy::weights::Weights;
 use echo_protocol::order::{Purpose, WorkOrder};
 use echo_protocol::version::PolicyVersion;

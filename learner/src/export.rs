@@ -75,7 +75,7 @@ mod tests {
     use crate::testing;
     use crate::trainer::{Trainer, weights_of};
     use echo_policy::config::ModelConfig;
-    use echo_policy::error::ExportError;
+    use echo_policy::export::ExportError;
     use echo_policy::weights::Weights;
     use std::fs;
 

@@ -20,7 +20,7 @@ use crate::service::Shared;
 use crate::trainer::{TrainError, Trainer, UpdateReport};
 use crate::watch::Watch;
 use barren::Barren;
-use echo_policy::error::DecoderError;
+use echo_policy::decoder::DecoderError;
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::version::PolicyVersion;
 use named::Named;

@@ -12,7 +12,7 @@ use crate::prepare;
 use crate::run_dir::RunDir;
 use crate::threads::{self, TooFew};
 use echo_policy::config::ModelConfig;
-use echo_policy::error::ExportError;
+use echo_policy::export::ExportError;
 use echo_protocol::net::{Multiaddr, can_listen};
 use echo_protocol::told::told;
 use std::error::Error;

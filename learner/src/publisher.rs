@@ -8,7 +8,7 @@ mod encoder;
 use crate::config::SnapshotSection;
 use crate::metrics::PublicationRow;
 use crate::workload::Workload;
-use echo_policy::error::DecoderError;
+use echo_policy::decoder::DecoderError;
 use echo_policy::weights::{DType, RawTensor};
 use echo_protocol::codec::CodecError;
 use echo_protocol::delta::Width;

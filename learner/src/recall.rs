@@ -14,7 +14,8 @@ use crate::trainer::{TrainError, decoder_of};
 use crate::workload::Workload;
 use candle_core::Device;
 use echo_policy::audit::VersionWeights;
-use echo_policy::error::{DecoderError, EngineError};
+use echo_policy::decoder::DecoderError;
+use echo_policy::engine::EngineError;
 use echo_protocol::version::PolicyVersion;
 use std::path::Path;
 

@@ -39,7 +39,7 @@ const LOOKED_AT: u64 = 4;
 pub enum WorkloadError {
     /// The model's `config.json`.
     #[error("the charter's model: {0}")]
-    Model(#[from] echo_policy::error::ConfigError),
+    Model(#[from] echo_policy::config::ConfigError),
     /// The tokenizer.
     #[error("the charter's tokenizer: {0}")]
     Tokenizer(#[from] echo_policy::tokenizer::TokenizerError),

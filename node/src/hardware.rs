@@ -8,11 +8,12 @@ mod show;
 use std::sync::Arc;
 
 use clap::Args;
-use echo_policy::engine::device::{Found, Survey};
-use echo_policy::engine::set_threads;
-use echo_policy::error::{ConfigError, DeviceError, EngineError, WeightsError};
+use echo_policy::config::ConfigError;
+use echo_policy::engine::device::{DeviceError, Found, Survey};
+use echo_policy::engine::{EngineError, set_threads};
 use echo_policy::precision::Precision;
 use echo_policy::sizes::{Size, weights};
+use echo_policy::weights::WeightsError;
 use echo_protocol::charter::Charter;
 use serde::Serialize;
 

@@ -5,10 +5,10 @@ mod images;
 use std::sync::Arc;
 
 use echo_policy::audit::VersionWeights;
-use echo_policy::engine::{AnyBackend, Backend as _, Device, Policy};
-use echo_policy::error::{EngineError, WeightsError};
+use echo_policy::engine::{AnyBackend, Backend as _, Device, EngineError, Policy};
 use echo_policy::precision::Precision;
 use echo_policy::tokenizer::Tokenizer;
+use echo_policy::weights::WeightsError;
 use echo_protocol::content::ChunkIndex;
 use echo_protocol::manifest::Manifest;
 use echo_protocol::store::{ChunkStore, ReadError, SnapshotReader, StoreError};

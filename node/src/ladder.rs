@@ -7,9 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use echo_policy::config::ModelConfig;
-use echo_policy::engine::device::{Found, Survey};
-use echo_policy::engine::{AnyBackend, Device, DeviceChoice, Policy};
-use echo_policy::error::{DeviceError, EngineError};
+use echo_policy::engine::device::{DeviceError, Found, Survey};
+use echo_policy::engine::{AnyBackend, Device, DeviceChoice, EngineError, Policy};
 use echo_policy::precision::Precision;
 use echo_policy::weights::Weights;
 

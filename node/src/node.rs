@@ -7,8 +7,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use echo_policy::engine::set_threads;
-use echo_policy::error::{DeviceError, EngineError};
+use echo_policy::engine::device::DeviceError;
+use echo_policy::engine::{EngineError, set_threads};
 use echo_protocol::charter::{Charter, CharterError};
 use echo_protocol::clock;
 use echo_protocol::net::NetError;

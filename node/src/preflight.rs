@@ -7,7 +7,7 @@ pub(crate) use checks::threads;
 use std::fmt;
 use std::path::PathBuf;
 
-use echo_policy::error::DeviceError;
+use echo_policy::engine::device::DeviceError;
 use echo_protocol::identity::{NodeKey, PublicKey};
 use echo_protocol::net::peer::peer_of_key;
 use echo_protocol::net::{self, Multiaddr, PeerId};

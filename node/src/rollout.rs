@@ -13,8 +13,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use echo_policy::engine::Limits;
-use echo_policy::error::EngineError;
+use echo_policy::engine::{EngineError, Limits};
 use echo_protocol::clock;
 use echo_protocol::identity::NodeKey;
 use echo_protocol::lease::{HeldOrder, ReturnReason};

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use echo_policy::config::ModelConfig;
+use echo_policy::config::{ConfigError, ModelConfig};
 use echo_policy::engine::SampleRequest;
-use echo_policy::error::ConfigError;
 use echo_policy::precision::Precision;
 use echo_policy::sampler::SamplingParams;
 use echo_policy::tokenizer::{CharTokenizer, HfTokenizer, Tokenizer, TokenizerError};

@@ -4,12 +4,14 @@
 //! backend. The CPU's backend is the other one: of a precision's recipe, as verifiers repeat it. A backend is fed every prompt twice, many together in full calls: once as generation does, with the end of half of the prompts a
 //! token a call, for whole distributions; and once in one go, as an audit does, for the log-prob of a claimed next token at each place.
 
+mod error;
 mod expected;
 mod feeding;
 mod models;
 mod prompts;
 mod reference;
 
+pub use error::AgreementError;
 pub use models::{Model, models};
 pub use prompts::{Prompt, prompts};
 pub use reference::Reference;
@@ -19,7 +21,6 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::engine::Backend;
-use crate::error::AgreementError;
 use crate::precision::Precision;
 use expected::Expected;
 

@@ -16,17 +16,19 @@
 
 mod auditor;
 mod copies;
+mod error;
 mod samples;
 mod tolerance;
 mod version;
 
+use crate::engine::EngineError;
 use crate::engine::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS, Want};
 use crate::engine::cpu::CpuBackend;
 use crate::engine::policy::Policy;
-use crate::error::EngineError;
 use crate::sampler::{self, SamplingParams};
 
-pub use auditor::{AuditError, Auditor};
+pub use auditor::Auditor;
+pub use error::AuditError;
 pub use samples::{Finding, Sample, examine};
 pub use tolerance::{CannotAudit, Standard, Tolerance};
 pub use version::VersionWeights;

@@ -1,12 +1,12 @@
 //! The shape of a language model, read from and written to a Hugging Face `config.json`.
 
+mod error;
 mod parse;
 mod rope;
 mod write;
 
+pub use error::ConfigError;
 pub use rope::RopeScaling;
-
-use crate::error::ConfigError;
 
 /// Longest `config.json` that is read, in bytes.
 pub const MAX_CONFIG_BYTES: u64 = 1 << 20;

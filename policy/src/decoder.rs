@@ -13,11 +13,13 @@ mod autograd;
 mod batch;
 mod compute;
 mod cpu;
+mod error;
 mod gradients;
 mod places;
 mod scored;
 
 pub use compute::Compute;
+pub use error::DecoderError;
 pub use gradients::{Gradient, Gradients};
 pub use scored::{Activations, Scored, Scores};
 
@@ -26,9 +28,8 @@ use std::path::Path;
 use candle_core::{DType as CandleType, Device, Var};
 
 use crate::config::ModelConfig;
-use crate::error::{DecoderError, WeightsError};
 use crate::packed::{Packed, Target};
-use crate::weights::{DType, ImageWriter, RawTensor, Weights, expected_tensors};
+use crate::weights::{DType, ImageWriter, RawTensor, Weights, WeightsError, expected_tensors};
 use batch::Batch;
 use places::Places;
 

@@ -11,6 +11,7 @@ pub mod cpu;
 #[cfg(feature = "nvidia")]
 pub mod cuda;
 pub mod device;
+mod error;
 pub mod generation;
 pub mod policy;
 pub mod score;
@@ -22,6 +23,7 @@ pub use any::{AnyBackend, AnyCache};
 pub use backend::{Backend, Claim, Feed, Logits, Pick, Want};
 pub use cpu::CpuBackend;
 pub use device::{Device, DeviceChoice};
+pub use error::EngineError;
 pub use generation::{
     Completion, Generation, Limits, SampleRequest, StopStrings, Takeover, Tally, Ticket, Turn,
 };

@@ -7,12 +7,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::json;
 
 use crate::config::ModelConfig;
-use crate::error::ExportError;
 use crate::tokenizer::{CHAT_TEMPLATE_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 use crate::weights::{DType, Weights};
 
 /// Distinguishes the partial directories of exports that run at the same time.
 static EXPORTS: AtomicU64 = AtomicU64::new(0);
+
+/// A model directory that could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// A file or directory could not be written or moved into place.
+    #[error("cannot write {path}: {source}; check free space and permissions")]
+    Write {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Something is already at the target.
+    #[error("{path} exists already; choose another directory or remove it")]
+    Exists {
+        /// The target directory.
+        path: PathBuf,
+    },
+    /// The target has no parent or no name.
+    #[error("{path} is not a directory that can be created; give a path with a name")]
+    Target {
+        /// The target directory.
+        path: PathBuf,
+    },
+    /// The tensors could not be serialized.
+    #[error("cannot serialize the weights: {0}")]
+    Serialize(String),
+}
 
 /// What goes beside the weights.
 #[derive(Debug, Clone, Default)]

@@ -19,8 +19,8 @@ pub mod audit;
 pub mod chat;
 pub mod config;
 pub mod decoder;
+pub mod dtype;
 pub mod engine;
-pub mod error;
 pub mod export;
 pub mod flops;
 #[cfg(feature = "fuzzing")]

@@ -5,7 +5,43 @@
 
 use std::ops::Range;
 
-use crate::error::PackedError;
+/// Sequences that cannot be packed.
+#[derive(Debug, thiserror::Error)]
+pub enum PackedError {
+    /// There is no sequence.
+    #[error("no sequence to pack; give at least one")]
+    Empty,
+    /// A sequence without tokens.
+    #[error("sequence {sequence} is empty; leave it out")]
+    EmptySequence {
+        /// Its index.
+        sequence: usize,
+    },
+    /// The lengths are not those of the ids.
+    #[error("the lengths add up to {sum}, there are {ids} ids; give the length of every sequence")]
+    Lengths {
+        /// Sum of the lengths, or the largest number there is.
+        sum: usize,
+        /// Number of ids.
+        ids: usize,
+    },
+    /// Too many sequences.
+    #[error("{found} sequences in one pack, the limit is {limit}; make several packs")]
+    TooManySequences {
+        /// How many.
+        found: usize,
+        /// [`crate::packed::MAX_PACKED_SEQUENCES`].
+        limit: usize,
+    },
+    /// Too many tokens.
+    #[error("{found} tokens in one pack, the limit is {limit}; make several packs")]
+    TooManyTokens {
+        /// How many.
+        found: usize,
+        /// [`crate::packed::MAX_PACKED_TOKENS`].
+        limit: usize,
+    },
+}
 
 /// Most sequences of one pack.
 pub const MAX_PACKED_SEQUENCES: usize = 1 << 16;

@@ -22,14 +22,16 @@
 //! that compute otherwise differ when u, or with top-p the sum of a prefix, is that close to a border.
 
 mod blocks;
+mod border;
 mod cut;
+mod error;
 mod uniform;
 
 use self::blocks::Row;
 use self::cut::Cut;
-use crate::error::EngineError;
 
 pub use self::uniform::uniform;
+pub use error::SamplingError;
 
 /// Highest temperature accepted.
 pub const MAX_TEMPERATURE: f32 = 100.0;
@@ -57,9 +59,10 @@ impl SamplingParams {
     ///
     /// # Errors
     /// Names the first parameter that is out of range.
-    pub fn validate(&self) -> Result<(), EngineError> {
-        let parameter =
-            |name, value: f32, wanted| Err(EngineError::Parameter { name, value: f64::from(value), wanted });
+    pub fn validate(&self) -> Result<(), SamplingError> {
+        let parameter = |name, value: f32, wanted| {
+            Err(SamplingError::Parameter { name, value: f64::from(value), wanted })
+        };
         if !(0.0..=MAX_TEMPERATURE).contains(&self.temperature) {
             return parameter("temperature", self.temperature, "between 0 and 100");
         }
@@ -88,7 +91,7 @@ pub struct Sampled {
 fn distribution<'a>(
     logits: &'a [f32],
     params: &SamplingParams,
-) -> Result<(Row<'a>, Option<Cut>), EngineError> {
+) -> Result<(Row<'a>, Option<Cut>), SamplingError> {
     let greedy = params.temperature == 0.0;
     let mut row = Row::new(logits, if greedy { 1.0 } else { f64::from(params.temperature) })?;
     let cut = if greedy { Some(Cut::best(&row)) } else { Cut::new(&row, params) };
@@ -102,7 +105,7 @@ fn distribution<'a>(
 ///
 /// # Errors
 /// When the logits are empty, hold a NaN or +∞, or are all −∞.
-pub fn sample(logits: &[f32], params: &SamplingParams, u: f64) -> Result<Sampled, EngineError> {
+pub fn sample(logits: &[f32], params: &SamplingParams, u: f64) -> Result<Sampled, SamplingError> {
     let (row, cut) = distribution(logits, params)?;
     let token = row.pick(u, cut.as_ref().map(|cut| &cut.border));
     Ok(Sampled { token: token as u32, logprob: row.logprob(token), raw_logprob: row.raw_logprob(token) })
@@ -112,7 +115,7 @@ pub fn sample(logits: &[f32], params: &SamplingParams, u: f64) -> Result<Sampled
 ///
 /// # Errors
 /// As [`sample`], and when the token is outside of the vocabulary.
-pub fn raw_logprob(logits: &[f32], token: u32) -> Result<f32, EngineError> {
+pub fn raw_logprob(logits: &[f32], token: u32) -> Result<f32, SamplingError> {
     let row = Row::new(logits, 1.0)?;
     Ok(row.raw_logprob(within(logits, token)?))
 }
@@ -145,7 +148,7 @@ impl Interval {
 ///
 /// # Errors
 /// As [`sample`], and when the token is outside of the vocabulary.
-pub fn interval(logits: &[f32], params: &SamplingParams, token: u32) -> Result<Interval, EngineError> {
+pub fn interval(logits: &[f32], params: &SamplingParams, token: u32) -> Result<Interval, SamplingError> {
     let (row, cut) = distribution(logits, params)?;
     let token = within(logits, token)?;
     let possible = logits[token] > f32::NEG_INFINITY;
@@ -169,9 +172,9 @@ pub fn interval(logits: &[f32], params: &SamplingParams, token: u32) -> Result<I
     })
 }
 
-fn within(logits: &[f32], token: u32) -> Result<usize, EngineError> {
+fn within(logits: &[f32], token: u32) -> Result<usize, SamplingError> {
     let index = token as usize;
-    if index < logits.len() { Ok(index) } else { Err(EngineError::Token { token, vocab: logits.len() }) }
+    if index < logits.len() { Ok(index) } else { Err(SamplingError::Token { token, vocab: logits.len() }) }
 }
 
 #[cfg(test)]

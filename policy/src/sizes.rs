@@ -10,9 +10,8 @@ use std::str::FromStr;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::config::{ModelConfig, TinySizes};
-use crate::error::{ConfigError, WeightsError};
-use crate::weights::{DType, RawTensor, Weights, expected_tensors};
+use crate::config::{ConfigError, ModelConfig, TinySizes};
+use crate::weights::{DType, RawTensor, Weights, WeightsError, expected_tensors};
 
 /// Decides all weights.
 pub const SEED: u64 = 0;

@@ -17,6 +17,7 @@ use crate::chat::{ChatError, ChatTemplate};
 mod characters;
 mod dialogue;
 mod growth;
+mod guard;
 mod huggingface;
 
 pub use characters::{CHARACTER_VOCABULARY, CharTokenizer, DEFAULT_ALPHABET, MAX_ALPHABET};

@@ -2,8 +2,11 @@
 
 use serde::Serialize;
 
+mod error;
 pub mod models;
 pub mod tokenizer;
+
+pub use error::VectorError;
 
 /// At most this many failure texts are kept in a [`VectorReport`]; further failures are only counted.
 pub const MAX_REPORTED_FAILURES: usize = 64;

@@ -1,10 +1,11 @@
 //! Named tensors of a model, kept as they are stored: owned bytes or memory-mapped files.
 
 mod convert;
-mod dtype;
+mod error;
 mod image;
 mod init;
 mod load;
+pub(crate) mod named;
 mod spec;
 
 use std::collections::BTreeMap;
@@ -15,13 +16,13 @@ use memmap2::Mmap;
 #[cfg(unix)]
 use memmap2::UncheckedAdvice;
 
-pub use dtype::DType;
+pub use crate::dtype::DType;
+pub use error::WeightsError;
 pub use image::ImageWriter;
 pub use load::{MAX_INDEX_BYTES, MAX_SHARDS};
 pub use spec::{TensorSpec, expected_tensors};
 
 use crate::config::ModelConfig;
-use crate::error::WeightsError;
 
 /// A tensor as it arrives from a file or the network, not yet checked against a configuration.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::{MAX_SEQUENCE_TOKENS, MAX_SEQUENCES};
-use echo_policy::error::PackedError;
+use echo_policy::packed::PackedError;
 
 /// Why a batch could not be built.
 #[derive(Debug, Error)]

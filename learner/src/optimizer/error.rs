@@ -1,6 +1,6 @@
 //! What can go wrong in the optimizer.
 
-use echo_policy::error::DecoderError;
+use echo_policy::decoder::DecoderError;
 use thiserror::Error;
 
 use crate::schedule::ScheduleError;

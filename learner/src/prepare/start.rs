@@ -3,8 +3,7 @@
 use super::error::PrepareError;
 use super::tasks::Tasks;
 use crate::config::{ConfigError, RunConfig, TinySection};
-use echo_policy::config::ModelConfig;
-use echo_policy::error::ConfigError as ModelError;
+use echo_policy::config::{ConfigError as ModelError, ModelConfig};
 use echo_policy::tokenizer::{CharTokenizer, DEFAULT_ALPHABET, Tokenizer};
 use echo_policy::weights::{DType, Weights};
 use echo_protocol::charter::{Charter, TokenizerSpec};

@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use echo_policy::engine::backend::MAX_CALL_TOKENS;
-use echo_policy::engine::{Backend, Feed, Pick, Want};
-use echo_policy::error::EngineError;
+use echo_policy::engine::{Backend, EngineError, Feed, Pick, Want};
 use echo_policy::precision::Precision;
 use echo_policy::sampler::SamplingParams;
 use echo_policy::sizes::{Size, tokens, unit};

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use echo_policy::engine::{self, AnyBackend, Backend, Completion, Generation, Limits, Ticket};
-use echo_policy::error::EngineError;
+use echo_policy::engine::{self, AnyBackend, Backend, Completion, EngineError, Generation, Limits, Ticket};
 use echo_policy::tokenizer::Tokenizer;
 use echo_protocol::charter::Takeover;
 use echo_protocol::identity::NodeKey;

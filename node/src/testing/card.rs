@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use echo_policy::config::ModelConfig;
 use echo_policy::engine::device::Loader;
-use echo_policy::engine::{AnyBackend, Backend, CpuBackend, Device, Feed, Logits, Want};
-use echo_policy::error::EngineError;
+use echo_policy::engine::{AnyBackend, Backend, CpuBackend, Device, EngineError, Feed, Logits, Want};
 use echo_policy::precision::Precision;
 use echo_policy::weights::Weights;
 

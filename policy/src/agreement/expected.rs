@@ -1,7 +1,6 @@
 //! The reference's distributions after every token of some prompts.
 
-use super::{Agreement, Prompt, Reference};
-use crate::error::AgreementError;
+use super::{Agreement, AgreementError, Prompt, Reference};
 
 /// A row is a token of the prompts laid end to end.
 pub(super) struct Expected {

@@ -2,8 +2,7 @@
 
 use super::Prompt;
 use crate::engine::backend::MAX_CALL_TOKENS;
-use crate::engine::{Backend, Claim, Feed, Want};
-use crate::error::EngineError;
+use crate::engine::{Backend, Claim, EngineError, Feed, Want};
 use crate::sampler::SamplingParams;
 
 /// Feeds prompts as generation does, and hands out the logits after each token with its row.

@@ -2,9 +2,9 @@
 
 use candle_core::Device;
 
+use super::AgreementError;
 use crate::config::ModelConfig;
 use crate::decoder::Decoder;
-use crate::error::AgreementError;
 use crate::weights::{DType, RawTensor, WeightTensor, Weights};
 
 /// Seed of the weights.

@@ -1,9 +1,8 @@
 //! What backends are held against.
 
-use super::{Prompt, feeding};
+use super::{AgreementError, Prompt, feeding};
 use crate::decoder::Decoder;
 use crate::engine::{Backend, CpuBackend};
-use crate::error::AgreementError;
 use crate::packed::Packed;
 
 /// Another implementation of the model.

@@ -4,21 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::copies::Copies;
 use super::samples::examine_in_turn;
-use super::{CannotAudit, Finding, Sample, Standard, VersionWeights, examine};
+use super::{AuditError, CannotAudit, Finding, Sample, Standard, VersionWeights, examine};
 use crate::engine::cpu::computes_as_known;
-use crate::error::EngineError;
 use crate::sampler::SamplingParams;
-
-/// Why samples were not audited.
-#[derive(Debug, thiserror::Error)]
-pub enum AuditError {
-    /// Not these, and not here.
-    #[error(transparent)]
-    Cannot(#[from] CannotAudit),
-    /// A policy could not be loaded or asked.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-}
 
 /// Audits with policies that it makes, in whatever precision is declared, of the weights that others hold.
 ///

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Audit, Draw, Evidence, Fault, Tolerance};
+use crate::engine::EngineError;
 use crate::engine::backend::Backend;
 use crate::engine::policy::Policy;
-use crate::error::EngineError;
 use crate::sampler::SamplingParams;
 
 /// How many times as near or as far off a claim has to be for its finding to be certain on every machine.

@@ -1,8 +1,7 @@
 //! The weights of a version, of which policies in every precision can be made.
 
 use crate::config::ModelConfig;
-use crate::engine::{CpuBackend, Policy};
-use crate::error::EngineError;
+use crate::engine::{CpuBackend, EngineError, Policy};
 use crate::precision::Precision;
 use crate::weights::{DType, Weights};
 

@@ -6,8 +6,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::{Family, MAX_CONFIG_BYTES, ModelConfig, RopeScaling};
-use crate::error::ConfigError;
+use super::{ConfigError, Family, MAX_CONFIG_BYTES, ModelConfig, RopeScaling};
 
 type Object = Map<String, Value>;
 

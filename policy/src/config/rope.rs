@@ -1,6 +1,6 @@
 //! Rotary position embedding: inverse frequencies and their scalings.
 
-use crate::error::ConfigError;
+use super::ConfigError;
 
 /// How rotary frequencies are stretched beyond the length the model was pre-trained with.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Family, ModelConfig, RopeScaling};
-use crate::weights::DType;
+use crate::dtype::DType;
 
 impl ModelConfig {
     /// The text of a `config.json` for weights stored as `dtype`.

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::DecoderError;
 use crate::config::ModelConfig;
-use crate::error::DecoderError;
 use crate::math;
 use crate::packed::{Packed, Target};
 

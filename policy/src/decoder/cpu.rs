@@ -4,6 +4,7 @@
 //! whatever the number of threads; matrix products of the library behind `product` keep to that too.
 
 mod attention;
+mod buffer;
 mod head;
 mod heads;
 mod layer;
@@ -18,8 +19,7 @@ pub(super) use workspace::Shelf;
 
 use super::batch::Batch;
 use super::scored::{Activations, Scores, Slopes};
-use super::{Decoder, Gradients};
-use crate::error::DecoderError;
+use super::{Decoder, DecoderError, Gradients};
 use crate::packed::Target;
 use head::Head;
 use layer::{Layer, Trace};

@@ -3,8 +3,7 @@
 use candle_core::{D, DType, Tensor};
 use rayon::prelude::*;
 
-use super::Decoder;
-use crate::error::DecoderError;
+use super::{Decoder, DecoderError};
 
 /// Elements that one parallel task sums up.
 const TASK_ELEMENTS: usize = 1 << 16;

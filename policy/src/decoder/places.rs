@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::ModelConfig;
-use crate::error::WeightsError;
-use crate::weights::TensorSpec;
+use crate::weights::{TensorSpec, WeightsError};
 
 /// A linear map y = x · Wᵀ + b by the places of its variables.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,7 @@
 //! The scores of a pack, and the way back from derivatives of a loss to gradients.
 
 use super::batch::Batch;
-use super::{Decoder, Gradients, Kept};
-use crate::error::DecoderError;
+use super::{Decoder, DecoderError, Gradients, Kept};
 use crate::packed::Target;
 use serde::{Deserialize, Serialize};
 

@@ -4,9 +4,9 @@
 
 use std::any::Any;
 
+use super::EngineError;
 use super::backend::{Backend, Claim, Feed, Logits, Pick, Want};
 use crate::config::ModelConfig;
-use crate::error::EngineError;
 use crate::precision::Precision;
 use crate::sampler::{Interval, Sampled};
 

@@ -1,7 +1,7 @@
 //! What a device must be able to do for generation.
 
+use super::EngineError;
 use crate::config::ModelConfig;
-use crate::error::EngineError;
 use crate::precision::Precision;
 use crate::sampler::{self, Interval, Sampled, SamplingParams};
 
@@ -120,7 +120,7 @@ pub trait Backend: Send + Sync {
     /// Feeds tokens to sequences as [`Backend::forward`] does, and draws the one behind each feed. `picks` has one entry a feed.
     ///
     /// # Errors
-    /// As [`Backend::forward`]; and [`EngineError::Logits`] when there is nothing to draw from: the tokens are in the caches then.
+    /// As [`Backend::forward`]; and [`EngineError::Sampling`] when there is nothing to draw from: the tokens are in the caches then.
     fn draw(
         &self,
         feeds: &mut [Feed<'_, Self::Cache>],
@@ -128,7 +128,7 @@ pub trait Backend: Send + Sync {
     ) -> Result<Vec<Sampled>, EngineError> {
         debug_assert_eq!(feeds.len(), picks.len());
         let logits = self.forward(feeds, Want::Last)?;
-        logits.rows().zip(picks).map(|(row, pick)| sampler::sample(row, pick.params, pick.u)).collect()
+        logits.rows().zip(picks).map(|(row, pick)| Ok(sampler::sample(row, pick.params, pick.u)?)).collect()
     }
 
     /// Feeds tokens to sequences as [`Backend::forward`] does, and tells where the claimed ones lie. `claims` has one entry a token fed,
@@ -146,7 +146,7 @@ pub trait Backend: Send + Sync {
         logits
             .rows()
             .zip(claims)
-            .map(|(row, claim)| sampler::interval(row, claim.params, claim.token))
+            .map(|(row, claim)| Ok(sampler::interval(row, claim.params, claim.token)?))
             .collect()
     }
 }

@@ -1,7 +1,7 @@
 //! What every backend asks of a call before it computes anything.
 
+use super::EngineError;
 use super::backend::{Backend, Feed, MAX_CALL_TOKENS, Want};
-use crate::error::EngineError;
 
 /// The tokens of all feeds together, if the call is one that `backend` can do.
 ///

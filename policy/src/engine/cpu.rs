@@ -14,7 +14,7 @@ mod event;
 mod known;
 pub(super) mod lanes;
 mod layer;
-pub(super) mod linear;
+mod linear;
 mod matrix;
 mod pass;
 mod product;
@@ -26,13 +26,13 @@ use std::sync::OnceLock;
 
 use super::backend::{Backend, Claim, Feed, Logits, MAX_CALL_TOKENS, Pick, Want};
 use super::cache::{KvCache, PAGE_TOKENS, PageShape};
-use super::call;
+use super::{EngineError, call};
 use crate::config::ModelConfig;
-use crate::error::{EngineError, WeightsError};
 use crate::math;
 use crate::precision::Precision;
 use crate::sampler::{self, Interval, Sampled};
-use crate::weights::{DType, TensorSpec, WeightTensor, Weights, expected_tensors};
+use crate::weights::named;
+use crate::weights::{DType, TensorSpec, WeightTensor, Weights, WeightsError, expected_tensors};
 pub use known::computes_as_known;
 
 use attention::{Sight, Sights};
@@ -126,9 +126,9 @@ impl CpuBackend {
             precision,
             processor,
             inv_freq: config.inv_freq(),
-            embedding: linear::tensor(weights, EMBEDDING)?.clone(),
+            embedding: named::tensor(weights, EMBEDDING)?.clone(),
             layers: layers.collect::<Result<_, WeightsError>>()?,
-            norm: linear::vector(weights, "model.norm.weight")?,
+            norm: named::vector(weights, "model.norm.weight")?,
             head: Linear::load(weights, &[Self::head(config).to_owned()], false, precision.of_head())?,
         })
     }
@@ -290,7 +290,9 @@ impl Backend for CpuBackend {
 
     fn draw(&self, feeds: &mut [Feed<'_, KvCache>], picks: &[Pick<'_>]) -> Result<Vec<Sampled>, EngineError> {
         assert_eq!(feeds.len(), picks.len(), "a pick for each feed");
-        self.rows(feeds, Want::Last, |row, logits| sampler::sample(logits, picks[row].params, picks[row].u))
+        self.rows(feeds, Want::Last, |row, logits| {
+            Ok(sampler::sample(logits, picks[row].params, picks[row].u)?)
+        })
     }
 
     fn place(
@@ -302,7 +304,7 @@ impl Backend for CpuBackend {
         assert_eq!(tokens, claims.len(), "a claim for each token");
         self.rows(feeds, Want::All, |row, logits| {
             let Claim { params, token } = claims[row];
-            sampler::interval(logits, params, token)
+            Ok(sampler::interval(logits, params, token)?)
         })
     }
 }

@@ -20,6 +20,7 @@ mod cache;
 mod device;
 mod draw;
 mod driver;
+mod error;
 pub mod kernels;
 mod matrix;
 mod model;
@@ -31,9 +32,8 @@ mod tokens;
 use std::sync::Arc;
 
 use super::backend::{Backend, Claim, Feed, Logits, Pick, Want};
-use super::call;
+use super::{EngineError, call};
 use crate::config::ModelConfig;
-use crate::error::EngineError;
 use crate::precision::Precision;
 use crate::sampler::{Interval, Sampled};
 use crate::weights::Weights;
@@ -47,6 +47,7 @@ use tokens::Tokens;
 pub use cache::CudaCache;
 pub use device::Device;
 pub use driver::{Address, Driver, DriverError, Launch, Memory};
+pub use error::CudaError;
 pub use nvidia::{DeviceInfo, LEAST_CAPABILITY, OLDEST_DRIVER, devices, open};
 
 /// Widest head that the attention's shared memory has room for.
@@ -175,7 +176,7 @@ impl Backend for CudaBackend {
         assert_eq!(feeds.len(), picks.len(), "a pick for each feed");
         let rows: Vec<_> = picks.iter().map(draw::of_pick).collect();
         let outcomes = self.outcomes(feeds, Want::Last, &rows)?;
-        outcomes.iter().zip(picks).map(|(outcome, pick)| draw::sampled(outcome, pick.params)).collect()
+        outcomes.iter().zip(picks).map(|(outcome, pick)| Ok(draw::sampled(outcome, pick.params)?)).collect()
     }
 
     fn place(
@@ -191,6 +192,10 @@ impl Backend for CudaBackend {
         }
         let rows: Vec<_> = claims.iter().map(draw::of_claim).collect();
         let outcomes = self.outcomes(feeds, Want::All, &rows)?;
-        outcomes.iter().zip(claims).map(|(outcome, claim)| draw::interval(outcome, claim.params)).collect()
+        outcomes
+            .iter()
+            .zip(claims)
+            .map(|(outcome, claim)| Ok(draw::interval(outcome, claim.params)?))
+            .collect()
     }
 }

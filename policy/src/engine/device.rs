@@ -8,6 +8,7 @@ mod choice;
 mod cpu;
 #[cfg(feature = "nvidia")]
 mod cuda;
+mod error;
 mod survey;
 #[cfg(feature = "gpu")]
 mod wgpu;
@@ -15,14 +16,15 @@ mod wgpu;
 use std::fmt;
 use std::sync::Arc;
 
+use super::EngineError;
 use super::any::AnyBackend;
 use super::policy::Policy;
 use crate::config::ModelConfig;
-use crate::error::EngineError;
 use crate::precision::Precision;
 use crate::weights::Weights;
 
 pub use choice::{DeviceChoice, UnknownDevice};
+pub use error::DeviceError;
 pub use survey::{About, Found, Survey};
 
 /// The processor's name among devices.

@@ -16,9 +16,11 @@
 //! Only the place at which another policy takes over is a matter of time, and each token says whose it is.
 
 mod admission;
+mod bounds;
 mod caches;
 mod decode;
 mod group;
+mod lineage;
 mod prefill;
 mod request;
 mod sequence;
@@ -29,10 +31,10 @@ mod tally;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::EngineError;
 use super::backend::{Backend, MAX_CALL_TOKENS};
 use super::cpu::CpuBackend;
 use super::policy::Policy;
-use crate::error::EngineError;
 use group::Group;
 use request::check_tokens;
 

@@ -1,8 +1,7 @@
 //! A complete, immutable version of the model.
 
-use super::{Backend, CpuBackend};
+use super::{Backend, CpuBackend, EngineError};
 use crate::config::ModelConfig;
-use crate::error::EngineError;
 use crate::precision::Precision;
 use crate::weights::Weights;
 

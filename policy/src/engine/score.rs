@@ -1,8 +1,8 @@
 //! Log-probabilities of given sequences, as the generation engine computes them.
 
+use super::EngineError;
 use super::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS};
 use super::policy::Policy;
-use crate::error::EngineError;
 use crate::sampler::SamplingParams;
 
 /// Rows of logits computed at once: bounds memory at large vocabularies.

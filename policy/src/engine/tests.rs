@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use candle_core::Device;
 
+use super::EngineError;
 use super::*;
 use crate::decoder::{Decoder, tests::families};
-use crate::error::EngineError;
 use crate::packed::Packed;
 use crate::precision::Precision;
-use crate::sampler::SamplingParams;
+use crate::sampler::{SamplingError, SamplingParams};
 use crate::weights::Weights;
 
 /// In every precision, the finest first.
@@ -298,7 +298,10 @@ fn bad_requests_and_broken_weights_are_errors() {
     assert!(matches!(refused(&|r| r.params.max_new_tokens = u32::MAX), EngineError::TooLong { .. }));
     assert!(matches!(refused(&|r| r.max_heard = u32::MAX), EngineError::TooLong { .. }));
     assert!(matches!(refused(&|r| r.samples = 1 << 20), EngineError::Limit { .. }));
-    assert!(matches!(refused(&|r| r.params.top_p = 0.0), EngineError::Parameter { .. }));
+    assert!(matches!(
+        refused(&|r| r.params.top_p = 0.0),
+        EngineError::Sampling(SamplingError::Parameter { .. })
+    ));
     assert!(score(&policy, &[vec![]]).is_err());
     assert!(score(&policy, &[vec![1, 99]]).is_err());
 
@@ -308,7 +311,7 @@ fn bad_requests_and_broken_weights_are_errors() {
     let broken = Policy::load(2, &config, &Weights::random(&broken, 1)).unwrap();
     let mut generation = Generation::start(Arc::clone(&policy), requests()).unwrap();
     generation.install(Arc::new(broken)).unwrap();
-    assert!(matches!(generation.step(), Err(EngineError::Logits { .. })));
+    assert!(matches!(generation.step(), Err(EngineError::Sampling(SamplingError::Logits { .. }))));
 
     let (other, weights) = families().remove(2);
     let other = Arc::new(Policy::load(3, &other, &weights).unwrap());

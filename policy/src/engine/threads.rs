@@ -1,6 +1,6 @@
 //! How many threads the process computes with.
 
-use crate::error::EngineError;
+use super::EngineError;
 
 /// Sets the number of threads that matrix products and kernels use in this process, in training and in generation.
 ///

@@ -14,8 +14,10 @@
 
 mod adapter;
 mod cache;
+mod error;
 mod feeding;
 mod gpu;
+mod handle;
 mod head;
 mod kernel;
 mod layer;
@@ -29,9 +31,8 @@ mod room;
 use std::sync::Arc;
 
 use super::backend::{Backend, Claim, Feed, Logits, Pick, Want};
-use super::call;
+use super::{EngineError, call};
 use crate::config::ModelConfig;
-use crate::error::EngineError;
 use crate::sampler::{self, Interval, Sampled};
 use crate::weights::Weights;
 use head::{Wish, truncates};
@@ -40,7 +41,9 @@ use pages::{PAGE_TOKENS, PageShape};
 
 pub use adapter::{AdapterChoice, AdapterInfo, AdapterKind, adapters};
 pub use cache::GpuCache;
-pub use gpu::{Gpu, GpuOptions};
+pub use error::GpuError;
+pub use gpu::Gpu;
+pub use handle::GpuOptions;
 
 /// A model on a GPU.
 pub struct WgpuBackend {

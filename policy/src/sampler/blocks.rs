@@ -3,8 +3,8 @@
 //! A sweep over the logits leaves one sum a block for each temperature. Where a token lies follows from those and from the weights of
 //! its own block, which are computed again: nothing as long as the vocabulary is ever stored.
 
-use super::cut::Border;
-use crate::error::EngineError;
+use super::SamplingError;
+use super::border::Border;
 use crate::math;
 
 /// Tokens of a block.
@@ -63,7 +63,7 @@ impl<'a> Row<'a> {
     ///
     /// # Errors
     /// When they are empty, hold a NaN or +∞, or are all −∞.
-    pub(super) fn new(logits: &'a [f32], temperature: f64) -> Result<Self, EngineError> {
+    pub(super) fn new(logits: &'a [f32], temperature: f64) -> Result<Self, SamplingError> {
         let sharpness = 1.0 / temperature;
         let factor = narrow(sharpness);
         let mut sums = Vec::with_capacity(logits.len().div_ceil(BLOCK));
@@ -91,7 +91,7 @@ impl<'a> Row<'a> {
                 }
             },
         );
-        let broken = |found| Err(EngineError::Logits { found });
+        let broken = |found| Err(SamplingError::Logits { found });
         let top = sums.iter().fold(f32::NEG_INFINITY, |top, (block, ..)| top.max(*block));
         if top == f32::INFINITY {
             return broken("an infinite value");

@@ -7,31 +7,11 @@ use std::cmp::Ordering;
 
 use super::SamplingParams;
 use super::blocks::{BLOCK, Row, weight};
+use super::border::Border;
 use crate::math;
 
 /// Bins between the largest logit and the bound.
 const BINS: usize = 1024;
-
-/// The last token, in order of falling logit and rising id, of those that stay.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Border {
-    /// Its logit.
-    pub(super) floor: f32,
-    /// Its id.
-    pub(super) last: usize,
-}
-
-impl Border {
-    /// Whether a token stays.
-    pub(super) fn keeps(&self, id: usize, logit: f32) -> bool {
-        logit > self.floor || (logit == self.floor && id <= self.last)
-    }
-
-    /// How many of the `len` tokens from `start` on stay when their logit is the border's.
-    pub(super) fn split(&self, start: usize, len: usize) -> usize {
-        (self.last + 1).saturating_sub(start).min(len)
-    }
-}
 
 /// What top-k and top-p leave of a distribution.
 #[derive(Debug, Clone, Copy)]

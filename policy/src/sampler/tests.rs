@@ -50,7 +50,7 @@ fn truncation_keeps_what_the_rule_says() {
 fn broken_logits_are_errors_and_impossible_tokens_are_never_drawn() {
     let params = params(1.0, 1.0, 0);
     for bad in [&[][..], &[f32::NAN, 1.0], &[f32::INFINITY], &[f32::NEG_INFINITY; 3]] {
-        assert!(matches!(sample(bad, &params, 0.5), Err(EngineError::Logits { .. })));
+        assert!(matches!(sample(bad, &params, 0.5), Err(SamplingError::Logits { .. })));
     }
     let logits = [f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY];
     for u in [0.0, 0.5, 1.0 - f64::EPSILON / 2.0, 1.0] {
@@ -75,7 +75,7 @@ fn what_is_never_drawn_is_far_from_every_draw() {
     assert_eq!(interval(&logits, &greedy, 2).unwrap().distance(0.3), f64::INFINITY);
     let cut = interval(&logits, &params(1.0, 1.0, 2), 0).unwrap();
     assert_eq!((cut.low, cut.high, cut.logprob), (0.0, 0.0, f32::NEG_INFINITY));
-    assert!(matches!(interval(&logits, &greedy, 3), Err(EngineError::Token { token: 3, vocab: 3 })));
+    assert!(matches!(interval(&logits, &greedy, 3), Err(SamplingError::Token { token: 3, vocab: 3 })));
 }
 
 /// Numbers in [0, 1), the same in every run.
@@ -215,10 +215,10 @@ fn blocks_without_a_possible_token_hide_nothing() {
         let mut broken = logits.clone();
         broken[at] = bad;
         assert!(
-            matches!(sample(&broken, &params(1.0, 1.0, 0), 0.5), Err(EngineError::Logits { .. })),
+            matches!(sample(&broken, &params(1.0, 1.0, 0), 0.5), Err(SamplingError::Logits { .. })),
             "{at}"
         );
-        assert!(matches!(raw_logprob(&broken, 0), Err(EngineError::Logits { .. })), "{at}");
+        assert!(matches!(raw_logprob(&broken, 0), Err(SamplingError::Logits { .. })), "{at}");
     }
 }
 

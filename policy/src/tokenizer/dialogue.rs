@@ -8,20 +8,12 @@
 
 use serde_json::{Map, Value, json};
 
+use super::huggingface::Chat;
 use super::{HfTokenizer, Tokenizer, TokenizerError};
 
 /// Stands for what the assistant and the user said, where only what is around it matters.
 const TURN: &str = "what-the-assistant-said";
 const WORDS: &str = "what-the-user-said";
-
-/// What is known of a chat template that is in use.
-#[derive(Debug, Clone)]
-pub(super) struct Chat {
-    /// The text of the token that ends the assistant's turns.
-    end: String,
-    /// Most tokens of a message beside its text.
-    around: usize,
-}
 
 impl Tokenizer {
     /// The same tokenizer, whose prompts and answers of environments are messages of the chat template that came with it.

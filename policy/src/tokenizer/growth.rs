@@ -15,7 +15,7 @@ use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::metaspace::PrependScheme;
 
 use super::TokenizerError;
-use super::huggingface::guarded;
+use super::guard::guarded;
 
 mod charsmap;
 

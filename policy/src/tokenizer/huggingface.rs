@@ -1,15 +1,14 @@
 //! Tokenizers read from a Hugging Face directory, through the `tokenizers` crate.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::{AddedToken, PostProcessorWrapper};
 
-use super::dialogue::Chat;
 use super::growth::Growth;
+use super::guard::guarded;
 use super::{
     CHAT_TEMPLATE_FILE, MAX_TOKENIZER_BYTES, MAX_TOKENIZER_CONFIG_BYTES, TOKENIZER_CONFIG_FILE,
     TokenizerError, read_capped,
@@ -36,6 +35,15 @@ struct AddedTokenConfig {
     single_word: bool,
     #[serde(default)]
     special: bool,
+}
+
+/// What is known of a chat template that is in use.
+#[derive(Debug, Clone)]
+pub(super) struct Chat {
+    /// The text of the token that ends the assistant's turns.
+    pub(super) end: String,
+    /// Most tokens of a message beside its text.
+    pub(super) around: usize,
 }
 
 /// A `tokenizer.json` and what `tokenizer_config.json` says about it.
@@ -141,14 +149,6 @@ impl HfTokenizer {
     pub(super) fn chat_template(&self) -> Option<&ChatTemplate> {
         self.chat_template.as_ref()
     }
-}
-
-/// What a part of the `tokenizers` crate gives. It panics on some of what it should refuse, and files may come from strangers.
-pub(super) fn guarded<T>(part: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
-    #[cfg(feature = "fuzzing")]
-    let _caught = crate::fuzzing::Caught::new();
-    let panicked = |_| "the tokenizers crate panicked".to_owned();
-    catch_unwind(AssertUnwindSafe(part)).map_err(panicked)?.map_err(|error| error.to_string())
 }
 
 /// All `*_token` fields that hold a token: a string, or an object with `content`.

@@ -10,12 +10,11 @@ use std::path::Path;
 
 use candle_core::Device;
 
-use super::VectorReport;
+use super::{VectorError, VectorReport};
 use crate::config::ModelConfig;
 use crate::decoder::{Activations, Decoder, Gradients, Scores};
 use crate::engine::backend::MAX_CALL_TOKENS;
-use crate::engine::{Backend, CpuBackend, Feed, Want};
-use crate::error::{EngineError, VectorError};
+use crate::engine::{Backend, CpuBackend, EngineError, Feed, Want};
 use crate::logprob;
 use crate::packed::{Packed, Target};
 use crate::weights::Weights;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use half::{bf16, f16};
 
-use super::{Bytes, DType, RawTensor, WeightTensor, Weights};
-use crate::error::WeightsError;
+use super::{Bytes, DType, RawTensor, WeightTensor, Weights, WeightsError};
 
 impl WeightTensor {
     /// The elements as f32, row-major. bf16 and f16 are exactly representable.

@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
-use super::{Bytes, DType, TensorSpec, WeightTensor, Weights, expected_tensors};
+use super::{Bytes, DType, TensorSpec, WeightTensor, Weights, WeightsError, expected_tensors};
 use crate::config::ModelConfig;
-use crate::error::WeightsError;
 
 /// Tensors begin at multiples of so many bytes: a line of the processor's cache.
 const ALIGNMENT: usize = 64;

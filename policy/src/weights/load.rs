@@ -10,9 +10,8 @@ use memmap2::Mmap;
 use safetensors::SafeTensors;
 use serde::Deserialize;
 
-use super::{Bytes, DType, TensorSpec, WeightTensor, Weights};
+use super::{Bytes, DType, TensorSpec, WeightTensor, Weights, WeightsError};
 use crate::config::ModelConfig;
-use crate::error::WeightsError;
 
 /// Longest `model.safetensors.index.json` that is read, in bytes.
 pub const MAX_INDEX_BYTES: u64 = 32 << 20;

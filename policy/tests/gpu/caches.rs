@@ -2,8 +2,7 @@
 
 use echo_policy::config::ModelConfig;
 use echo_policy::engine::wgpu::{GpuCache, WgpuBackend};
-use echo_policy::engine::{Backend, Feed, Want};
-use echo_policy::error::EngineError;
+use echo_policy::engine::{Backend, EngineError, Feed, Want};
 use echo_policy::weights::Weights;
 
 use crate::models::{self, Model, tokens};

@@ -1,9 +1,8 @@
 //! Tokens that are drawn and placed on the device, against the sampler on the same logits.
 
 use echo_policy::engine::wgpu::WgpuBackend;
-use echo_policy::engine::{Backend, Claim, Feed, Pick, Want};
-use echo_policy::error::EngineError;
-use echo_policy::sampler::{self, SamplingParams};
+use echo_policy::engine::{Backend, Claim, EngineError, Feed, Pick, Want};
+use echo_policy::sampler::{self, SamplingError, SamplingParams};
 use echo_policy::weights::Weights;
 
 use crate::models::{self, Model, tokens};
@@ -125,6 +124,6 @@ fn broken_logits_are_errors(opener: &Opener) {
     let (params, mut cache) = (SamplingParams::unbiased(1), backend.new_cache());
     let pick = Pick { params: &params, u: 0.5 };
     let drawn = backend.draw(&mut [Feed { tokens: &[1, 2], cache: &mut cache }], &[pick]);
-    assert!(matches!(drawn, Err(EngineError::Logits { .. })), "{drawn:?}");
+    assert!(matches!(drawn, Err(EngineError::Sampling(SamplingError::Logits { .. }))), "{drawn:?}");
     assert_eq!(backend.cached_tokens(&cache), 2);
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use echo_policy::engine::cuda::{CudaBackend, CudaCache, Device};
-use echo_policy::engine::{Backend, Feed, Want};
-use echo_policy::error::EngineError;
+use echo_policy::engine::{Backend, EngineError, Feed, Want};
 use echo_policy::precision::Precision;
 
 use crate::emulator::Program;

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use echo_policy::engine::cuda::{CudaBackend, Device};
-use echo_policy::engine::{Backend, Claim, Feed, Pick, Want};
-use echo_policy::error::EngineError;
+use echo_policy::engine::{Backend, Claim, EngineError, Feed, Pick, Want};
 use echo_policy::precision::Precision;
-use echo_policy::sampler::{self, SamplingParams};
+use echo_policy::sampler::{self, SamplingError, SamplingParams};
 use echo_policy::weights::{RawTensor, Weights};
 
 use crate::emulator::Program;
@@ -197,7 +196,7 @@ fn broken_weights_are_errors(program: &Arc<Program>) {
         let mut cache = backend.new_cache();
         let mut feeds = [Feed { tokens: &[5, 6], cache: &mut cache }];
         let drawn = backend.draw(&mut feeds, &[Pick { params: &params, u: 0.5 }]);
-        assert!(matches!(drawn, Err(EngineError::Logits { .. })), "{drawn:?}");
+        assert!(matches!(drawn, Err(EngineError::Sampling(SamplingError::Logits { .. }))), "{drawn:?}");
         // The tokens are in the caches then.
         assert_eq!(backend.cached_tokens(&cache), 2);
     }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use echo_policy::engine::EngineError;
 use echo_policy::engine::cuda::{CudaBackend, Device};
 use echo_policy::engine::{
     Completion, CpuBackend, Generation, Limits, Policy, SampleRequest, Takeover, Ticket, score,
 };
-use echo_policy::error::EngineError;
 use echo_policy::precision::Precision;
 use echo_policy::sampler::SamplingParams;
 use echo_policy::weights::Weights;

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use echo_policy::engine::cuda::{CudaBackend, DeviceInfo, MAX_HEAD_DIM, devices, open};
-use echo_policy::engine::{Backend, Feed, Want};
-use echo_policy::error::{CudaError, EngineError};
+use echo_policy::engine::cuda::{CudaBackend, CudaError, DeviceInfo, MAX_HEAD_DIM, devices, open};
+use echo_policy::engine::{Backend, EngineError, Feed, Want};
 use echo_policy::precision::Precision;
 use echo_policy::weights::Weights;
 

@@ -4,8 +4,7 @@ use candle_core::{D, Tensor, Var};
 
 use super::ops;
 use crate::decoder::scored::{Scores, Slopes};
-use crate::decoder::{Decoder, Gradients};
-use crate::error::DecoderError;
+use crate::decoder::{Decoder, DecoderError, Gradients};
 use crate::packed::Target;
 
 /// Logits that exist at once, in every copy that the graph makes of them: what bounds memory for large vocabularies.

@@ -5,8 +5,8 @@
 
 use rayon::prelude::*;
 
+use super::buffer::fit;
 use super::product::{Onto, Threads, View, product};
-use super::workspace::fit;
 use super::{rms_norm, task_rows};
 use crate::decoder::Decoder;
 use crate::decoder::scored::{Activations, Scores, Slopes};

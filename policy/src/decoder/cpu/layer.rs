@@ -1,10 +1,10 @@
 //! One decoder layer: attention and MLP, each behind an RMS norm and added to the residual stream.
 
 use super::attention::{Attention, Inputs, Outputs, Results};
+use super::buffer::fit;
 use super::heads::Heads;
 use super::linear::Linear;
 use super::product::Onto;
-use super::workspace::fit;
 use super::{rms_norm, swiglu};
 use crate::config::ModelConfig;
 use crate::decoder::batch::Batch;

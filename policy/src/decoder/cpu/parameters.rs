@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use candle_core::{Layout, Storage, Var};
 
-use crate::error::DecoderError;
+use crate::decoder::DecoderError;
 
 /// A variable locked against writing; `G` is candle's guard.
 pub(super) struct Parameter<'a, G> {

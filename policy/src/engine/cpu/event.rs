@@ -10,7 +10,7 @@ const SPINS: u32 = 2_000;
 
 /// Something that happens, and those who wait for it.
 #[derive(Debug, Default)]
-pub(super) struct Event {
+pub(crate) struct Event {
     sleepers: AtomicUsize,
     bed: Mutex<()>,
     wake: Condvar,
@@ -18,7 +18,7 @@ pub(super) struct Event {
 
 impl Event {
     /// Waits until `happened`, which reads what others write with sequential consistency before they call [`Event::notify`].
-    pub(super) fn wait_until(&self, happened: impl Fn() -> bool) {
+    pub(crate) fn wait_until(&self, happened: impl Fn() -> bool) {
         for _ in 0..SPINS {
             if happened() {
                 return;
@@ -34,7 +34,7 @@ impl Event {
     }
 
     /// Wakes all who sleep, to look again whether it has happened.
-    pub(super) fn notify(&self) {
+    pub(crate) fn notify(&self) {
         // A sleeper counts itself before it looks for the last time: it is seen here, or it sees what happened.
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             let _bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,15 +3,15 @@
 use super::attention::{Attend, SPAN};
 use super::crew::Worker;
 use super::lanes::LANES;
-use super::linear::{Linear, vector};
+use super::linear::Linear;
 use super::pass::{Buffers, Pass, Tools};
 use super::product::Update;
 use crate::config::ModelConfig;
 use crate::engine::cache::PAGE_TOKENS;
-use crate::error::WeightsError;
 use crate::math;
 use crate::precision::Precision;
-use crate::weights::Weights;
+use crate::weights::named::vector;
+use crate::weights::{Weights, WeightsError};
 
 /// Phases of [`Layer::forward`], at most.
 pub(super) const PHASES: usize = 16;

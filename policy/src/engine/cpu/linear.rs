@@ -8,9 +8,9 @@ use super::matrix::Matrix;
 use super::pass::Pass;
 use super::product::{Activations, Multiplier, Output, Update};
 use super::shared::Shared;
-use crate::error::WeightsError;
 use crate::precision::Precision;
-use crate::weights::{WeightTensor, Weights};
+use crate::weights::named::{tensor, vector};
+use crate::weights::{WeightTensor, Weights, WeightsError};
 
 /// Rows that a thread takes at a time, at least: a few microseconds even with one token.
 const GRAIN: usize = 64;
@@ -99,17 +99,4 @@ impl Linear {
             }
         });
     }
-}
-
-/// The tensor of that name.
-pub(in crate::engine) fn tensor<'a>(
-    weights: &'a Weights,
-    name: &str,
-) -> Result<&'a WeightTensor, WeightsError> {
-    weights.get(name).ok_or_else(|| WeightsError::Missing { name: name.to_owned() })
-}
-
-/// The numbers of a norm or a bias, in f32.
-pub(in crate::engine) fn vector(weights: &Weights, name: &str) -> Result<Vec<f32>, WeightsError> {
-    Ok(tensor(weights, name)?.to_f32())
 }

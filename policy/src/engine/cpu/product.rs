@@ -25,10 +25,10 @@ mod tests;
 
 use std::ops::Range;
 
-pub(crate) use activations::{Activations, Packing, packed_index, unpack};
+pub(crate) use activations::{Activations, Packing, packed_index, transposed_lines, unpack};
 pub(crate) use output::{Output, Update};
 pub(crate) use quantised::{int4, int8};
-pub(crate) use tiles::{transpose_group, transposed_lines};
+pub(crate) use tiles::transpose_group;
 pub(crate) use weight::{Format, WeightRows};
 
 use super::lanes::{Lanes, Line, Processor, Task};
@@ -41,6 +41,8 @@ use weight::Element;
 
 /// Inputs in a block of published weights: two vectors' worth, the even ones and the odd ones.
 const BLOCK: usize = 32;
+/// Lines of a step: what products read at a time of each row.
+const STEP_LINES: usize = 2;
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 

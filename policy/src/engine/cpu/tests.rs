@@ -8,7 +8,7 @@ use crate::config::TinySizes;
 use crate::decoder::{Decoder, tests::families};
 use crate::engine::Policy;
 use crate::packed::Packed;
-use crate::sampler::SamplingParams;
+use crate::sampler::{SamplingError, SamplingParams};
 use crate::sizes::{self, Size};
 #[cfg(target_os = "linux")]
 use crate::weights::ImageWriter;
@@ -216,7 +216,8 @@ fn weights_that_are_no_numbers_end_in_an_error_and_others_in_tokens() {
                     Ok(drawn) => assert!(is_usable || value == 3e38, "{precision} {name} {value}: {drawn:?}"),
                     Err(error) => {
                         assert!(
-                            !is_usable && matches!(error, EngineError::Logits { .. }),
+                            !is_usable
+                                && matches!(error, EngineError::Sampling(SamplingError::Logits { .. })),
                             "{precision} {error}"
                         );
                     }

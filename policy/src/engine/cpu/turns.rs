@@ -5,7 +5,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Hands out turns one at a time.
-pub(in crate::engine) struct Turns {
+pub(crate) struct Turns {
     queue: Mutex<Queue>,
     over: Condvar,
 }
@@ -18,15 +18,15 @@ struct Queue {
 }
 
 /// A turn, until it is dropped.
-pub(in crate::engine) struct Turn<'a>(&'a Turns);
+pub(crate) struct Turn<'a>(&'a Turns);
 
 impl Turns {
-    pub(in crate::engine) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { queue: Mutex::new(Queue { next: 0, on: 0 }), over: Condvar::new() }
     }
 
     /// Waits until everybody who asked before has had their turn.
-    pub(in crate::engine) fn take(&self) -> Turn<'_> {
+    pub(crate) fn take(&self) -> Turn<'_> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = queue.next;
         queue.next += 1;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::device::{Device, Page};
 use crate::config::ModelConfig;
-use crate::error::EngineError;
+use crate::engine::EngineError;
 
 /// Tokens of a page, as in `device.cuh`.
 pub(super) const PAGE_TOKENS: usize = 32;

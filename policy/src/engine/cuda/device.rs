@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::driver::{Address, Driver, DriverError, Launch, Memory};
 use super::kernels::Arguments;
+use crate::engine::EngineError;
 use crate::engine::cpu::turns::{Turn, Turns};
-use crate::error::EngineError;
 
 /// Bytes that are left to others: drivers take some for themselves after they said that they were free.
 const RESERVE: usize = 256 << 20;

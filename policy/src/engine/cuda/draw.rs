@@ -3,8 +3,7 @@
 
 use super::kernels::{Outcome, RowPick};
 use crate::engine::backend::{Claim, Pick};
-use crate::error::EngineError;
-use crate::sampler::{Interval, Sampled, SamplingParams};
+use crate::sampler::{Interval, Sampled, SamplingError, SamplingParams};
 
 /// Tokens of a block, as in `draw.cu`.
 pub(super) const BLOCK: usize = 1024;
@@ -47,14 +46,14 @@ pub(super) fn cuts(pick: &RowPick) -> bool {
 
 /// # Errors
 /// When there was nothing to draw from.
-fn check(outcome: &Outcome) -> Result<(), EngineError> {
+fn check(outcome: &Outcome) -> Result<(), SamplingError> {
     let found = match outcome.status {
         0 => return Ok(()),
         1 => "a value that is not a number",
         2 => "an infinite value",
         _ => "no possible token",
     };
-    Err(EngineError::Logits { found })
+    Err(SamplingError::Logits { found })
 }
 
 /// How far a logit is below the largest.
@@ -74,7 +73,7 @@ fn logprob(outcome: &Outcome, params: &SamplingParams) -> f32 {
 ///
 /// # Errors
 /// When there was nothing to draw from.
-pub(super) fn sampled(outcome: &Outcome, params: &SamplingParams) -> Result<Sampled, EngineError> {
+pub(super) fn sampled(outcome: &Outcome, params: &SamplingParams) -> Result<Sampled, SamplingError> {
     check(outcome)?;
     let (logprob, raw_logprob) = (logprob(outcome, params), raw_logprob(outcome));
     Ok(Sampled { token: outcome.token, logprob, raw_logprob })
@@ -84,7 +83,7 @@ pub(super) fn sampled(outcome: &Outcome, params: &SamplingParams) -> Result<Samp
 ///
 /// # Errors
 /// When there was nothing to draw from.
-pub(super) fn interval(outcome: &Outcome, params: &SamplingParams) -> Result<Interval, EngineError> {
+pub(super) fn interval(outcome: &Outcome, params: &SamplingParams) -> Result<Interval, SamplingError> {
     check(outcome)?;
     let possible = outcome.logit > f32::NEG_INFINITY;
     let kept = possible && (outcome.has_cut == 0 || keeps(outcome, outcome.floor, outcome.last));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::device::{Buffer, Device};
 use super::driver::{Address, Launch};
 use super::kernels::Linear;
-use crate::engine::cpu::linear::{tensor, vector};
-use crate::error::EngineError;
+use crate::engine::EngineError;
 use crate::precision::Precision;
+use crate::weights::named::{tensor, vector};
 use crate::weights::{DType, RawTensor, WeightTensor, Weights};
 
 /// Bytes that are made ready at a time.

@@ -6,10 +6,10 @@ use super::device::{Buffer, Device};
 use super::driver::Address;
 use super::matrix::{Matrix, Recipe, upload_vector};
 use crate::config::ModelConfig;
-use crate::engine::cpu::linear::vector;
-use crate::error::EngineError;
+use crate::engine::EngineError;
 use crate::math;
 use crate::weights::Weights;
+use crate::weights::named::vector;
 
 /// Positions whose angles are computed at first.
 const FIRST_POSITIONS: usize = 1024;

@@ -11,8 +11,7 @@ use cudarc::driver::{result, sys};
 
 use super::device::Device;
 use super::driver::{Address, Driver, DriverError, Launch, Memory};
-use super::kernels;
-use crate::error::CudaError;
+use super::{CudaError, kernels};
 
 /// Oldest driver that reads the shipped kernels, by the version of CUDA that it brings: 12.0, which is driver 525.
 pub const OLDEST_DRIVER: i32 = 12_000;

@@ -6,7 +6,7 @@ use super::model::{Layer, Model};
 use super::room::{Letter, Plan, at};
 use super::tokens::{Deal, Tokens};
 use super::{cache::PageShape, device::Device, draw};
-use crate::error::EngineError;
+use crate::engine::EngineError;
 use crate::weights::DType;
 
 /// Rows of logits that exist at a time.

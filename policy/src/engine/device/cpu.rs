@@ -2,10 +2,10 @@
 
 use super::{CPU, Loader};
 use crate::config::ModelConfig;
+use crate::engine::EngineError;
 use crate::engine::any::AnyBackend;
 use crate::engine::cpu::lanes::Processor;
 use crate::engine::cpu::{CpuBackend, computes_as_known};
-use crate::error::EngineError;
 use crate::precision::Precision;
 use crate::weights::Weights;
 

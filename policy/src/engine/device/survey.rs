@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{CPU, Device, DeviceChoice, cpu};
-use crate::error::DeviceError;
+use super::{CPU, Device, DeviceChoice, DeviceError, cpu};
 use crate::precision::Precision;
 
 /// What is known of a device before it is opened.
@@ -201,7 +200,7 @@ impl Survey {
         use crate::engine::wgpu::adapters;
         let mut adapters = adapters();
         if adapters.is_empty() {
-            return Err(format!("wgpu: {}", crate::error::GpuError::NoAdapter));
+            return Err(format!("wgpu: {}", crate::engine::wgpu::GpuError::NoAdapter));
         }
         // As `wgpu` alone would choose.
         adapters.sort_by_key(|info| (info.kind as u8, info.api == "Dx12"));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Loader;
 use crate::config::ModelConfig;
+use crate::engine::EngineError;
 use crate::engine::any::AnyBackend;
 use crate::engine::wgpu::{Gpu, WgpuBackend};
-use crate::error::EngineError;
 use crate::precision::Precision;
 use crate::weights::Weights;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::Generation;
 use super::group::Group;
 use super::sequence::Sequence;
+use crate::engine::EngineError;
 use crate::engine::backend::{Backend, Feed, MAX_CALL_TOKENS, Pick};
 use crate::engine::policy::Policy;
-use crate::error::EngineError;
 use crate::sampler;
 
 /// Sequences that are drawn for in one call: bounds the logits in memory at large vocabularies.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::caches::Caches;
+use super::lineage::Lineage;
 use super::sequence::Sequence;
-use super::takeover::Lineage;
 use super::{Completion, SampleRequest, Ticket};
 use crate::engine::backend::{Backend, Feed};
 use crate::engine::policy::Policy;

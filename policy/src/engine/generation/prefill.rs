@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::Generation;
 use super::caches::Caches;
 use super::group::Group;
+use crate::engine::EngineError;
 use crate::engine::backend::{Backend, Want};
 use crate::engine::policy::Policy;
-use crate::error::EngineError;
 
 impl<B: Backend> Generation<B> {
     /// Computes what groups have to catch up with, those under an older policy first, then the oldest, as far as `room` tokens go: a group that

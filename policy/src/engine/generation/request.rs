@@ -1,9 +1,10 @@
 //! What is asked of a generation, and what comes back.
 
+use super::bounds::within;
 use super::stop::StopStrings;
 use crate::config::ModelConfig;
-use crate::error::EngineError;
-use crate::sampler::SamplingParams;
+use crate::engine::EngineError;
+use crate::sampler::{SamplingError, SamplingParams};
 
 /// Most samples of one request.
 pub const MAX_SAMPLES: usize = 1 << 10;
@@ -93,10 +94,6 @@ pub struct Turn<'a> {
     pub left: usize,
 }
 
-pub(super) fn within(what: &'static str, value: usize, limit: usize) -> Result<(), EngineError> {
-    if value <= limit { Ok(()) } else { Err(EngineError::Limit { what, value, limit }) }
-}
-
 /// Whether the request can be carried out by a model of this shape.
 pub(super) fn check(
     config: &ModelConfig,
@@ -111,7 +108,7 @@ pub(super) fn check(
     let most = request.params.max_new_tokens;
     if let Some(bad) = request.limits.iter().find(|limit| !(1..=most).contains(limit)) {
         let wanted = "between 1 and max_new_tokens";
-        return Err(EngineError::Parameter { name: "limits", value: f64::from(*bad), wanted });
+        return Err(SamplingError::Parameter { name: "limits", value: f64::from(*bad), wanted }.into());
     }
     if request.prompt.is_empty() {
         return Err(EngineError::EmptyPrompt { request: ticket.0 as usize });

@@ -1,8 +1,8 @@
 //! The state of one response.
 
-use super::request::within;
+use super::bounds::within;
 use super::{Completion, SampleRequest, Ticket, Turn};
-use crate::error::EngineError;
+use crate::engine::EngineError;
 use crate::sampler::Sampled;
 
 /// One response on its way.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::request::within;
-use crate::error::EngineError;
+use super::bounds::within;
+use crate::engine::EngineError;
+use crate::sampler::SamplingError;
 
 /// Most strings that end the turns of one request.
 pub const MAX_STOP_STRINGS: usize = 16;
@@ -43,7 +44,7 @@ impl StopStrings {
         within("bytes of a stop string", longest, MAX_STOP_BYTES)?;
         if strings.iter().any(String::is_empty) {
             let wanted = "a text of at least one character";
-            return Err(EngineError::Parameter { name: "stop_strings", value: 0.0, wanted });
+            return Err(SamplingError::Parameter { name: "stop_strings", value: 0.0, wanted }.into());
         }
         Ok(Self { strings, longest, decode: Arc::new(decode) })
     }

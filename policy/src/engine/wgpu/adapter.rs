@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use wgpu::{Adapter, Backends, DeviceType, Features, Instance, InstanceDescriptor, InstanceFlags};
 
-use crate::error::GpuError;
+use super::GpuError;
 
 /// Share of a device's memory, in percent, up to which buffers are made where its driver tells: somebody's desktop may run on the rest.
 const MEMORY_SHARE: u8 = 90;

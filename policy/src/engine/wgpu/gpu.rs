@@ -1,56 +1,23 @@
 //! An opened device, which models share.
 
-use std::any::Any;
-use std::collections::HashMap;
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use wgpu::{
-    BindGroupLayout, Buffer, BufferDescriptor, BufferUsages, ComputePipeline, Device, DeviceDescriptor,
-    ErrorFilter, Features, PollType, Queue,
-};
-
-use super::adapter::{self, AdapterChoice, AdapterInfo};
-use super::kernel::Binding;
+use super::adapter::AdapterInfo;
+use super::handle::{GpuOptions, Handle};
 use super::pages::{PageShape, Pool};
-use crate::error::{EngineError, GpuError};
-
-/// Workgroup memory that the kernels use, in bytes; threads of their workgroups; buffers that they see: what WebGPU promises.
-const NEEDED: (u32, u32, u32) = (16 << 10, 256, 8);
-
-/// How a device is used.
-#[derive(Debug, Clone, Default)]
-pub struct GpuOptions {
-    /// Which adapter.
-    pub adapter: AdapterChoice,
-    /// Do without reductions among subgroups, though the device has them.
-    pub without_subgroups: bool,
-    /// Most bytes of a shard of a weight; what the device allows where it is less.
-    pub shard_bytes: Option<u64>,
-    /// Most bytes of all key-value caches of a model's shape; what the device allows where it is less.
-    pub cache_bytes: Option<u64>,
-}
+use crate::engine::wgpu::GpuError;
 
 /// A device, opened once. Policies that are loaded on it share its kernels, and caches where they are of one shape.
 pub struct Gpu {
-    info: AdapterInfo,
-    options: GpuOptions,
-    pub(super) device: Device,
-    pub(super) queue: Queue,
-    pub(super) pipelines: Mutex<HashMap<String, ComputePipeline>>,
-    pub(super) layouts: Mutex<HashMap<&'static [Binding], BindGroupLayout>>,
+    handle: Arc<Handle>,
     pools: Mutex<Vec<Weak<Pool>>>,
-    /// Whose call is computed.
-    turn: Mutex<()>,
-    /// Why the device is gone, or what nobody was there to hear.
-    trouble: Arc<Mutex<Option<String>>>,
 }
 
 impl std::fmt::Debug for Gpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gpu")
-            .field("info", &self.info)
-            .field("options", &self.options)
+            .field("info", &self.handle.info)
+            .field("options", &self.handle.options)
             .finish_non_exhaustive()
     }
 }
@@ -61,172 +28,40 @@ impl Gpu {
     /// # Errors
     /// When there is none, or it is too small, or its driver refuses.
     pub fn open(options: GpuOptions) -> Result<Arc<Self>, GpuError> {
-        let (info, adapter) = adapter::choose(&options.adapter)?;
-        let limits = adapter.limits();
-        for (what, found, needed) in [
-            ("bytes of workgroup memory", limits.max_compute_workgroup_storage_size, NEEDED.0),
-            ("threads in a workgroup", limits.max_compute_invocations_per_workgroup, NEEDED.1),
-            ("storage buffers in a kernel", limits.max_storage_buffers_per_shader_stage, NEEDED.2),
-        ] {
-            if found < needed {
-                let (adapter, found, needed) = (info.to_string(), found.into(), needed.into());
-                return Err(GpuError::Lacks { adapter, what, found, needed });
-            }
-        }
-        let descriptor = DeviceDescriptor {
-            label: Some("echo"),
-            required_features: adapter.features() & Features::SUBGROUP,
-            required_limits: limits,
-            ..DeviceDescriptor::default()
-        };
-        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
-            .map_err(|error| GpuError::Refused { adapter: info.to_string(), why: error.to_string() })?;
-        let trouble = Arc::new(Mutex::new(None));
-        let note = |trouble: &Arc<Mutex<Option<String>>>| {
-            let trouble = Arc::clone(trouble);
-            move |text| {
-                trouble.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
-            }
-        };
-        let (lost, uncaptured) = (note(&trouble), note(&trouble));
-        device.set_device_lost_callback(move |reason, text| lost(format!("{reason:?}: {text}")));
-        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| uncaptured(error.to_string())));
-        Ok(Arc::new(Self {
-            info,
-            options,
-            device,
-            queue,
-            pipelines: Mutex::default(),
-            layouts: Mutex::default(),
-            pools: Mutex::default(),
-            turn: Mutex::default(),
-            trouble,
-        }))
+        let handle = Handle::open(options)?;
+        Ok(Arc::new(Self { handle, pools: Mutex::default() }))
     }
 
     /// The adapter that was opened.
     pub fn info(&self) -> &AdapterInfo {
-        &self.info
+        &self.handle.info
     }
 
     /// Whether reductions use subgroups.
     pub fn uses_subgroups(&self) -> bool {
-        self.info.subgroups && !self.options.without_subgroups
+        self.handle.uses_subgroups()
     }
 
     /// Gives the device back to the system, whoever uses it: what is loaded on it is lost.
     pub fn give_up(&self) {
-        self.device.destroy();
+        self.handle.device.destroy();
     }
 
-    /// Most bytes of a buffer that kernels see as a whole.
-    pub(super) fn binding_bytes(&self) -> u64 {
-        self.info.max_binding_bytes.min(self.info.max_buffer_bytes)
-    }
-
-    /// Most bytes of a shard.
-    pub(super) fn shard_bytes(&self) -> u64 {
-        self.options.shard_bytes.unwrap_or(u64::MAX).min(self.binding_bytes())
-    }
-
-    /// Most bytes of the caches of one shape.
-    pub(super) fn cache_bytes(&self) -> u64 {
-        self.options.cache_bytes.unwrap_or(u64::MAX)
-    }
-
-    /// Waits until nobody else's call is computed.
-    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The device as kernels, buffers and layers use it.
+    pub(super) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
     }
 
     /// The pages of caches of that shape: the ones that there are, or new ones.
-    pub(super) fn pool(self: &Arc<Self>, shape: PageShape) -> Arc<Pool> {
+    pub(super) fn pool(&self, shape: PageShape) -> Arc<Pool> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|pool| pool.strong_count() > 0);
         if let Some(pool) = pools.iter().filter_map(Weak::upgrade).find(|pool| pool.shape() == shape) {
             pool.reconsider();
             return pool;
         }
-        let pool = Arc::new(Pool::new(Arc::clone(self), shape));
+        let pool = Arc::new(Pool::new(Arc::clone(&self.handle), shape));
         pools.push(Arc::downgrade(&pool));
         pool
     }
-
-    /// A buffer that kernels use, zero at first. Within [`Gpu::scoped`].
-    pub(super) fn buffer(&self, label: &str, bytes: u64, usage: BufferUsages) -> Buffer {
-        let usage = usage | BufferUsages::COPY_DST | BufferUsages::COPY_SRC;
-        // Bindings are of whole fours, and not empty.
-        let size = bytes.next_multiple_of(16).max(16);
-        self.device.create_buffer(&BufferDescriptor {
-            label: Some(label),
-            size,
-            usage,
-            mapped_at_creation: false,
-        })
-    }
-
-    /// A buffer with these numbers. Within [`Gpu::scoped`].
-    pub(super) fn filled<T: bytemuck::NoUninit>(
-        &self,
-        label: &str,
-        values: &[T],
-        usage: BufferUsages,
-    ) -> Buffer {
-        let bytes: &[u8] = bytemuck::cast_slice(values);
-        let buffer = self.buffer(label, bytes.len() as u64, usage);
-        self.queue.write_buffer(&buffer, 0, bytes);
-        buffer
-    }
-
-    /// Hands over what was written, and waits until the device has done everything. Within [`Gpu::scoped`].
-    pub(super) fn finish(&self) {
-        self.queue.submit(None);
-        // A timeout cannot be, and what else goes wrong is told to the scopes and callbacks.
-        let _ = self.device.poll(PollType::wait_indefinitely());
-    }
-
-    /// Does something with the device, and says what went wrong with it: the only way in which it is used.
-    ///
-    /// # Errors
-    /// [`EngineError::Memory`], of so many `wanted` bytes, when the device has no room; [`EngineError::DeviceLost`] for everything else.
-    pub(super) fn scoped<T>(
-        &self,
-        wanted: u64,
-        work: impl FnOnce() -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
-        self.alive()?;
-        let filters = [ErrorFilter::OutOfMemory, ErrorFilter::Internal, ErrorFilter::Validation];
-        let mut scopes = filters.map(|filter| self.device.push_error_scope(filter));
-        // wgpu panics where waiting fails because the device is gone.
-        let done = panic::catch_unwind(AssertUnwindSafe(work));
-        // The innermost is closed first.
-        scopes.reverse();
-        let [validation, internal, memory] = scopes.map(|scope| pollster::block_on(scope.pop()));
-        if memory.is_some() {
-            self.alive()?;
-            return Err(EngineError::Memory { wanted: wanted as usize, free: 0 });
-        }
-        if let Some(error) = internal.or(validation) {
-            self.alive()?;
-            return Err(self.lost(error.to_string()));
-        }
-        let done = done.map_err(|panic| self.lost(text_of(&*panic)))?;
-        self.alive()?;
-        done
-    }
-
-    fn alive(&self) -> Result<(), EngineError> {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.as_ref().map_or(Ok(()), |why| Err(self.lost(why.clone())))
-    }
-
-    /// That the device is of no use any more.
-    pub(super) fn lost(&self, why: String) -> EngineError {
-        EngineError::DeviceLost { device: self.info.to_string(), why }
-    }
-}
-
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("its driver failed").to_owned()
 }

@@ -3,18 +3,18 @@
 use bytemuck::{Pod, Zeroable};
 use wgpu::ComputePass;
 
-use super::gpu::Gpu;
-use super::kernel::{Binding, Constant, Kernel, Step};
+use super::handle::{Binding, Handle};
+use super::kernel::{Constant, Kernel, Step};
 use super::layer::norm;
 use super::linear::{Flow, Linear, Update};
 use super::matrix::Matrix;
 use super::room::{CHOICE_BYTES, PICK_BYTES, Room, Sizes};
 use crate::config::ModelConfig;
+use crate::engine::EngineError;
 use crate::engine::backend::{Claim, Pick};
-use crate::engine::cpu::linear::vector;
-use crate::error::EngineError;
-use crate::sampler::{Interval, Sampled, SamplingParams};
+use crate::sampler::{Interval, Sampled, SamplingError, SamplingParams};
 use crate::weights::Weights;
+use crate::weights::named::vector;
 
 const MASS: Kernel = Kernel {
     name: "mass",
@@ -109,8 +109,8 @@ impl Choice {
     ///
     /// # Errors
     /// When the logits hold a NaN or +∞, or are all −∞.
-    pub(super) fn check(&self) -> Result<(), EngineError> {
-        let broken = |found| Err(EngineError::Logits { found });
+    pub(super) fn check(&self) -> Result<(), SamplingError> {
+        let broken = |found| Err(SamplingError::Logits { found });
         match self.wrong {
             1.0 => broken("a value that is not a number"),
             2.0 => broken("an infinite value"),
@@ -167,12 +167,12 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Within [`Gpu::scoped`].
+    /// Within [`Handle::scoped`].
     ///
     /// # Errors
     /// When a weight is missing.
     pub(super) fn load(
-        gpu: &Gpu,
+        gpu: &Handle,
         config: &ModelConfig,
         (room, sizes): (&Room, &Sizes),
         projection: &Matrix,
@@ -196,8 +196,8 @@ impl Head {
         })
     }
 
-    /// Makes so many rows of logits, and chooses where that is wanted. Within [`Gpu::scoped`].
-    pub(super) fn record(&self, gpu: &Gpu, pass: &mut ComputePass<'_>, rows: usize, chooses: bool) {
+    /// Makes so many rows of logits, and chooses where that is wanted. Within [`Handle::scoped`].
+    pub(super) fn record(&self, gpu: &Handle, pass: &mut ComputePass<'_>, rows: usize, chooses: bool) {
         self.norm.record(pass, rows, 1);
         self.projection.record(gpu, pass, rows);
         if chooses {

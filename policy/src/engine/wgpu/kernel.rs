@@ -4,33 +4,12 @@ use std::fmt::{self, Display, Write as _};
 use std::sync::PoisonError;
 
 use wgpu::{
-    BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor,
-    BindGroupLayoutEntry, BindingType, Buffer, BufferBindingType, ComputePass, ComputePipeline,
+    BindGroup, BindGroupDescriptor, BindGroupEntry, Buffer, ComputePass, ComputePipeline,
     ComputePipelineDescriptor, PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor,
-    ShaderRuntimeChecks, ShaderSource, ShaderStages,
+    ShaderRuntimeChecks, ShaderSource,
 };
 
-use super::gpu::Gpu;
-
-/// How a kernel sees a buffer. A kernel's bindings are numbered in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Binding {
-    Uniform,
-    Read,
-    Write,
-}
-
-impl Binding {
-    fn entry(self, binding: u32) -> BindGroupLayoutEntry {
-        let ty = match self {
-            Self::Uniform => BufferBindingType::Uniform,
-            Self::Read => BufferBindingType::Storage { read_only: true },
-            Self::Write => BufferBindingType::Storage { read_only: false },
-        };
-        let ty = BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None };
-        BindGroupLayoutEntry { binding, visibility: ShaderStages::COMPUTE, ty, count: None }
-    }
-}
+use super::handle::{Binding, Handle};
 
 /// A number that a kernel is compiled with.
 #[derive(Debug, Clone, Copy)]
@@ -77,8 +56,8 @@ impl Kernel {
         text
     }
 
-    /// The kernel with these constants. Within [`Gpu::scoped`].
-    pub(super) fn compile(&self, gpu: &Gpu, constants: &[(&str, Constant)]) -> ComputePipeline {
+    /// The kernel with these constants. Within [`Handle::scoped`].
+    pub(super) fn compile(&self, gpu: &Handle, constants: &[(&str, Constant)]) -> ComputePipeline {
         let source = self.source(gpu.uses_subgroups(), constants);
         let mut pipelines = gpu.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipeline) = pipelines.get(&source) {
@@ -90,7 +69,7 @@ impl Kernel {
         let checks = ShaderRuntimeChecks { force_loop_bounding: false, ..ShaderRuntimeChecks::checked() };
         // SAFETY: every loop of the kernels counts up or down to a bound that it does not change.
         let module = unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) };
-        let layout = layout(gpu, self.bindings);
+        let layout = gpu.layout(self.bindings);
         let layout = gpu.device.create_pipeline_layout(&PipelineLayoutDescriptor {
             label: Some(self.name),
             bind_group_layouts: &[Some(&layout)],
@@ -112,29 +91,20 @@ impl Kernel {
         pipeline
     }
 
-    /// The buffers that it works on, in the order of its bindings. Within [`Gpu::scoped`].
-    pub(super) fn bind(&self, gpu: &Gpu, buffers: &[&Buffer]) -> BindGroup {
+    /// The buffers that it works on, in the order of its bindings. Within [`Handle::scoped`].
+    pub(super) fn bind(&self, gpu: &Handle, buffers: &[&Buffer]) -> BindGroup {
         debug_assert_eq!(buffers.len(), self.bindings.len(), "{}", self.name);
         let entries: Vec<_> = (0..)
             .zip(buffers)
             .map(|(binding, buffer)| BindGroupEntry { binding, resource: buffer.as_entire_binding() })
             .collect();
-        let layout = layout(gpu, self.bindings);
+        let layout = gpu.layout(self.bindings);
         gpu.device.create_bind_group(&BindGroupDescriptor {
             label: Some(self.name),
             layout: &layout,
             entries: &entries,
         })
     }
-}
-
-fn layout(gpu: &Gpu, bindings: &'static [Binding]) -> BindGroupLayout {
-    let mut layouts = gpu.layouts.lock().unwrap_or_else(PoisonError::into_inner);
-    let make = || {
-        let entries: Vec<_> = (0..).zip(bindings).map(|(number, binding)| binding.entry(number)).collect();
-        gpu.device.create_bind_group_layout(&BindGroupLayoutDescriptor { label: None, entries: &entries })
-    };
-    layouts.entry(bindings).or_insert_with(make).clone()
 }
 
 /// A kernel and what it works on.
@@ -145,7 +115,7 @@ pub(super) struct Step {
 
 impl Step {
     pub(super) fn new(
-        gpu: &Gpu,
+        gpu: &Handle,
         kernel: &Kernel,
         constants: &[(&str, Constant)],
         buffers: &[&Buffer],

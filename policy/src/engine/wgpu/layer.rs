@@ -2,16 +2,16 @@
 
 use wgpu::{Buffer, BufferUsages, ComputePass};
 
-use super::gpu::Gpu;
-use super::kernel::{Binding, Constant, Kernel, Step};
+use super::handle::{Binding, Handle};
+use super::kernel::{Constant, Kernel, Step};
 use super::linear::{Flow, Linear, Update};
 use super::matrix::{Matrix, Rows, width};
 use super::pages::PageShape;
 use super::room::{Room, Sizes};
 use crate::config::ModelConfig;
-use crate::engine::cpu::linear::{tensor, vector};
-use crate::error::{EngineError, WeightsError};
-use crate::weights::Weights;
+use crate::engine::EngineError;
+use crate::weights::named::{tensor, vector};
+use crate::weights::{Weights, WeightsError};
 
 const NORM: Kernel = Kernel {
     name: "norm",
@@ -49,8 +49,8 @@ const ATTENTION: Kernel = Kernel {
     bindings: &[Binding::Read, Binding::Read, Binding::Read, Binding::Read, Binding::Read, Binding::Write],
 };
 
-/// The RMS norm of the rows of `x` that `rows` name. Within [`Gpu::scoped`].
-pub(super) fn norm(gpu: &Gpu, config: &ModelConfig, room: &Room, rows: &Buffer, weight: &[f32]) -> Step {
+/// The RMS norm of the rows of `x` that `rows` name. Within [`Handle::scoped`].
+pub(super) fn norm(gpu: &Handle, config: &ModelConfig, room: &Room, rows: &Buffer, weight: &[f32]) -> Step {
     let weight = gpu.filled("norm", weight, BufferUsages::STORAGE);
     let constants = [
         ("HIDDEN", Constant::U32(config.hidden_size)),
@@ -73,12 +73,12 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// Copies a layer to the device. Within [`Gpu::scoped`].
+    /// Copies a layer to the device. Within [`Handle::scoped`].
     ///
     /// # Errors
     /// When a weight is missing.
     pub(super) fn load(
-        gpu: &Gpu,
+        gpu: &Handle,
         config: &ModelConfig,
         room: &Room,
         index: usize,
@@ -128,10 +128,10 @@ impl Layer {
         })
     }
 
-    /// Adds the layer to the residual stream of so many tokens, and its keys and values to their pages. Within [`Gpu::scoped`].
+    /// Adds the layer to the residual stream of so many tokens, and its keys and values to their pages. Within [`Handle::scoped`].
     pub(super) fn record(
         &self,
-        gpu: &Gpu,
+        gpu: &Handle,
         pass: &mut ComputePass<'_>,
         sight: &Sight,
         (tokens, tiles, single): (usize, usize, bool),
@@ -158,9 +158,9 @@ pub(super) struct Sight {
 }
 
 impl Sight {
-    /// Within [`Gpu::scoped`].
+    /// Within [`Handle::scoped`].
     pub(super) fn new(
-        gpu: &Gpu,
+        gpu: &Handle,
         config: &ModelConfig,
         (room, sizes): (&Room, &Sizes),
         (table, pages): (&Buffer, &Buffer),

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use wgpu::{BindGroup, Buffer, BufferUsages, ComputePass, ComputePipeline};
 
-use super::gpu::Gpu;
-use super::kernel::{Binding, Constant, Kernel};
+use super::handle::{Binding, Handle};
+use super::kernel::{Constant, Kernel};
 use super::matrix::Matrix;
 use crate::weights::DType;
 
@@ -99,8 +99,8 @@ pub(super) fn dtype_number(dtype: DType) -> usize {
 }
 
 impl Linear {
-    /// Products of `matrix`, and a bias. Within [`Gpu::scoped`].
-    pub(super) fn new(gpu: &Gpu, matrix: &Matrix, bias: Option<&[f32]>, flow: &Flow<'_>) -> Self {
+    /// Products of `matrix`, and a bias. Within [`Handle::scoped`].
+    pub(super) fn new(gpu: &Handle, matrix: &Matrix, bias: Option<&[f32]>, flow: &Flow<'_>) -> Self {
         let biases = gpu.filled("bias", bias.unwrap_or(&[0.0]), BufferUsages::STORAGE);
         let shards = matrix.shards.iter().map(|shard| {
             let words = shard.words(matrix.width, flow.stride, bias.is_some());
@@ -115,8 +115,8 @@ impl Linear {
         Self { shards: shards.collect(), constants, pipelines: Default::default() }
     }
 
-    /// Multiplies so many columns. Within [`Gpu::scoped`].
-    pub(super) fn record(&self, gpu: &Gpu, pass: &mut ComputePass<'_>, columns: usize) {
+    /// Multiplies so many columns. Within [`Handle::scoped`].
+    pub(super) fn record(&self, gpu: &Handle, pass: &mut ComputePass<'_>, columns: usize) {
         let chosen = SHAPES.iter().position(|shape| columns <= shape.most).unwrap_or(SHAPES.len() - 1);
         let shape = &SHAPES[chosen];
         let pipeline = self.pipelines[chosen].get_or_init(|| {

@@ -4,8 +4,8 @@ use std::iter;
 
 use wgpu::{Buffer, BufferUsages};
 
-use super::gpu::Gpu;
-use crate::error::EngineError;
+use super::handle::Handle;
+use crate::engine::EngineError;
 use crate::weights::{DType, WeightTensor};
 
 /// Partial sums of every product: spans of a row.
@@ -75,11 +75,11 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    /// Copies weights to the device. Where they are of different types, they are widened to f32. Within [`Gpu::scoped`].
+    /// Copies weights to the device. Where they are of different types, they are widened to f32. Within [`Handle::scoped`].
     ///
     /// # Errors
     /// When the device has no room.
-    pub(super) fn load(gpu: &Gpu, parts: &[&WeightTensor], order: Rows) -> Result<Self, EngineError> {
+    pub(super) fn load(gpu: &Handle, parts: &[&WeightTensor], order: Rows) -> Result<Self, EngineError> {
         let same = parts.windows(2).all(|pair| pair[0].dtype() == pair[1].dtype());
         let dtype = if same { parts[0].dtype() } else { DType::F32 };
         let inputs = parts[0].shape()[1];

@@ -7,8 +7,9 @@ use wgpu::{Buffer, BufferUsages, CommandBuffer, CommandEncoderDescriptor, Comput
 use super::cache::{GpuCache, Growth};
 use super::feeding::Feeding;
 use super::gpu::Gpu;
+use super::handle::{Binding, Handle};
 use super::head::{Choice, Head, Wish};
-use super::kernel::{Binding, Constant, Kernel, Step};
+use super::kernel::{Constant, Kernel, Step};
 use super::layer::Layer;
 use super::linear::dtype_number;
 use super::matrix::{Matrix, Rows};
@@ -16,10 +17,10 @@ use super::moving::Moving;
 use super::pages::{PageShape, Pool};
 use super::room::{CHOICE_BYTES, Room, Sizes};
 use crate::config::ModelConfig;
+use crate::engine::EngineError;
 use crate::engine::backend::Feed;
-use crate::engine::cpu::linear::tensor;
-use crate::error::EngineError;
 use crate::weights::Weights;
+use crate::weights::named::tensor;
 
 /// Multiplications that are handed over at a time. Systems take a device away from who keeps it for seconds: long calls come in parts.
 const SUBMITTED_OPERATIONS: usize = 100_000_000_000;
@@ -64,6 +65,7 @@ pub(super) struct Wanted<'a> {
 
 pub(super) struct Model {
     pub(super) gpu: Arc<Gpu>,
+    handle: Arc<Handle>,
     pub(super) pool: Arc<Pool>,
     sizes: Sizes,
     inv_freq: Vec<f32>,
@@ -82,6 +84,7 @@ impl Model {
     pub(super) fn load(gpu: &Arc<Gpu>, config: &ModelConfig, weights: &Weights) -> Result<Self, EngineError> {
         weights.check(config)?;
         let pool = gpu.pool(PageShape::of(config));
+        let (owner, gpu) = (gpu, gpu.handle());
         let sizes = Sizes::of(config, gpu.binding_bytes());
         gpu.scoped(weights.total_bytes() as u64, || {
             let room = Room::new(gpu, config, &sizes);
@@ -104,7 +107,8 @@ impl Model {
             gpu.finish();
             let attention = config.hidden_size * (2 * config.q_dim() + 2 * config.kv_dim());
             Ok(Self {
-                gpu: Arc::clone(gpu),
+                gpu: Arc::clone(owner),
+                handle: Arc::clone(gpu),
                 pool,
                 sizes,
                 inv_freq: config.inv_freq(),
@@ -129,17 +133,17 @@ impl Model {
         wanted: &Wanted<'_>,
         mut take: impl FnMut(usize, Row<'_>),
     ) -> Result<(), EngineError> {
-        let _turn = self.gpu.turn();
+        let _turn = self.handle.turn();
         let growths = self.growths(feeds)?;
         let feeding = Feeding::new(feeds, &growths, &self.sizes, &self.inv_freq);
         let mut moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = self.readback_bytes(wanted) + 4 * feeding.table.len() as u64;
-        let done = self.gpu.scoped(bytes, || {
+        let done = self.handle.scoped(bytes, || {
             self.prepare(config, &feeding, &mut moving);
             let mut pending = self.record_layers(&feeding, &moving);
             if wanted.rows.is_empty() {
-                self.gpu.queue.submit(pending);
-                self.gpu.finish();
+                self.handle.queue.submit(pending);
+                self.handle.finish();
                 return Ok(());
             }
             for (block, rows) in wanted.rows.chunks(self.sizes.logit_rows).enumerate() {
@@ -168,7 +172,7 @@ impl Model {
 
     /// Writes what kernels are told, and sees that they look at the pages that there are.
     fn prepare(&self, config: &ModelConfig, feeding: &Feeding, moving: &mut Moving) {
-        let (gpu, room) = (&*self.gpu, &self.room);
+        let (gpu, room) = (&*self.handle, &self.room);
         let write = |buffer: &Buffer, bytes: &[u8]| gpu.queue.write_buffer(buffer, 0, bytes);
         write(&room.tokens_count, bytemuck::bytes_of(&(feeding.tokens.len() as u32)));
         write(&room.tokens, bytemuck::cast_slice(&feeding.tokens));
@@ -179,7 +183,7 @@ impl Model {
 
     /// All layers; what is too much for one submission is on its way when this returns.
     fn record_layers(&self, feeding: &Feeding, moving: &Moving) -> Vec<CommandBuffer> {
-        let (gpu, tokens) = (&*self.gpu, feeding.tokens.len());
+        let (gpu, tokens) = (&*self.handle, feeding.tokens.len());
         let at_once = (SUBMITTED_OPERATIONS / (self.layer_operations * tokens)).max(1);
         let copies = (!feeding.copies.is_empty()).then(|| {
             let jobs = gpu.filled("copies", &feeding.copies, BufferUsages::STORAGE);
@@ -220,7 +224,7 @@ impl Model {
         moving: &mut Moving,
         take: &mut impl FnMut(usize, Row<'_>),
     ) -> Result<(), EngineError> {
-        let (gpu, room) = (&*self.gpu, &self.room);
+        let (gpu, room) = (&*self.handle, &self.room);
         let numbers: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
         gpu.queue.write_buffer(&room.rows_count, 0, bytemuck::bytes_of(&(rows.len() as u32)));
         gpu.queue.write_buffer(&room.logit_rows, 0, bytemuck::cast_slice(&numbers));

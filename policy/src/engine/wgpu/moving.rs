@@ -2,7 +2,7 @@
 
 use wgpu::{Buffer, BufferDescriptor, BufferUsages};
 
-use super::gpu::Gpu;
+use super::handle::Handle;
 use super::layer::{Layer, Sight};
 use super::pages::Pool;
 use super::room::{Room, Sizes};
@@ -20,10 +20,10 @@ pub(super) struct Moving {
 }
 
 impl Moving {
-    /// Writes the table of a call, and sees that layers look at it and at the pages that there are. Within [`Gpu::scoped`].
+    /// Writes the table of a call, and sees that layers look at it and at the pages that there are. Within [`Handle::scoped`].
     pub(super) fn follow(
         &mut self,
-        gpu: &Gpu,
+        gpu: &Handle,
         config: &ModelConfig,
         room: (&Room, &Sizes),
         words: &[u32],
@@ -47,8 +47,8 @@ impl Moving {
         self.table = Some(table);
     }
 
-    /// A buffer that so many bytes can be read from. Within [`Gpu::scoped`].
-    pub(super) fn take_readback(&mut self, gpu: &Gpu, bytes: u64) -> Buffer {
+    /// A buffer that so many bytes can be read from. Within [`Handle::scoped`].
+    pub(super) fn take_readback(&mut self, gpu: &Handle, bytes: u64) -> Buffer {
         self.readback.take().filter(|buffer| buffer.size() >= bytes).unwrap_or_else(|| {
             gpu.device.create_buffer(&BufferDescriptor {
                 label: Some("readback"),

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wgpu::{Buffer, BufferUsages, CommandEncoderDescriptor};
 
-use super::gpu::Gpu;
+use super::handle::Handle;
 use crate::config::ModelConfig;
-use crate::error::EngineError;
+use crate::engine::EngineError;
 
 /// Tokens of one page; PAGE in the kernels.
 pub(super) const PAGE_TOKENS: usize = 32;
@@ -69,7 +69,7 @@ impl Drop for Page {
 
 /// All pages of one shape on a device.
 pub(super) struct Pool {
-    gpu: Arc<Gpu>,
+    gpu: Arc<Handle>,
     shape: PageShape,
     /// Most pages that there may be.
     most: usize,
@@ -90,7 +90,7 @@ struct State {
 }
 
 impl Pool {
-    pub(super) fn new(gpu: Arc<Gpu>, shape: PageShape) -> Self {
+    pub(super) fn new(gpu: Arc<Handle>, shape: PageShape) -> Self {
         let most = (gpu.binding_bytes() as usize / shape.layer_bytes())
             .min(gpu.cache_bytes() as usize / shape.bytes());
         Self { gpu, shape, most, state: Mutex::default() }

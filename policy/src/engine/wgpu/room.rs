@@ -2,7 +2,7 @@
 
 use wgpu::{Buffer, BufferUsages};
 
-use super::gpu::Gpu;
+use super::handle::Handle;
 use super::matrix::width;
 use super::pages::PageShape;
 use crate::config::ModelConfig;
@@ -79,8 +79,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Within [`Gpu::scoped`].
-    pub(super) fn new(gpu: &Gpu, config: &ModelConfig, sizes: &Sizes) -> Self {
+    /// Within [`Handle::scoped`].
+    pub(super) fn new(gpu: &Handle, config: &ModelConfig, sizes: &Sizes) -> Self {
         let (tokens, rows) = (MAX_CALL_TOKENS, sizes.logit_rows);
         let storage = |label, numbers: usize| gpu.buffer(label, 4 * numbers as u64, BufferUsages::STORAGE);
         let count = |label| gpu.buffer(label, 4, BufferUsages::UNIFORM);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::error::VectorError;
+use crate::vectors::VectorError;
 
 /// Longest `expected.json` that is read, in bytes.
 const MAX_EXPECTED_BYTES: u64 = 256 << 20;

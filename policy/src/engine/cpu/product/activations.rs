@@ -2,14 +2,11 @@
 
 use half::bf16;
 
-use super::super::lanes::amx::Amx;
+use super::super::lanes::amx::{Amx, INPUTS, TILE};
 use super::super::lanes::{LANES, Line, Processor, halves_mut, levels_mut};
+use super::STEP_LINES;
 use super::quantise::{self, BLOCK as QUANTISED_BLOCK};
-use super::tiles::transposed_lines;
 use crate::precision::Precision;
-
-/// Lines of a step: what products read at a time of each row.
-pub(super) const STEP_LINES: usize = 2;
 
 /// What becomes of a row of activations on its way into products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +71,11 @@ impl Packing {
             Self::Int8 => quantised(row, steps),
         }
     }
+}
+
+/// Lines that the activations of so many tokens take when transposed.
+pub(crate) const fn transposed_lines(tokens: usize, inputs: usize) -> usize {
+    tokens.div_ceil(TILE) * inputs.div_ceil(INPUTS) * TILE
 }
 
 /// Where number `index` of a row lies in the row that [`Packing::F32`] makes of it.

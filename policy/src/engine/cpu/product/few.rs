@@ -7,11 +7,10 @@
 use std::ops::Range;
 
 use super::super::lanes::{Abreast, Lanes, Line, Task};
-use super::activations::STEP_LINES;
 use super::ahead::Ahead;
 use super::sums::{self, Place};
 use super::weight::{Element, Typed};
-use super::{Activations, Output, Product, Update};
+use super::{Activations, Output, Product, STEP_LINES, Update};
 
 /// Tokens up to which it is the quicker way with published weights.
 pub(super) const MOST_TOKENS: usize = 32;

@@ -7,12 +7,10 @@
 //! memory works while the sums do.
 
 use super::super::lanes::{Abreast, Lanes, Line, Task};
-use super::activations::STEP_LINES;
 use super::ahead::Ahead;
-use super::published::{Widen, add};
-use super::sums::{self, Place};
-use super::weight::Typed;
-use super::{Activations, Output, Product, Scratch, Update, few};
+use super::sums::{self, Place, add};
+use super::weight::{Typed, Widen};
+use super::{Activations, Output, Product, STEP_LINES, Scratch, Update, few};
 
 /// Lines of a block of widened weights: 256 KiB.
 const WEIGHT_LINES: usize = 4096;

@@ -4,9 +4,8 @@
 //! looking ahead in. (Four rows side by side came to half of the bandwidth on a Zen 4, with and without asking ahead.)
 
 use super::super::lanes::{Abreast, Lanes, Line};
-use super::activations::STEP_LINES;
 use super::weight::{Element, Typed};
-use super::{Output, Product, Update};
+use super::{Output, Product, STEP_LINES, Update};
 
 /// Rows whose lanes are added up at a time.
 const ROWS: usize = 4;

@@ -1,9 +1,8 @@
 //! Weights that were published in bf16, with activations in bf16: an instruction multiplies both two by two, as they are stored.
 
 use super::super::lanes::{Lanes, Line, bytes};
-use super::activations::STEP_LINES;
 use super::weight::{self, Element, Format};
-use super::{CACHE_LINE, Product, few, one};
+use super::{CACHE_LINE, Product, STEP_LINES, few, one};
 use crate::weights::DType;
 
 /// bfloat16, not widened.

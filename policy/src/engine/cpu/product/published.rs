@@ -1,16 +1,10 @@
 //! Weights as they were published, widened to f32 on their way into products.
 
 use super::super::lanes::{Lanes, Line};
-use super::activations::STEP_LINES;
-use super::weight::{self, Element, Format};
-use super::{BLOCK, Product, few, many, one};
+use super::sums::add;
+use super::weight::{self, Element, Format, Widen};
+use super::{BLOCK, Product, STEP_LINES, few, many, one};
 use crate::weights::DType;
-
-/// Numbers that are widened.
-pub(super) trait Widen: Element {
-    /// The block's odd and even numbers.
-    fn widen<L: Lanes>(lanes: L, block: &Self::Block) -> [L::Vector; 2];
-}
 
 macro_rules! published {
     ($name:ident, $dtype:ident, $bytes:literal, $widen:ident, $what:literal) => {
@@ -88,21 +82,5 @@ fn step<L: Lanes, E: Widen, const R: usize, const C: usize>(
             *weight = E::widen(lanes, block)[half];
         }
         add(lanes, tile, x.map(|x| &x[half]), sums);
-    }
-}
-
-/// Adds the products of a vector of R rows with those of C tokens.
-#[inline(always)]
-pub(super) fn add<L: Lanes, const R: usize, const C: usize>(
-    lanes: L,
-    weights: [L::Vector; R],
-    x: [&Line; C],
-    sums: &mut [[L::Vector; R]; C],
-) {
-    for (sums, x) in sums.iter_mut().zip(x) {
-        let x = lanes.load(x);
-        for (sum, weight) in sums.iter_mut().zip(weights) {
-            *sum = lanes.mul_add(weight, x, *sum);
-        }
     }
 }

@@ -4,10 +4,16 @@
 
 use half::bf16;
 
-use super::quantised::{INT4_BYTES, INT8_BYTES, STEP};
-
 /// Inputs that share a scale.
 pub(super) const BLOCK: usize = 32;
+/// Inputs of a step.
+pub(super) const STEP: usize = 2 * BLOCK;
+/// Bytes of a step's scales.
+pub(super) const SCALES: usize = 4;
+/// Bytes of a step in 8 bits.
+pub(super) const INT8_BYTES: usize = SCALES + STEP;
+/// Bytes of a step in 4 bits.
+pub(super) const INT4_BYTES: usize = SCALES + STEP / 2;
 /// Largest level of a number in 8 bits.
 pub(super) const INT8: f32 = 127.0;
 /// Largest level of a number in 4 bits, below zero; above there is one less.

@@ -7,20 +7,12 @@
 use rayon::prelude::*;
 
 use super::super::lanes::{Lanes, Line};
-use super::activations::STEP_LINES;
+use super::quantise::{INT4_BYTES, INT8_BYTES, SCALES, STEP};
 use super::weight::{Element, Format};
-use super::{Product, few, one, quantise};
+use super::{Product, STEP_LINES, few, one, quantise};
 use crate::math;
 use crate::weights::WeightTensor;
 
-/// Inputs of a step.
-pub(super) const STEP: usize = 2 * quantise::BLOCK;
-/// Bytes of a step's scales.
-const SCALES: usize = 4;
-/// Bytes of a step in 8 bits.
-pub(super) const INT8_BYTES: usize = SCALES + STEP;
-/// Bytes of a step in 4 bits.
-pub(super) const INT4_BYTES: usize = SCALES + STEP / 2;
 /// Rows that a thread quantises at a time.
 const GRAIN: usize = 16;
 

@@ -21,6 +21,22 @@ pub(super) fn load<L: Lanes, const R: usize, const C: usize>(
     sums
 }
 
+/// Adds the products of a vector of R rows with those of C tokens.
+#[inline(always)]
+pub(super) fn add<L: Lanes, const R: usize, const C: usize>(
+    lanes: L,
+    weights: [L::Vector; R],
+    x: [&Line; C],
+    sums: &mut [[L::Vector; R]; C],
+) {
+    for (sums, x) in sums.iter_mut().zip(x) {
+        let x = lanes.load(x);
+        for (sum, weight) in sums.iter_mut().zip(weights) {
+            *sum = lanes.mul_add(weight, x, *sum);
+        }
+    }
+}
+
 /// Where a tile's outputs are.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {

@@ -17,11 +17,6 @@ use super::{CACHE_LINE, Product, Update};
 /// Bytes of a block of rows, at most, unless [`PAIR`] are more.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Lines that the activations of so many tokens take when transposed.
-pub(crate) const fn transposed_lines(tokens: usize, inputs: usize) -> usize {
-    tokens.div_ceil(TILE) * inputs.div_ceil(INPUTS) * TILE
-}
-
 /// Transposes the packed rows of a group of up to sixteen tokens.
 pub(crate) fn transpose_group(amx: Amx, rows: &[Line], inputs: usize, transposed: &mut [Line]) {
     let length = Packing::Tiles(amx).lines(inputs);

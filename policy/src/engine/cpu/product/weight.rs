@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::super::lanes::{Lanes, Line};
-use super::activations::STEP_LINES;
-use super::{Product, quantised};
+use super::{Product, STEP_LINES, quantise};
 use crate::weights::DType;
 
 /// How the numbers of a weight are stored.
@@ -24,8 +23,8 @@ impl Format {
     pub(crate) fn row_bytes(self, inputs: usize) -> usize {
         match self {
             Self::Published(dtype) => inputs * dtype.size(),
-            Self::Int8 => inputs.div_ceil(quantised::STEP) * quantised::INT8_BYTES,
-            Self::Int4 => inputs.div_ceil(quantised::STEP) * quantised::INT4_BYTES,
+            Self::Int8 => inputs.div_ceil(quantise::STEP) * quantise::INT8_BYTES,
+            Self::Int4 => inputs.div_ceil(quantise::STEP) * quantise::INT4_BYTES,
         }
     }
 }
@@ -154,6 +153,12 @@ pub(super) trait Element: Sized + 'static {
     );
     /// The whole product, in the way that is the quickest for so many tokens.
     fn product<L: Lanes>(lanes: L, call: Product<'_, Self>);
+}
+
+/// Numbers that are widened.
+pub(super) trait Widen: Element {
+    /// The block's odd and even numbers.
+    fn widen<L: Lanes>(lanes: L, block: &Self::Block) -> [L::Vector; 2];
 }
 
 /// What a row has behind its whole blocks of N bytes, filled up with zeros.

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use crate::config::ModelConfig;
+use crate::engine::EngineError;
 use crate::engine::backend::{Backend, Feed, Logits, MAX_CALL_TOKENS, Want};
 use crate::engine::policy::Policy;
-use crate::error::EngineError;
 
 /// Token ids there are.
 pub(super) const VOCAB: usize = 8;

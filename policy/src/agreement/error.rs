@@ -1,0 +1,27 @@
+//! Why a backend cannot be compared.
+
+use crate::config::ConfigError;
+use crate::decoder::DecoderError;
+use crate::engine::EngineError;
+use crate::packed::PackedError;
+use crate::weights::WeightsError;
+
+/// A comparison of a backend with the reference that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum AgreementError {
+    /// A model of the comparison has no sound configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A model of the comparison has no sound weights.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// The prompts cannot be packed for the reference.
+    #[error(transparent)]
+    Packed(#[from] PackedError),
+    /// The reference failed.
+    #[error("the reference: {0}")]
+    Reference(#[from] DecoderError),
+    /// The backend failed.
+    #[error("the backend: {0}")]
+    Backend(#[from] EngineError),
+}

@@ -1,0 +1,89 @@
+//! What can be wrong with weights.
+
+use std::path::PathBuf;
+
+/// Weights that could not be read, or that do not fit their configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum WeightsError {
+    /// A file could not be read.
+    #[error("cannot read {path}: {source}; check that the model directory is complete")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A safetensors file or shard index is malformed.
+    #[error("{path} is malformed: {reason}; fetch the file again")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A tensor that the configuration calls for is absent.
+    #[error("tensor `{name}` is missing; the weights belong to another configuration or are incomplete")]
+    Missing {
+        /// Its Hugging Face name.
+        name: String,
+    },
+    /// A tensor that the configuration does not know.
+    #[error("tensor `{name}` is not part of this configuration; the weights belong to another one")]
+    Unexpected {
+        /// Its name, shortened.
+        name: String,
+    },
+    /// The same tensor was given twice.
+    #[error("tensor `{name}` is given twice; each tensor must appear once")]
+    Duplicate {
+        /// Its Hugging Face name.
+        name: String,
+    },
+    /// A tensor has another shape than the configuration says.
+    #[error(
+        "tensor `{name}` has shape {found:?}, the configuration says {expected:?}; the two do not belong together"
+    )]
+    Shape {
+        /// Its Hugging Face name.
+        name: String,
+        /// Shape found.
+        found: Vec<usize>,
+        /// Shape that the configuration says.
+        expected: Vec<usize>,
+    },
+    /// The bytes of a tensor do not add up to its shape.
+    #[error(
+        "tensor `{name}` has {found} bytes, its shape and dtype need {expected}; the data is cut or padded"
+    )]
+    Length {
+        /// Its Hugging Face name.
+        name: String,
+        /// Bytes found.
+        found: usize,
+        /// Bytes needed.
+        expected: usize,
+    },
+    /// An element type other than f32, bf16 and f16.
+    #[error("tensor `{name}` is stored as {dtype}; convert the model to f32, bf16 or f16")]
+    Dtype {
+        /// Name of the tensor.
+        name: String,
+        /// Type found.
+        dtype: String,
+    },
+    /// No image could be written or mapped.
+    #[error(
+        "cannot keep weights of {bytes} bytes in a file in {dir}: {source}; free so much disk space there, or make it writable"
+    )]
+    Image {
+        /// The directory.
+        dir: PathBuf,
+        /// How long the file is to be.
+        bytes: usize,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// candle could not build a tensor.
+    #[error("cannot build a tensor on the device: {0}")]
+    Candle(#[from] candle_core::Error),
+}
