@@ -28,6 +28,7 @@ mod methods;
 mod operators;
 mod python;
 mod render;
+mod text;
 mod time;
 
 pub use budget::MAX_RENDER_BYTES;

@@ -4,7 +4,8 @@ use minijinja::value::{Kwargs, Rest, StringInput, ValueOrKwargs};
 use minijinja::{Environment, Error, State, Value, filters};
 
 use super::budget::{self, Budget};
-use super::{json, methods, python};
+use super::text::{join_values, replaced_size, strip};
+use super::{json, python};
 
 /// Built-in filters whose result is not a multiple of their input: they are charged afterwards.
 fn charged_builtins() -> Vec<(&'static str, Value)> {
@@ -53,7 +54,7 @@ pub(crate) fn install(env: &mut Environment<'_>, budget: &Budget) {
     let own = budget.clone();
     env.add_filter("trim", move |value: &Value, chars: Option<&str>| {
         let text = python::text(value, &own)?;
-        Ok::<_, Error>(Value::from(methods::strip(&text, true, true, chars)))
+        Ok::<_, Error>(Value::from(strip(&text, true, true, chars)))
     });
     let own = budget.clone();
     env.add_filter("join", move |items: &Value, glue: Option<&str>, kwargs: Kwargs| {
@@ -98,23 +99,4 @@ pub(crate) fn install(env: &mut Environment<'_>, budget: &Budget) {
         own.charge(args.iter().map(budget::size).fold(0, u64::saturating_add))?;
         builtin.call(state, &args)
     });
-}
-
-/// `glue.join(items)`, with Python's text of each item.
-pub(crate) fn join_values(budget: &Budget, items: &Value, glue: &str) -> Result<Value, Error> {
-    let mut out = String::new();
-    for (index, item) in items.try_iter()?.enumerate() {
-        if index > 0 {
-            budget.charge(glue.len() as u64)?;
-            out.push_str(glue);
-        }
-        out.push_str(&python::text(&item, budget)?);
-    }
-    Ok(Value::from(out))
-}
-
-/// Bytes of `text` after every `old` became `new`.
-pub(crate) fn replaced_size(text: &str, old: &str, new: &str) -> u64 {
-    let matches = text.matches(old).count() as u64;
-    (text.len() as u64).saturating_add(matches.saturating_mul(new.len() as u64))
 }

@@ -4,7 +4,8 @@ use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
 use super::budget::Budget;
-use super::{filters, python};
+use super::python;
+use super::text::{join_values, replaced_size, strip};
 
 /// Answers a method call on a plain value. The result is charged to the budget.
 pub(crate) fn call(
@@ -57,12 +58,12 @@ fn string_method(
         }
         "replace" => {
             let (old, new): (&str, &str) = from_args(args.get(..2).unwrap_or(args))?;
-            budget.charge(filters::replaced_size(text, old, new))?;
+            budget.charge(replaced_size(text, old, new))?;
             minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)
         }
         "join" => {
             let (items,): (&Value,) = from_args(args)?;
-            filters::join_values(budget, items, text)
+            join_values(budget, items, text)
         }
         // A width in the format string could ask for any amount of memory.
         "format" => {
@@ -70,13 +71,6 @@ fn string_method(
         }
         _ => minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args),
     }
-}
-
-/// `str.strip` and its one-sided forms: white space by default, else any of `chars`.
-pub(crate) fn strip<'a>(text: &'a str, start: bool, end: bool, chars: Option<&str>) -> &'a str {
-    let drops = |c: char| chars.map_or_else(|| python::is_space(c), |set| set.contains(c));
-    let text = if start { text.trim_start_matches(drops) } else { text };
-    if end { text.trim_end_matches(drops) } else { text }
 }
 
 /// The arguments `(sep=None, maxsplit=-1)`, by position or by name.
