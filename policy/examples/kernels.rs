@@ -5,7 +5,6 @@
 #[path = "../tests/nvidia/nvrtc.rs"]
 mod nvrtc;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use echo_policy::engine::cuda::kernels;
@@ -37,7 +36,7 @@ fn compile() -> Result<usize, String> {
     nvrtc.compile(&kernels::program(), "sm_80", Form::Cubin)?;
     let ptx = text(nvrtc.compile(&kernels::program(), kernels::ARCHITECTURE, Form::Ptx)?);
     let packed = kernels::pack(&ptx).map_err(|error| error.to_string())?;
-    let to = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine/cuda/kernels/kernels.ptx.zst");
+    let to = kernels::shipped_path();
     std::fs::write(&to, &packed).map_err(|error| format!("{}: {error}", to.display()))?;
     Ok(packed.len())
 }

@@ -1,6 +1,6 @@
 //! Whether a response was drawn from a policy as its order says.
 //!
-//! Every draw has its own number u ([`sampler::uniform`]), so whoever has the policy's weights and the finished response can tell for
+//! Every draw has its own number u ([`crate::sampler::uniform`]), so whoever has the policy's weights and the finished response can tell for
 //! each token whether u selects it, with one prefill instead of a decode for every token. Another machine computes slightly other
 //! logits, so a token counts as drawn when u is within [`Tolerance::border`] of its interval; and the log-probability that was
 //! reported for it has to be near the policy's own.
@@ -13,6 +13,15 @@
 //!
 //! Whoever audits, learner or verifier, computes in what a group declares ([`Standard`]): an [`Auditor`] makes policies of that precision from the
 //! weights of the versions that it is given ([`VersionWeights`]), and keeps as many of them as its memory allows.
+//!
+//! May import `model`, `sampling` and `generation`.
+//!
+//! ```text
+//! VersionWeights of each version, Standard::of what the group declares
+//!   -> Auditor::examine -> policies from its cache, or made and kept
+//!   -> Audit: one prefill of the prompt, then Backend::place for each sample
+//!   -> Evidence, held to Tolerance -> Finding
+//! ```
 
 mod auditor;
 mod copies;
@@ -42,7 +51,7 @@ const _: () = assert!(ROWS_PER_CALL <= MAX_CALL_TOKENS);
 pub struct Draw {
     /// Where it stands among the tokens that follow the prompt: it was drawn after the prompt and those before it.
     pub at: usize,
-    /// Its number among the sample's draws: `t` of [`sampler::uniform`].
+    /// Its number among the sample's draws: `t` of [`crate::sampler::uniform`].
     pub position: u32,
     /// The log-probability that was reported, under the sampling distribution.
     pub logprob: f32,

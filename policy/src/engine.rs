@@ -1,7 +1,17 @@
 //! Generation: policies that produce responses, token by token, with exact log-probabilities.
 //!
-//! [`Backend`] is the seam between what a generation does and how a model is computed. Every backend keeps one
-//! key-value cache per sequence and takes, in one call, new tokens for any number of sequences of any length.
+//! [`Backend`] is the seam between what a generation does and how a model is computed. Every backend
+//! keeps one key-value cache per sequence. One call takes new tokens for any number of sequences.
+//!
+//! May import `model`, `sampling`, `sync`, `math` and `bench_models` (for the self-test).
+//!
+//! ```text
+//! device::Survey -> DeviceChoice -> Device -> Policy, one version on a backend
+//! SampleRequest -> Generation::submit
+//! Generation::step -> Backend::draw -> sampling's rule -> a token and its log-probs
+//! a newer Policy -> Generation::install: it takes over between two tokens
+//! Generation::finished -> Completion: tokens, log-probs, the version of each token
+//! ```
 
 pub mod any;
 pub mod backend;

@@ -1,18 +1,34 @@
-//! The language model of Echo: weights, tokenizer, training forward, generation engine and sampling.
+//! The language model of Echo: weights, tokenizer, training pass, generation, sampling and its audit.
 //!
-//! One model has two forwards over the same [`weights::Weights`]:
+//! - `model`: the shape of a model, its weights and its precision. They come from Hugging Face
+//!   directories and leave as such.
+//! - `text`: tokenizers, and the chat templates around a conversation.
+//! - `sampling`: the rule by which a number u chooses a token from logits. Anybody can repeat it.
+//! - `training`: the decoder that scores packed sequences and turns the derivatives of any loss into
+//!   gradients.
+//! - `generation`: policies on the CPU, on NVIDIA GPUs or through wgpu, and the scheduler that draws
+//!   groups of responses. A newer policy may take over between two tokens.
+//! - `audit`: whether a response was drawn from a policy as its order says.
+//! - `conformance`: recorded values, and the comparison of a backend with the training pass.
+//! - `sync`: the lock and the event that backends wait with.
 //!
-//! - [`decoder::Decoder`] trains: it scores [`packed`] sequences with log-probs and entropies, and turns the derivatives
-//!   of any loss of those into gradients of its parameters.
-//! - [`engine`] generates: a [`engine::Policy`] (one immutable version of the weights, loaded on a backend) and a
-//!   [`engine::Generation`], which draws groups of responses by the rule of [`sampler`] and survives a change of policy
-//!   between two tokens.
+//! `bench_models` has models of stated sizes with seeded weights; rates are measured with them. `math`
+//! has the f32 functions that training, generation and sampling share.
 //!
-//! [`audit`] tells whether a response was really drawn from a policy as its order says.
+//! A response, from prompt to audit:
 //!
-//! Models come from Hugging Face directories ([`config`], [`weights`], [`tokenizer`], [`chat`]) and leave as such
-//! ([`export`]). [`vectors`] compares all of it with reference data, and [`agreement`] backends of the engine with the training forward; rates
-//! are measured with models of [`sizes`].
+//! ```text
+//! model::config, model::weights -> generation::Policy
+//! text::tokenizer -> SampleRequest -> generation::Generation::step -> Backend -> sampling -> Completion
+//! Completion -> audit::Auditor::examine -> Finding
+//! ```
+//!
+//! An update of the learner:
+//!
+//! ```text
+//! token ids -> training::packed::Packed -> training::decoder::Decoder::score_for_training
+//! derivatives of the loss -> Scored::backward -> Gradients -> new weights
+//! ```
 
 pub mod agreement;
 pub mod audit;

@@ -1,5 +1,13 @@
 //! Choosing a token from logits, in a way that anybody can recompute.
 //!
+//! May import `math`, and no other folder of this crate.
+//!
+//! ```text
+//! seed, sample, position -> uniform -> u
+//! logits, SamplingParams, u -> sample -> Sampled: token, log-prob, raw log-prob
+//! logits, SamplingParams, token -> interval -> Interval: which u select the token
+//! ```
+//!
 //! The rule, which verifiers repeat step by step:
 //!
 //! 1. u = [`uniform`]`(seed, i, t)` for sample i of the order and response position t (0 is the first new token): the

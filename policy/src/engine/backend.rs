@@ -52,7 +52,7 @@ impl Logits {
 pub struct Pick<'a> {
     /// From which distribution.
     pub params: &'a SamplingParams,
-    /// The number in [0, 1) that decides: see [`sampler::uniform`].
+    /// The number in [0, 1) that decides: see [`crate::sampler::uniform`].
     pub u: f64,
 }
 

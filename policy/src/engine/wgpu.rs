@@ -169,7 +169,8 @@ impl Backend for WgpuBackend {
             if !cut(row) {
                 return Ok(choice.interval(params));
             }
-            Ok(Interval { raw_logprob: choice.raw_logprob(), ..sampler::interval(logits, params, token)? })
+            let placed = sampler::interval(logits, params, token)?;
+            Ok(Interval { raw_logprob: choice.raw_logprob(), ..placed })
         })
     }
 }

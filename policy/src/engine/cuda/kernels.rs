@@ -3,6 +3,8 @@
 //! Volunteers have a driver and no compiler. So the kernels are shipped as PTX for compute capability 8.0, which the driver compiles for the
 //! GPU that is there. It is the output of NVRTC 12.0: its form of PTX (8.0) is read by every driver from 525 on.
 
+use std::path::{Path, PathBuf};
+
 use bytemuck::{Pod, Zeroable};
 
 use super::driver::Address;
@@ -48,6 +50,14 @@ pub fn fingerprint() -> String {
 pub fn shipped() -> std::io::Result<String> {
     let bytes = zstd::bulk::decompress(SHIPPED, MOST_BYTES)?;
     String::from_utf8(bytes).map_err(std::io::Error::other)
+}
+
+/// The file of the shipped kernels in a checkout: what the example `kernels` writes.
+#[must_use]
+pub fn shipped_path() -> PathBuf {
+    // The compiler is given this file's path from the workspace's root.
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file!());
+    here.with_extension("").join("kernels.ptx.zst")
 }
 
 /// PTX as it is shipped: with the fingerprint in front, and packed.

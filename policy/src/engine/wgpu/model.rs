@@ -1,4 +1,12 @@
 //! A model in a device's memory, and its forward pass.
+//!
+//! What is in this folder may import the rest of `wgpu`, which imports of it only this page and `head`.
+//!
+//! ```text
+//! Model::load -> matrix, linear, layer, head: weights and kernels on the device
+//! Model::forward -> feeding: the words of a call -> workspace: its buffers
+//!   -> layer by layer -> head: logits, or a chosen token -> read back
+//! ```
 
 use std::sync::{Arc, Mutex, PoisonError};
 
