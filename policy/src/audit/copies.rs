@@ -41,8 +41,7 @@ impl Copies {
 
     /// The policies of these versions, to be given back before others are asked for.
     ///
-    /// # Errors
-    /// [`CannotAudit::NoRoom`] where they may not be there together, and when weights cannot be loaded.
+    /// Fails with [`CannotAudit::NoRoom`] where they may not be there together, and when weights cannot be loaded.
     pub(super) fn policies(
         &mut self,
         versions: &[Arc<VersionWeights>],

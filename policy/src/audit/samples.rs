@@ -132,11 +132,9 @@ pub fn examine<B: Backend>(
 /// As [`examine`], and finds the same, with some policies at a time: they come by version, the oldest first, and are let go before the next ones are asked
 /// for. All samples are looked at, whatever is found.
 ///
-/// # Errors
-/// As [`examine`], and what asking for a policy fails with.
+/// Fails as [`examine`] does, and with what asking for a policy fails with.
 ///
-/// # Panics
-/// When caches were kept ([`Sample::has_kept_caches`]): such samples need all policies at once.
+/// Panics when caches were kept ([`Sample::has_kept_caches`]): such samples need all policies at once.
 pub(super) fn examine_in_turn<B: Backend, E: From<EngineError>>(
     lend: impl IntoIterator<Item = Result<Vec<Arc<Policy<B>>>, E>>,
     prompt: &[u32],

@@ -61,8 +61,7 @@ fn narrow(sharpness: f64) -> f32 {
 impl<'a> Row<'a> {
     /// Reads the logits once.
     ///
-    /// # Errors
-    /// When they are empty, hold a NaN or +∞, or are all −∞.
+    /// Fails when they are empty, hold a NaN or +∞, or are all −∞.
     pub(super) fn new(logits: &'a [f32], temperature: f64) -> Result<Self, SamplingError> {
         let sharpness = 1.0 / temperature;
         let factor = narrow(sharpness);

@@ -17,8 +17,7 @@ impl WeightTensor {
 
     /// Row `index` of a matrix as f32.
     ///
-    /// # Panics
-    /// When there is no such row, or `to` is not as long as one.
+    /// Panics when there is no such row, or `to` is not as long as one.
     pub(crate) fn row_to_f32(&self, index: usize, to: &mut [f32]) {
         let row = to.len() * self.dtype.size();
         let bytes = &self.bytes()[index * row..(index + 1) * row];

@@ -23,8 +23,7 @@ type Kernel = unsafe extern "C" fn(*const c_void, *const u32, u32, u32, i32) -> 
 impl Program {
     /// Compiles the kernels.
     ///
-    /// # Panics
-    /// When there is a compiler, and it refuses them.
+    /// Panics when there is a compiler, and it refuses them.
     pub(crate) fn compile() -> Result<Arc<Self>, Missing> {
         let missing = Missing("no C++ compiler: apt-get install g++ (Debian, Ubuntu) brings one");
         if !cfg!(all(unix, target_pointer_width = "64")) {

@@ -104,8 +104,7 @@ impl Crew {
 
     /// Runs `job`, of at most `phases` phases, on every thread that comes to it, and returns when all of it is done.
     ///
-    /// # Panics
-    /// With what a thread panicked with.
+    /// Panics with what a thread panicked with.
     pub(super) fn run(&mut self, phases: usize, job: &(dyn Fn(&Worker<'_>) + Sync)) {
         // Nobody is inside any more.
         self.phases.clear();

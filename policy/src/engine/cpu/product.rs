@@ -76,8 +76,7 @@ impl Multiplier {
     ///
     /// Threads may share `y` if their columns do not overlap.
     ///
-    /// # Panics
-    /// When the shapes do not fit together, or the activations are not packed for such weights.
+    /// Panics when the shapes do not fit together, or the activations are not packed for such weights.
     pub(crate) fn product(
         &mut self,
         weight: WeightRows<'_>,

@@ -83,8 +83,7 @@ impl CudaCache {
 
     /// The pages that the cache would have with so many more tokens: none of those to be written to is another cache's. Nothing is changed.
     ///
-    /// # Errors
-    /// When the device has no room for them, or fails.
+    /// Fails when the device has no room for them, or fails.
     pub(super) fn grown(&self, tokens: usize) -> Result<Vec<Arc<Page>>, EngineError> {
         let mut pages = self.pages[..self.tokens.div_ceil(PAGE_TOKENS)].to_vec();
         if !self.tokens.is_multiple_of(PAGE_TOKENS)

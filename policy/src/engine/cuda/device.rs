@@ -93,16 +93,14 @@ impl Device {
 
     /// Memory with these bytes in it.
     ///
-    /// # Errors
-    /// When there is no room for it, or the device fails.
+    /// Fails when there is no room for it, or the device fails.
     pub(super) fn buffer(self: &Arc<Self>, bytes: usize) -> Result<Buffer, EngineError> {
         Ok(Buffer { device: Arc::clone(self), address: self.allocate(bytes)?, bytes })
     }
 
     /// Memory for keys and values; what is in there is of no account.
     ///
-    /// # Errors
-    /// As [`Device::buffer`].
+    /// Fails as [`Device::buffer`] does.
     pub(super) fn page(self: &Arc<Self>, bytes: usize) -> Result<Page, EngineError> {
         let idle = self.idle().get_mut(&bytes).and_then(Vec::pop);
         let address = idle.map_or_else(|| self.allocate(bytes), Ok)?;
@@ -111,8 +109,7 @@ impl Device {
 
     /// Where a pass may put so many bytes. Only for whose turn it is.
     ///
-    /// # Errors
-    /// As [`Device::buffer`].
+    /// Fails as [`Device::buffer`] does.
     pub(super) fn workspace(&self, bytes: usize) -> Result<Address, EngineError> {
         let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((address, _)) = workspace.filter(|(_, size)| *size >= bytes) {

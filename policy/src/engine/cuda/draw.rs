@@ -44,8 +44,7 @@ pub(super) fn cuts(pick: &RowPick) -> bool {
     pick.greedy != 0 || pick.top_k > 0 || pick.top_p < 1.0
 }
 
-/// # Errors
-/// When there was nothing to draw from.
+/// Fails when there was nothing to draw from.
 fn check(outcome: &Outcome) -> Result<(), SamplingError> {
     let found = match outcome.status {
         0 => return Ok(()),
@@ -71,8 +70,7 @@ fn logprob(outcome: &Outcome, params: &SamplingParams) -> f32 {
 
 /// The token that was drawn.
 ///
-/// # Errors
-/// When there was nothing to draw from.
+/// Fails when there was nothing to draw from.
 pub(super) fn sampled(outcome: &Outcome, params: &SamplingParams) -> Result<Sampled, SamplingError> {
     check(outcome)?;
     let (logprob, raw_logprob) = (logprob(outcome, params), raw_logprob(outcome));
@@ -81,8 +79,7 @@ pub(super) fn sampled(outcome: &Outcome, params: &SamplingParams) -> Result<Samp
 
 /// Where the claimed token lies.
 ///
-/// # Errors
-/// When there was nothing to draw from.
+/// Fails when there was nothing to draw from.
 pub(super) fn interval(outcome: &Outcome, params: &SamplingParams) -> Result<Interval, SamplingError> {
     check(outcome)?;
     let possible = outcome.logit > f32::NEG_INFINITY;

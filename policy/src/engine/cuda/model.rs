@@ -114,8 +114,7 @@ impl Model {
 
     /// Where the cosines and the sines of the first `positions` positions lie. They stay there until the next call.
     ///
-    /// # Errors
-    /// When the device has no room for them, or fails.
+    /// Fails when the device has no room for them, or fails.
     pub(super) fn angles(&self, positions: usize) -> Result<[Address; 2], EngineError> {
         let mut angles = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
         let half = angles.inv_freq.len();

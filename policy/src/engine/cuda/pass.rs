@@ -59,8 +59,7 @@ pub(super) struct Pass<'a> {
 impl<'a> Pass<'a> {
     /// Finds memory, and tells the device about the tokens and the wanted rows among them. The turn has to be the caller's.
     ///
-    /// # Errors
-    /// When there is no room, or the device fails.
+    /// Fails when there is no room, or the device fails.
     pub(super) fn new(
         model: &'a Model,
         shape: PageShape,
@@ -137,8 +136,7 @@ impl<'a> Pass<'a> {
 
     /// Computes all layers, and what is wished for of each wanted row.
     ///
-    /// # Errors
-    /// When the device fails.
+    /// Fails when the device fails.
     pub(super) fn run(&self, rows: usize, wish: Wish<'_>) -> Result<(), EngineError> {
         self.embed()?;
         for (index, layer) in self.model.layers.iter().enumerate() {

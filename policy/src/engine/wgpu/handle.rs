@@ -68,8 +68,7 @@ pub(super) struct Handle {
 impl Handle {
     /// Opens the adapter that `options` ask for.
     ///
-    /// # Errors
-    /// When there is none, or it is too small, or its driver refuses.
+    /// Fails when there is none, or it is too small, or its driver refuses.
     pub(super) fn open(options: GpuOptions) -> Result<Arc<Self>, GpuError> {
         let (info, adapter) = adapter::choose(&options.adapter)?;
         let limits = adapter.limits();
@@ -185,8 +184,7 @@ impl Handle {
 
     /// Does something with the device, and says what went wrong with it: the only way in which it is used.
     ///
-    /// # Errors
-    /// [`EngineError::Memory`], of so many `wanted` bytes, when the device has no room; [`EngineError::DeviceLost`] for everything else.
+    /// Fails with [`EngineError::Memory`], of so many `wanted` bytes, when the device has no room; [`EngineError::DeviceLost`] for everything else.
     pub(super) fn scoped<T>(
         &self,
         wanted: u64,

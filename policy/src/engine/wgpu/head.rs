@@ -107,8 +107,7 @@ const _: () = assert!(size_of::<Choice>() == CHOICE_BYTES);
 impl Choice {
     /// Whether there is anything to draw from.
     ///
-    /// # Errors
-    /// When the logits hold a NaN or +∞, or are all −∞.
+    /// Fails when the logits hold a NaN or +∞, or are all −∞.
     pub(super) fn check(&self) -> Result<(), SamplingError> {
         let broken = |found| Err(SamplingError::Logits { found });
         match self.wrong {
@@ -169,8 +168,7 @@ pub(super) struct Head {
 impl Head {
     /// Within [`Handle::scoped`].
     ///
-    /// # Errors
-    /// When a weight is missing.
+    /// Fails when a weight is missing.
     pub(super) fn load(
         gpu: &Handle,
         config: &ModelConfig,

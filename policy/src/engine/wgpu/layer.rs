@@ -75,8 +75,7 @@ pub(super) struct Layer {
 impl Layer {
     /// Copies a layer to the device. Within [`Handle::scoped`].
     ///
-    /// # Errors
-    /// When a weight is missing.
+    /// Fails when a weight is missing.
     pub(super) fn load(
         gpu: &Handle,
         config: &ModelConfig,

@@ -77,8 +77,7 @@ pub(super) struct Matrix {
 impl Matrix {
     /// Copies weights to the device. Where they are of different types, they are widened to f32. Within [`Handle::scoped`].
     ///
-    /// # Errors
-    /// When the device has no room.
+    /// Fails when the device has no room.
     pub(super) fn load(gpu: &Handle, parts: &[&WeightTensor], order: Rows) -> Result<Self, EngineError> {
         let same = parts.windows(2).all(|pair| pair[0].dtype() == pair[1].dtype());
         let dtype = if same { parts[0].dtype() } else { DType::F32 };

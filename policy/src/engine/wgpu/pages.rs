@@ -124,8 +124,7 @@ impl Pool {
 
     /// Pages that nobody else has; what is in them is anything.
     ///
-    /// # Errors
-    /// When there are not as many, and none are taken; or when the device is lost.
+    /// Fails when there are not as many, and none are taken; or when the device is lost.
     pub(super) fn take(self: &Arc<Self>, count: usize) -> Result<Vec<Arc<Page>>, EngineError> {
         let mut state = self.lock();
         if let Some(missing) = count.checked_sub(state.free.len()).filter(|missing| *missing > 0) {

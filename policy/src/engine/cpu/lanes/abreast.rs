@@ -16,8 +16,7 @@ pub(crate) struct Abreast<'a, T, const N: usize> {
 impl<'a, T, const N: usize> Abreast<'a, T, N> {
     /// Reads the first `len` of each row.
     ///
-    /// # Panics
-    /// When a row is shorter.
+    /// Panics when a row is shorter.
     #[inline(always)]
     pub(crate) fn new(rows: [&'a [T]; N], len: usize) -> Self {
         Self { starts: rows.map(|row| row[..len].as_ptr()), len, rows: PhantomData }

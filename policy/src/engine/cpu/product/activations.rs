@@ -58,8 +58,7 @@ impl Packing {
 
     /// Packs one row of activations; the last step is filled up with zeros. Part of whoever calls it, to be compiled for the same instructions.
     ///
-    /// # Panics
-    /// When `packed` is not [`Packing::lines`] long.
+    /// Panics when `packed` is not [`Packing::lines`] long.
     #[inline(always)]
     pub(crate) fn pack(self, row: &[f32], packed: &mut [Line]) {
         assert_eq!(packed.len(), self.lines(row.len()), "a packed row has the length of its inputs");
@@ -154,8 +153,7 @@ pub(crate) struct Activations<'a> {
 impl<'a> Activations<'a> {
     /// Rows of `inputs` numbers each, packed by [`Packing::pack`] and without gaps.
     ///
-    /// # Panics
-    /// When `lines` is not a whole number of rows, rows are empty, or want to be transposed.
+    /// Panics when `lines` is not a whole number of rows, rows are empty, or want to be transposed.
     pub(crate) fn new(lines: &'a [Line], inputs: usize, packing: Packing) -> Self {
         assert!(inputs > 0 && lines.len().is_multiple_of(packing.lines(inputs)), "x is whole rows");
         assert!(packing.amx().is_none(), "x is transposed for such a unit");
@@ -164,8 +162,7 @@ impl<'a> Activations<'a> {
 
     /// Rows of `tokens` tokens, packed as [`Packing::Tiles`] and [transposed](super::transpose_group) group by group.
     ///
-    /// # Panics
-    /// When there are not as many lines as that makes, or rows are empty.
+    /// Panics when there are not as many lines as that makes, or rows are empty.
     pub(crate) fn transposed(lines: &'a [Line], tokens: usize, inputs: usize, amx: Amx) -> Self {
         assert!(inputs > 0 && lines.len() == transposed_lines(tokens, inputs), "x is whole tiles");
         Self { lines, tokens, inputs, packing: Packing::Tiles(amx) }

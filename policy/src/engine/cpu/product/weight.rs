@@ -40,8 +40,7 @@ pub(crate) struct WeightRows<'a> {
 impl<'a> WeightRows<'a> {
     /// Rows of `inputs` numbers each.
     ///
-    /// # Panics
-    /// When `bytes` is not a whole number of rows, or rows are empty.
+    /// Panics when `bytes` is not a whole number of rows, or rows are empty.
     pub(crate) fn new(bytes: &'a [u8], format: Format, inputs: usize) -> Self {
         assert!(inputs > 0 && bytes.len().is_multiple_of(format.row_bytes(inputs)), "a weight is whole rows");
         Self { bytes, format, inputs }

@@ -29,8 +29,7 @@ impl Amx {
 
     /// Makes the unit of this thread ready, which costs as much as a few products, and runs `task` with it.
     ///
-    /// # Panics
-    /// Within a task on the same thread.
+    /// Panics within a task on the same thread.
     pub(crate) fn run<T>(self, task: impl FnOnce(&Unit) -> T) -> T {
         /// What the tile registers hold: all of them sixteen lines.
         #[repr(C, align(64))]
@@ -119,8 +118,7 @@ impl Unit {
     /// The products of [`PAIR`] rows with the tokens of two tiles, over as many inputs as these are long; and asks for the memory of `ahead` meanwhile,
     /// unless the rows themselves have yet to be read. Where both tiles are the same, the sums of the second are zeros.
     ///
-    /// # Panics
-    /// When a row is shorter than the inputs, or tiles are not equally many.
+    /// Panics when a row is shorter than the inputs, or tiles are not equally many.
     pub(crate) fn multiply(&self, rows: Rows<'_>, x: [&[Tile]; 2], ahead: &[u8], sums: &mut Sums) {
         let steps = x[0].len();
         assert!(steps > 0 && x[1].len() == steps, "tokens have equally many inputs");
