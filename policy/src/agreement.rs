@@ -32,7 +32,7 @@ const TOGETHER_TOKENS: usize = 4096;
 /// What was found of a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Agreement {
-    /// Prompts fed.
+    /// How many prompts the backend was fed.
     pub prompts: u64,
     /// Tokens of theirs: after each, the distributions were compared, and two log-probs of the token that is said to follow.
     pub tokens: u64,

@@ -89,9 +89,9 @@ pub enum Fault {
     /// Tokens that the order's randomness does not select.
     #[error("{off} of {tokens} tokens are not those that the policy and the order's randomness select")]
     Tokens {
-        /// How many.
+        /// Tokens whose interval is too far from their u.
         off: usize,
-        /// Of how many.
+        /// Tokens that were looked at.
         tokens: usize,
     },
     /// Log-probabilities of another distribution.
@@ -99,7 +99,7 @@ pub enum Fault {
     Logprobs {
         /// Mean of |Δ log p|.
         mean: f64,
-        /// Largest.
+        /// Largest |Δ log p| of a token.
         max: f32,
     },
 }
@@ -132,7 +132,7 @@ impl<'a, B: Backend> Audit<'a, B> {
         self.look_on(&mut self.begin(), sample, tokens, draws)
     }
 
-    /// The prompt alone.
+    /// A sample of which nothing but the prompt is read.
     fn begin(&self) -> Read<B::Cache> {
         Read { cache: self.prompt.clone(), tokens: 0 }
     }

@@ -48,7 +48,7 @@ pub enum ChatError {
         "the chat template has {bytes} bytes, more than the {MAX_TEMPLATE_BYTES} allowed; give a smaller one"
     )]
     TooLarge {
-        /// Its length.
+        /// Length of the template in bytes.
         bytes: usize,
     },
     /// The source is not a template that this engine accepts.
@@ -125,7 +125,7 @@ impl ChatTemplate {
     /// Like [`ChatTemplate::render`], for templates that print the date: `strftime_now` tells them it is `now`.
     ///
     /// # Errors
-    /// As [`ChatTemplate::render`].
+    /// Those that [`ChatTemplate::render`] fails with.
     pub fn render_at(
         &self,
         messages: &Value,

@@ -10,9 +10,9 @@ pub use rope::RopeScaling;
 
 /// Longest `config.json` that is read, in bytes.
 pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// Largest vocabulary.
+/// Most token ids of a vocabulary.
 pub const MAX_VOCAB: usize = 1 << 20;
-/// Largest hidden size.
+/// Largest width of the residual stream.
 pub const MAX_HIDDEN: usize = 1 << 15;
 /// Largest intermediate size of the MLP.
 pub const MAX_INTERMEDIATE: usize = 1 << 17;
@@ -20,7 +20,7 @@ pub const MAX_INTERMEDIATE: usize = 1 << 17;
 pub const MAX_LAYERS: usize = 256;
 /// Largest number of query heads.
 pub const MAX_HEADS: usize = 512;
-/// Largest head dimension.
+/// Largest number of dimensions of an attention head.
 pub const MAX_HEAD_DIM: usize = 1 << 10;
 /// Largest number of positions.
 pub const MAX_POSITIONS: usize = 1 << 24;
@@ -51,15 +51,15 @@ pub struct ModelConfig {
     pub hidden_size: usize,
     /// Width of the MLP.
     pub intermediate_size: usize,
-    /// Number of layers.
+    /// Number of decoder layers, each attention and MLP.
     pub num_hidden_layers: usize,
-    /// Query heads.
+    /// Query heads of each layer.
     pub num_attention_heads: usize,
     /// Key and value heads; divides the query heads.
     pub num_key_value_heads: usize,
     /// Width of one head; even.
     pub head_dim: usize,
-    /// Longest sequence.
+    /// Longest sequence, in tokens: prompt and response together.
     pub max_position_embeddings: usize,
     /// Epsilon of every RMS norm.
     pub rms_norm_eps: f64,
@@ -75,11 +75,11 @@ pub struct ModelConfig {
     pub mlp_bias: bool,
     /// Standard deviation of random weights.
     pub initializer_range: f64,
-    /// Beginning-of-sequence id.
+    /// Id that begins a sequence; None where none is declared.
     pub bos_token_id: Option<u32>,
     /// Ids that end a response.
     pub eos_token_ids: Vec<u32>,
-    /// Padding id.
+    /// Id that pads sequences; None where none is declared.
     pub pad_token_id: Option<u32>,
 }
 
@@ -90,9 +90,9 @@ pub struct TinySizes {
     pub vocab: usize,
     /// Width of the residual stream.
     pub hidden: usize,
-    /// Number of layers.
+    /// Number of decoder layers.
     pub layers: usize,
-    /// Query heads.
+    /// Query heads of each layer.
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
@@ -100,7 +100,7 @@ pub struct TinySizes {
     pub head_dim: usize,
     /// Width of the MLP.
     pub intermediate: usize,
-    /// Longest sequence.
+    /// Longest sequence, in tokens.
     pub positions: usize,
 }
 

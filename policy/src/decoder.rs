@@ -143,7 +143,7 @@ impl Decoder {
         Self { temperature, ..self }
     }
 
-    /// The configuration.
+    /// Shape of the model that the parameters fit.
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
@@ -230,7 +230,7 @@ impl Decoder {
     /// Scores as [`Decoder::score`] does, bit for bit, and keeps what the way back needs.
     ///
     /// # Errors
-    /// As [`Decoder::score`].
+    /// Those that [`Decoder::score`] fails with.
     pub fn score_for_training(
         &self,
         packed: &Packed,

@@ -21,19 +21,19 @@ pub enum ExportError {
     Write {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// What the system reported.
         source: std::io::Error,
     },
     /// Something is already at the target.
     #[error("{path} exists already; choose another directory or remove it")]
     Exists {
-        /// The target directory.
+        /// Directory that is there already.
         path: PathBuf,
     },
     /// The target has no parent or no name.
     #[error("{path} is not a directory that can be created; give a path with a name")]
     Target {
-        /// The target directory.
+        /// Directory that was asked for.
         path: PathBuf,
     },
     /// The tensors could not be serialized.

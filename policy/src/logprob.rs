@@ -4,8 +4,8 @@
 
 use crate::math;
 
-/// Log-probability of `target` and entropy, in nats, under the logits of one position. None when `target` is outside of
-/// the vocabulary.
+/// Log-probability of `target` and entropy, in nats, under the logits of one position. None when
+/// `target` is outside of the vocabulary.
 ///
 /// Stable for logits of any finite size: the maximum is subtracted first. A NaN among the logits makes both NaN.
 #[must_use]
@@ -80,9 +80,9 @@ impl Distribution {
 /// The gradient of one position's scores with respect to its logits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slope {
-    /// From [`Distribution::normaliser`].
+    /// Logarithm that [`Distribution::normaliser`] gives.
     pub(crate) normaliser: f32,
-    /// From [`Distribution::entropy`].
+    /// Nats that [`Distribution::entropy`] gives.
     pub(crate) entropy: f32,
     /// d loss / d log-probability of the target.
     pub(crate) d_logp: f32,

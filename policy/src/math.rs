@@ -30,7 +30,7 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     fold(sums) + rest
 }
 
-/// Σ aᵢ.
+/// Σ aᵢ, in lanes that are added last.
 #[inline(always)]
 pub(crate) fn sum(a: &[f32]) -> f32 {
     let mut sums = [0.0f32; LANES];

@@ -14,7 +14,7 @@ pub enum PackedError {
     /// A sequence without tokens.
     #[error("sequence {sequence} is empty; leave it out")]
     EmptySequence {
-        /// Its index.
+        /// Index of the sequence without tokens.
         sequence: usize,
     },
     /// The lengths are not those of the ids.
@@ -22,23 +22,23 @@ pub enum PackedError {
     Lengths {
         /// Sum of the lengths, or the largest number there is.
         sum: usize,
-        /// Number of ids.
+        /// Number of ids that were given.
         ids: usize,
     },
-    /// Too many sequences.
+    /// More sequences than a pack may have.
     #[error("{found} sequences in one pack, the limit is {limit}; make several packs")]
     TooManySequences {
-        /// How many.
+        /// Sequences that were given.
         found: usize,
-        /// [`crate::packed::MAX_PACKED_SEQUENCES`].
+        /// Most of a pack: [`MAX_PACKED_SEQUENCES`].
         limit: usize,
     },
-    /// Too many tokens.
+    /// More tokens than a pack may have.
     #[error("{found} tokens in one pack, the limit is {limit}; make several packs")]
     TooManyTokens {
-        /// How many.
+        /// Tokens that were given.
         found: usize,
-        /// [`crate::packed::MAX_PACKED_TOKENS`].
+        /// Most of a pack: [`MAX_PACKED_TOKENS`].
         limit: usize,
     },
 }
@@ -69,8 +69,8 @@ impl Packed {
     /// Packs `ids`, of which the first `lengths[0]` are the first sequence, and so on.
     ///
     /// # Errors
-    /// [`PackedError`] when there is no sequence or an empty one, when the lengths do not add up to the ids, or when a
-    /// limit is exceeded.
+    /// [`PackedError`] when there is no sequence or an empty one, when the lengths do not add up to
+    /// the ids, or when a limit is exceeded.
     pub fn new(ids: Vec<u32>, lengths: &[usize]) -> Result<Self, PackedError> {
         if lengths.is_empty() {
             return Err(PackedError::Empty);
@@ -101,7 +101,7 @@ impl Packed {
     /// Packs sequences in their order.
     ///
     /// # Errors
-    /// As [`Packed::new`].
+    /// Those that [`Packed::new`] fails with.
     pub fn of<S: AsRef<[u32]>>(sequences: &[S]) -> Result<Self, PackedError> {
         let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.as_ref().len()).collect();
         let found = lengths.iter().fold(0usize, |sum, length| sum.saturating_add(*length));

@@ -47,7 +47,7 @@ pub enum Precision {
 pub struct UnknownPrecision(String);
 
 impl Precision {
-    /// Every precision.
+    /// Every precision, the finest first.
     pub const ALL: [Self; 4] = [Self::F32, Self::Bf16, Self::Int8, Self::Int4];
 
     /// The name by which run files, charters and groups of trajectories call it.

@@ -41,7 +41,7 @@ use self::cut::Cut;
 pub use self::uniform::uniform;
 pub use error::SamplingError;
 
-/// Highest temperature accepted.
+/// Highest temperature that is accepted.
 pub const MAX_TEMPERATURE: f32 = 100.0;
 
 /// How tokens are drawn from the model's distribution.
@@ -63,7 +63,7 @@ impl SamplingParams {
         Self { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens }
     }
 
-    /// Checks the ranges.
+    /// Checks that each parameter is in its range.
     ///
     /// # Errors
     /// Names the first parameter that is out of range.
@@ -87,7 +87,7 @@ impl SamplingParams {
 /// A token drawn from a distribution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampled {
-    /// Its id.
+    /// Id in the vocabulary.
     pub token: u32,
     /// Its log-probability under the distribution it was drawn from.
     pub logprob: f32,

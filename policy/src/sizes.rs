@@ -13,12 +13,12 @@ use serde::Serialize;
 use crate::config::{ConfigError, ModelConfig, TinySizes};
 use crate::weights::{DType, RawTensor, Weights, WeightsError, expected_tensors};
 
-/// Decides all weights.
+/// Seed that decides all weights.
 pub const SEED: u64 = 0;
 const DEVIATION: f32 = 0.02;
 /// Values that a task fills.
 const BLOCK: usize = 1 << 16;
-/// bf16 1.0.
+/// 1.0 as the bits of a bf16.
 const ONE: u16 = 0x3f80;
 
 /// How large a model is.
@@ -52,7 +52,7 @@ impl Size {
         }
     }
 
-    /// Its shape.
+    /// Shape of a model of this size.
     ///
     /// # Errors
     /// None that this version knows of: all sizes are within the limits of configurations.

@@ -37,15 +37,15 @@ pub enum TokenizerError {
     /// A file could not be read or written.
     #[error("cannot access {path}: {source}; check that it exists and that its permissions allow it")]
     File {
-        /// The file.
+        /// File that was to be read or written.
         path: PathBuf,
-        /// Why.
+        /// What the system reported.
         source: std::io::Error,
     },
     /// A file or text is larger than its limit.
     #[error("{what} is larger than the {limit} bytes allowed; give a smaller one")]
     TooLarge {
-        /// What was given.
+        /// A path, `the text` or `the sequence`.
         what: String,
         /// The named limit of [`crate::tokenizer`].
         limit: u64,
@@ -58,7 +58,7 @@ pub enum TokenizerError {
         "tokenizer.json: {part} can make a text {growth} times as long, more than the {MAX_GROWTH} times allowed; use another tokenizer"
     )]
     Grows {
-        /// Which parts.
+        /// Parts of the tokenizer that let it grow.
         part: &'static str,
         /// How many times as long, or the largest number there is.
         growth: u64,
@@ -80,7 +80,7 @@ pub enum TokenizerError {
         "character {character:?} at position {position} is not in the alphabet; remove it from the text or add it to the run's alphabet"
     )]
     UnknownCharacter {
-        /// The character.
+        /// Character that has no token.
         character: char,
         /// Its index in the text, in characters from 0.
         position: usize,
@@ -90,11 +90,11 @@ pub enum TokenizerError {
         "token id {id} at index {index} is beyond the vocabulary of {vocabulary}; the ids belong to another tokenizer"
     )]
     UnknownId {
-        /// The id.
+        /// Id that has no token.
         id: u32,
         /// Its index in the sequence.
         index: usize,
-        /// The vocabulary's size.
+        /// Number of ids in the vocabulary.
         vocabulary: usize,
     },
     /// The `tokenizers` crate refused a text.
@@ -135,8 +135,8 @@ impl From<HfTokenizer> for Tokenizer {
 }
 
 impl Tokenizer {
-    /// Opens `tokenizer.json` of a Hugging Face directory, with `tokenizer_config.json` and `chat_template.jinja` where
-    /// they are present.
+    /// Opens `tokenizer.json` of a Hugging Face directory, with `tokenizer_config.json` and
+    /// `chat_template.jinja` where they are present.
     ///
     /// # Errors
     /// When a file is unreadable, too large or malformed.
@@ -144,8 +144,8 @@ impl Tokenizer {
         HfTokenizer::from_file(&dir.join(TOKENIZER_FILE)).map(Self::from)
     }
 
-    /// The ids of `text`, nothing added before or after. A special token's text inside a Hugging Face tokenizer's input
-    /// becomes that token.
+    /// The ids of `text`, nothing added before or after. A special token's text inside a Hugging
+    /// Face tokenizer's input becomes that token.
     ///
     /// # Errors
     /// When the text is longer than [`MAX_TEXT`] bytes, could become longer than [`MAX_GROWN`], or has a character without a token.

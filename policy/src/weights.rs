@@ -27,13 +27,13 @@ use crate::config::ModelConfig;
 /// A tensor as it arrives from a file or the network, not yet checked against a configuration.
 #[derive(Debug, Clone)]
 pub struct RawTensor {
-    /// Hugging Face name.
+    /// Name by the convention of Hugging Face.
     pub name: String,
-    /// Element type.
+    /// Element type of the bytes.
     pub dtype: DType,
-    /// Shape, row-major.
+    /// Sizes of the dimensions, row-major.
     pub shape: Vec<usize>,
-    /// Little-endian elements.
+    /// Elements one after the other, little-endian.
     pub bytes: Vec<u8>,
 }
 
@@ -58,17 +58,17 @@ impl WeightTensor {
         Self { spec, dtype: raw.dtype, bytes: Bytes::Owned(Arc::new(raw.bytes)) }
     }
 
-    /// Hugging Face name.
+    /// Name by the convention of Hugging Face.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// Shape, row-major.
+    /// Sizes of the dimensions, row-major.
     pub fn shape(&self) -> &[usize] {
         &self.spec.shape
     }
 
-    /// Number of elements.
+    /// Number of elements, the product of the shape.
     pub fn elements(&self) -> usize {
         self.spec.elements()
     }

@@ -18,10 +18,10 @@ pub enum AgreementError {
     /// The prompts cannot be packed for the reference.
     #[error(transparent)]
     Packed(#[from] PackedError),
-    /// The reference failed.
+    /// The reference could not compute the distributions.
     #[error("the reference: {0}")]
     Reference(#[from] DecoderError),
-    /// The backend failed.
+    /// The backend could not compute a call.
     #[error("the backend: {0}")]
     Backend(#[from] EngineError),
 }

@@ -14,9 +14,9 @@ const UNEVEN: f32 = 0.3;
 
 /// A model, and what it is called in messages.
 pub struct Model {
-    /// For people.
+    /// What reports and failures call it.
     pub name: &'static str,
-    /// Its shape.
+    /// Shape that leaves blocks, pages and vectors partly filled.
     pub config: ModelConfig,
     /// As they would be published.
     pub weights: Weights,

@@ -10,7 +10,7 @@ const MOST_SINGLES: f64 = 8.0;
 /// A prompt, and a token that is said to follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// At least two.
+    /// At least two: the last is only claimed, never fed.
     tokens: Vec<u32>,
     singles: usize,
 }

@@ -13,7 +13,7 @@ pub trait Reference {
     /// Logits after every token of some prompts, `[tokens, vocab]`.
     ///
     /// # Errors
-    /// When it fails.
+    /// When it cannot compute them, or they do not fit.
     fn distributions(&self, prompts: &[Prompt]) -> Result<Vec<f32>, AgreementError>;
 }
 

@@ -52,10 +52,9 @@ impl Sample {
         Self { index, tokens, draws: draws.collect(), kept: None }
     }
 
-    /// Of a group that kept its caches when a newer version took over, but for the draws at these positions ([`Completion::recomputed`]): what
-    /// stands before them was computed anew under the version of their token.
-    ///
-    /// [`Completion::recomputed`]: crate::engine::Completion::recomputed
+    /// Of a group that kept its caches when a newer version took over. What stands before the draws at
+    /// these positions was computed anew, under the version of their token: see
+    /// [`recomputed`](crate::engine::Completion::recomputed).
     #[must_use]
     pub fn with_kept_caches(self, recomputed: Vec<u32>) -> Self {
         Self { kept: Some(recomputed), ..self }

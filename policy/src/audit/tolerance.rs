@@ -15,7 +15,7 @@ impl Standard {
     /// For tokens that were drawn at this temperature in the precision of the name `declared`.
     ///
     /// # Errors
-    /// Those of [`Tolerance::of`].
+    /// Those that [`Tolerance::of`] fails with.
     pub fn of(declared: &str, temperature: f32) -> Result<Self, CannotAudit> {
         let precision: Precision = declared.parse()?;
         Ok(Self { precision, tolerance: Tolerance::of(declared, precision, temperature)? })

@@ -31,17 +31,17 @@ impl VersionWeights {
         self.version
     }
 
-    /// The weights themselves.
+    /// The weights as they were published.
     #[must_use]
     pub fn weights(&self) -> &Weights {
         &self.weights
     }
 
-    /// The policy that computes in `precision` with them. It shares what is published in its numbers, and makes [copies](Self::copied_bytes) of
-    /// the rest.
+    /// The policy that computes in `precision` with them. It shares what is published in its
+    /// numbers, and makes [copies](Self::copied_bytes) of the rest.
     ///
     /// # Errors
-    /// As [`Policy::load_as`].
+    /// Those that [`Policy::load_as`] fails with.
     pub fn policy(&self, precision: Precision) -> Result<Policy, EngineError> {
         Policy::load_as(self.version, &self.config, &self.weights, precision)
     }

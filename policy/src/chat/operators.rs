@@ -12,12 +12,12 @@ fn parse(source: &'static str) -> Expression<'static, 'static> {
     ENGINE.compile_expression(source).expect("both expressions are fixed and valid")
 }
 
-/// `left + right`.
+/// `left + right`, as the template engine evaluates it.
 pub(crate) fn add(left: &Value, right: &Value) -> Result<Value, Error> {
     ADD.eval(context! { left, right })
 }
 
-/// `value[start:stop:step]`.
+/// `value[start:stop:step]`, as the template engine evaluates it.
 pub(crate) fn slice(value: &Value, start: &Value, stop: &Value, step: &Value) -> Result<Value, Error> {
     SLICE.eval(context! { value, start, stop, step })
 }

@@ -27,13 +27,13 @@ const DAYS_PER_ERA: i64 = 146_097;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChatTime {
     year: i64,
-    /// 1 to 12.
+    /// Month of the year, 1 to 12.
     month: u8,
-    /// 1 to 31.
+    /// Day of the month, 1 to 31.
     day: u8,
-    /// Seconds since midnight.
+    /// Seconds since midnight, below 86,400.
     second_of_day: u32,
-    /// 0 is Monday.
+    /// Day of the week; 0 is Monday.
     weekday: u8,
 }
 

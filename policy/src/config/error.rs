@@ -11,9 +11,9 @@ pub enum ConfigError {
     /// The file could not be read.
     #[error("cannot read {path}: {source}; check that the file exists and is readable")]
     Read {
-        /// The file.
+        /// File that was to be read.
         path: PathBuf,
-        /// Why.
+        /// What the system reported.
         source: std::io::Error,
     },
     /// The text is longer than any real configuration.
@@ -21,9 +21,9 @@ pub enum ConfigError {
         "config.json has {bytes} bytes, more than the {limit} allowed; this is not a model configuration"
     )]
     TooLarge {
-        /// Its length.
+        /// Length of the file or text.
         bytes: u64,
-        /// [`crate::config::MAX_CONFIG_BYTES`].
+        /// Most bytes allowed: [`crate::config::MAX_CONFIG_BYTES`].
         limit: u64,
     },
     /// A field that has no default is absent, or has the wrong type.
@@ -39,7 +39,7 @@ pub enum ConfigError {
     Size {
         /// Name of the field.
         field: &'static str,
-        /// The value found.
+        /// Value that the file has.
         value: u64,
         /// The named limit of [`crate::config`].
         limit: u64,

@@ -5,7 +5,7 @@ use super::ConfigError;
 /// How rotary frequencies are stretched beyond the length the model was pre-trained with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RopeScaling {
-    /// Not at all.
+    /// Frequencies stay as `rope_theta` gives them.
     Default,
     /// All frequencies divided by `factor`.
     Linear {

@@ -37,7 +37,7 @@ enum KeptLayer {
 /// A layer's two graphs.
 struct Graphs {
     input: Var,
-    /// Of `input`.
+    /// Queries, keys and values, as a graph over `input`.
     projected: Inputs,
     attended: Var,
     /// Of `input` and `attended`.
@@ -92,7 +92,7 @@ fn attention<'a>(decoder: &'a Decoder, shared: &'a Shared<'a>) -> Attention<'a> 
     Attention { config: &decoder.config, shared, compute: decoder.compute }
 }
 
-/// Scores the targets.
+/// Log-probs and entropies of the targets, without a graph.
 pub(super) fn score(decoder: &Decoder, batch: &Batch, targets: &[Target]) -> Result<Scores, DecoderError> {
     let last = trunk(decoder, batch, drop)?;
     head::score(decoder, &last, targets)

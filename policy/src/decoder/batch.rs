@@ -7,7 +7,7 @@ use crate::config::ModelConfig;
 use crate::math;
 use crate::packed::{Packed, Target};
 
-/// A checked pack.
+/// A pack whose ids and lengths fit the model.
 pub(super) struct Batch {
     pub(super) ids: Vec<u32>,
     pub(super) sequences: Vec<Range<usize>>,

@@ -8,11 +8,11 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compute {
-    /// f32.
+    /// Operands of all products stay f32.
     #[default]
     F32,
-    /// bf16 copies of f32 values, in the layers. The output projection stays f32: its rounded results would move log-probs
-    /// by hundredths.
+    /// bf16 copies of f32 values, in the layers. The output projection stays f32: its rounded
+    /// results would move log-probs by hundredths.
     Bf16,
 }
 

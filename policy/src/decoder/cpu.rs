@@ -41,7 +41,7 @@ pub(super) struct Kept<'a> {
     activations: Activations,
 }
 
-/// Scores the targets.
+/// Log-probs and entropies of the targets, without anything kept.
 pub(super) fn score(decoder: &Decoder, batch: &Batch, targets: &[Target]) -> Result<Scores, DecoderError> {
     in_pool(|| Ok(forward(decoder, batch, targets, None, &mut decoder.shelf.lease())?.0))
 }
@@ -86,8 +86,8 @@ pub(super) fn logits(decoder: &Decoder, batch: &Batch, rows: &[usize]) -> Result
     })
 }
 
-/// Runs embedding and layers; returns which residual stream holds the result. With activations, stream i is the input of
-/// layer i.
+/// Runs embedding and layers; returns which residual stream holds the result. With activations,
+/// stream i is the input of layer i.
 fn trunk(
     decoder: &Decoder,
     weights: &[&[f32]],

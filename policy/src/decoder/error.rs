@@ -13,7 +13,7 @@ pub enum DecoderError {
     TooLong {
         /// Tokens of the sequence.
         found: usize,
-        /// `max_position_embeddings`.
+        /// `max_position_embeddings` of the model.
         limit: usize,
     },
     /// A token id, in a sequence or as a target, outside of the vocabulary.
@@ -21,7 +21,7 @@ pub enum DecoderError {
         "token {token} at row {row} is outside of the vocabulary of {vocab}; the tokenizer and the model do not belong together"
     )]
     Token {
-        /// The id.
+        /// Id that is outside of the vocabulary.
         token: u32,
         /// Row of the pack.
         row: usize,
@@ -35,7 +35,7 @@ pub enum DecoderError {
     TargetRow {
         /// Index of the target.
         index: usize,
-        /// Its row.
+        /// Row that the target names.
         row: usize,
         /// Rows of the pack.
         rows: usize,
@@ -43,19 +43,19 @@ pub enum DecoderError {
     /// More logits asked for at once than anyone should hold.
     #[error("{found} logits at once, the limit is {limit}; ask for fewer rows")]
     TooManyLogits {
-        /// Rows times vocabulary.
+        /// Rows asked for, times the vocabulary.
         found: usize,
-        /// [`crate::decoder::MAX_LOGITS`].
+        /// Most logits at once: [`crate::decoder::MAX_LOGITS`].
         limit: usize,
     },
     /// The derivatives given are not one per scored token.
     #[error("{found} values of `{what}`, {expected} tokens were scored; give one for each")]
     Derivatives {
-        /// Which derivatives.
+        /// Name of the slice: `d_logp` or `d_entropy`.
         what: &'static str,
         /// How many were given.
         found: usize,
-        /// Number of targets.
+        /// Targets that were scored.
         expected: usize,
     },
     /// The gradients to add to are not those of this decoder's parameters.

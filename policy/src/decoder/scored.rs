@@ -36,7 +36,7 @@ pub struct Scored<'a> {
 }
 
 impl Scored<'_> {
-    /// The scores.
+    /// Log-probs and entropies, one for each target.
     #[must_use]
     pub fn scores(&self) -> &Scores {
         &self.scores

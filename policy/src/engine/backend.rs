@@ -50,7 +50,7 @@ impl Logits {
 /// How one token is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pick<'a> {
-    /// From which distribution.
+    /// Makes the distribution of the logits.
     pub params: &'a SamplingParams,
     /// The number in [0, 1) that decides: see [`crate::sampler::uniform`].
     pub u: f64,
@@ -61,7 +61,7 @@ pub struct Pick<'a> {
 pub struct Claim<'a> {
     /// From which distribution it was drawn.
     pub params: &'a SamplingParams,
-    /// The token.
+    /// Id that is said to follow.
     pub token: u32,
 }
 
@@ -70,7 +70,7 @@ pub trait Backend: Send + Sync {
     /// Keys and values of one sequence. Cloning gives an independent continuation of the same tokens, and copies few of them.
     type Cache: Clone + Send;
 
-    /// The model's shape.
+    /// Shape of the model that is loaded.
     fn config(&self) -> &ModelConfig;
 
     /// The recipe by which it computes.
@@ -107,12 +107,12 @@ pub trait Backend: Send + Sync {
     /// are too many tokens, or the device has no room for them. Nothing is changed then.
     fn forward(&self, feeds: &mut [Feed<'_, Self::Cache>], want: Want) -> Result<Logits, EngineError>;
 
-    /// Feeds tokens to sequences as [`Backend::forward`] does where no logits are wanted, beside another version from which others draw
-    /// meanwhile: weights that a file has too are held in memory no longer than they are read, so that there need not be room for two
-    /// versions.
+    /// Feeds tokens to sequences as [`Backend::forward`] does where no logits are wanted, beside
+    /// another version from which others draw meanwhile: weights that a file has too are held in
+    /// memory no longer than they are read, so that there need not be room for two versions.
     ///
     /// # Errors
-    /// As [`Backend::forward`].
+    /// Those that [`Backend::forward`] fails with.
     fn forward_beside(&self, feeds: &mut [Feed<'_, Self::Cache>]) -> Result<(), EngineError> {
         self.forward(feeds, Want::Nothing).map(drop)
     }

@@ -74,7 +74,7 @@ impl KvCache {
         Self { shape, tokens: 0, pages: Vec::new() }
     }
 
-    /// Tokens cached.
+    /// Tokens whose keys and values are cached.
     pub fn len(&self) -> usize {
         self.tokens
     }

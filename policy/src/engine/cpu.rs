@@ -57,7 +57,7 @@ pub struct CpuBackend {
     precision: Precision,
     processor: Processor,
     inv_freq: Vec<f32>,
-    /// `[vocab, hidden]`.
+    /// `[vocab, hidden]`, as it was published.
     embedding: WeightTensor,
     layers: Vec<Layer>,
     norm: Vec<f32>,
@@ -77,7 +77,7 @@ impl CpuBackend {
     /// weight, and shares but the table of embeddings; in bf16 it copies what was not published in bf16.
     ///
     /// # Errors
-    /// As [`CpuBackend::load`].
+    /// Those that [`CpuBackend::load`] fails with.
     pub fn load_as(
         config: &ModelConfig,
         weights: &Weights,
@@ -133,8 +133,8 @@ impl CpuBackend {
         })
     }
 
-    /// Feeds tokens and hands each row of the wanted logits to `each`, with its number, on any thread. `is_beside`: see
-    /// [`Backend::forward_beside`].
+    /// Feeds tokens and hands each row of the wanted logits to `each`, with its number, on
+    /// any thread. `is_beside` is what [`Backend::forward_beside`] asks for.
     fn pass(
         &self,
         feeds: &mut [Feed<'_, KvCache>],

@@ -87,7 +87,7 @@ impl CudaBackend {
         Ok(Self { model: Model::load(device, config, weights, recipe)?, shape })
     }
 
-    /// The device.
+    /// Device that the weights were copied to.
     pub fn device(&self) -> &Arc<Device> {
         &self.model.device
     }

@@ -66,7 +66,7 @@ impl Device {
         Self(Arc::new(loader))
     }
 
-    /// The processor.
+    /// The processor, which is always there.
     pub fn cpu() -> Self {
         Self::new(cpu::Cpu)
     }
@@ -94,7 +94,7 @@ impl Device {
     /// Loads weights, to compute with them in `precision`.
     ///
     /// # Errors
-    /// As [`Loader::load`].
+    /// Those that [`Loader::load`] fails with.
     pub fn load(
         &self,
         config: &ModelConfig,
@@ -107,7 +107,7 @@ impl Device {
     /// Loads `weights` as policy version `version`, to compute in `precision`.
     ///
     /// # Errors
-    /// As [`Loader::load`].
+    /// Those that [`Loader::load`] fails with.
     pub fn policy(
         &self,
         version: u64,

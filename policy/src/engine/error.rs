@@ -12,7 +12,7 @@ pub enum EngineError {
         "token {token} is outside of the vocabulary of {vocab}; the tokenizer and the model do not belong together"
     )]
     Token {
-        /// The id.
+        /// Id that is outside of the vocabulary.
         token: u32,
         /// Size of the vocabulary.
         vocab: usize,
@@ -28,19 +28,19 @@ pub enum EngineError {
         "{tokens} tokens do not fit into the {limit} positions of the model; shorten the prompt or max_new_tokens"
     )]
     TooLong {
-        /// Tokens needed.
+        /// Tokens of prompt and response together.
         tokens: usize,
-        /// `max_position_embeddings`.
+        /// `max_position_embeddings` of the model.
         limit: usize,
     },
     /// A request beyond one of the engine's limits.
     #[error("`{what}` is {value}, the limit is {limit}; split the work")]
     Limit {
-        /// Which quantity.
+        /// Quantity that is beyond its limit.
         what: &'static str,
         /// The value asked for.
         value: usize,
-        /// The named limit.
+        /// Most that is allowed of it.
         limit: usize,
     },
     /// The parameters are out of range, or the logits cannot be sampled from.
@@ -67,7 +67,7 @@ pub enum EngineError {
     /// The device does not answer any more: whatever was loaded on it is gone.
     #[error("{device} was lost: {why}; load the policy on it again, or on another device")]
     DeviceLost {
-        /// Its name.
+        /// Device that was lost, as people call it.
         device: String,
         /// What its driver said.
         why: String,
@@ -90,7 +90,7 @@ pub enum EngineError {
     Threads {
         /// Size of the pool.
         existing: usize,
-        /// Size asked for.
+        /// Size that was asked for.
         wanted: usize,
     },
     /// The weights could not be loaded into the backend.

@@ -66,7 +66,7 @@ pub struct Generation<B: Backend = CpuBackend> {
     active: Vec<Group<B>>,
     /// Complete, and not handed out.
     done: Vec<Group<B>>,
-    /// Requests so far.
+    /// Requests that were ever submitted.
     submitted: u64,
     /// Sequences that may be in flight: [`Limits::sequences`], less after the device was out of memory.
     allowed: usize,
@@ -162,12 +162,12 @@ impl<B: Backend> Generation<B> {
         self.tally
     }
 
-    /// Computes up to [`Limits::prefill_tokens`] of what groups have not caught up with, oldest first, then draws one token for every
-    /// response of the groups that have; true when every response is complete. A turn that has ended and was not answered is the
-    /// response's last.
+    /// Computes up to [`Limits::prefill_tokens`] of what groups have not caught up with, oldest
+    /// first, then draws one token for every response of the groups that have; true when every
+    /// response is complete. A turn that has ended and was not answered is the response's last.
     ///
-    /// Where the device is out of memory, half of the sequences are put back, youngest group first; they go on later, without a
-    /// token lost.
+    /// Where the device is out of memory, half of the sequences are put back, youngest group first;
+    /// they go on later, without a token lost.
     ///
     /// # Errors
     /// When the policy's logits cannot be sampled from, the device is lost, or has no room for a single request: see
@@ -192,8 +192,8 @@ impl<B: Backend> Generation<B> {
     }
 
     /// Tells `environment` of every turn that has ended since the last step. Where it answers with tokens, the policy hears them and
-    /// begins another turn; elsewhere the response is complete. Call it after each step, and look at [`Generation::is_finished`] or
-    /// [`Generation::finished`] then.
+    /// begins another turn; elsewhere the response is complete. Call it after
+    /// each step, and look at [`Generation::is_finished`] or [`Generation::finished`] then.
     ///
     /// # Errors
     /// Those of `environment`, and of an answer with unknown tokens, with more than [`SampleRequest::max_heard`] in all, or to a response
@@ -240,7 +240,7 @@ impl<B: Backend> Generation<B> {
     /// Steps until every response is complete.
     ///
     /// # Errors
-    /// As [`Generation::step`].
+    /// Those that [`Generation::step`] fails with.
     pub fn run(mut self) -> Result<Vec<Vec<Completion>>, EngineError> {
         while !self.step()? {}
         Ok(self.into_completions())

@@ -29,7 +29,7 @@ impl Policy<CpuBackend> {
     /// As [`Policy::load`], to compute in `precision`.
     ///
     /// # Errors
-    /// As [`Policy::load`].
+    /// Those that [`Policy::load`] fails with.
     pub fn load_as(
         version: u64,
         config: &ModelConfig,
@@ -51,12 +51,12 @@ impl<B: Backend> Policy<B> {
         self.version
     }
 
-    /// The model's shape.
+    /// Shape of the model that is loaded.
     pub fn config(&self) -> &ModelConfig {
         self.backend.config()
     }
 
-    /// The device's model.
+    /// Backend that computes this version.
     pub fn backend(&self) -> &B {
         &self.backend
     }

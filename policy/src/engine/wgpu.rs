@@ -60,7 +60,7 @@ impl WgpuBackend {
         Ok(Self { config: config.clone(), model: Model::load(gpu, config, weights)? })
     }
 
-    /// The device.
+    /// Device that the weights were copied to.
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.model.gpu
     }

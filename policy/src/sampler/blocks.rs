@@ -13,10 +13,10 @@ pub(super) const BLOCK: usize = 1024;
 /// A logit this far below the largest of its block has no weight: f32's smallest normal number is e^−87.3.
 const DEPTH: f32 = -87.0;
 
-/// One position's distribution.
+/// One position's logits, with the sums of their blocks.
 pub(super) struct Row<'a> {
     pub(super) logits: &'a [f32],
-    /// Largest logit.
+    /// Largest logit of the row.
     pub(super) top: f32,
     /// What differences of logits are divided by, as a factor: 1 / temperature.
     sharpness: f64,
@@ -168,8 +168,8 @@ impl<'a> Row<'a> {
         self.total = self.blocks.iter().map(|block| block.mass).sum();
     }
 
-    /// The first token, in the order of ids, up to which more than the share `u` of the mass lies; the last with any where
-    /// rounding leaves none.
+    /// The first token, in the order of ids, up to which more than the share `u` of the mass lies;
+    /// the last with any where rounding leaves none.
     pub(super) fn pick(&self, u: f64, border: Option<&Border>) -> usize {
         let target = u * self.total;
         let (mut before, mut found) = (0.0, None);

@@ -3,9 +3,9 @@
 /// The last token, in order of falling logit and rising id, of those that stay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Border {
-    /// Its logit.
+    /// Logit of that token.
     pub(super) floor: f32,
-    /// Its id.
+    /// Id of that token.
     pub(super) last: usize,
 }
 

@@ -16,7 +16,7 @@ const BINS: usize = 1024;
 /// What top-k and top-p leave of a distribution.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cut {
-    /// What stays.
+    /// Last token that stays under all rules.
     pub(super) border: Border,
     /// What top-k alone leaves, where it is on.
     ranked: Option<Border>,
@@ -96,7 +96,7 @@ fn floor_of_tail(row: &Row<'_>, tail: f64) -> f32 {
 /// The tokens above a bound, from the likeliest on, by bins.
 struct Order<'a> {
     row: &'a Row<'a>,
-    /// Bins per logit.
+    /// Bins for a difference of 1 in the logit.
     scale: f32,
     bins: Vec<Bin>,
 }

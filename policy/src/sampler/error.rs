@@ -8,7 +8,7 @@ pub enum SamplingError {
         "token {token} is outside of the vocabulary of {vocab}; the tokenizer and the model do not belong together"
     )]
     Token {
-        /// The id.
+        /// Id that is outside of the vocabulary.
         token: u32,
         /// Size of the vocabulary.
         vocab: usize,
@@ -16,17 +16,17 @@ pub enum SamplingError {
     /// Sampling parameters out of range.
     #[error("sampling parameter `{name}` is {value}; it must be {wanted}")]
     Parameter {
-        /// Its name.
+        /// Name of the parameter.
         name: &'static str,
-        /// The value given.
+        /// Value that was given.
         value: f64,
-        /// The allowed range.
+        /// Range of values that are allowed.
         wanted: &'static str,
     },
     /// The model's output cannot be sampled from.
     #[error("the logits contain {found}; the policy's weights are broken: install another version")]
     Logits {
-        /// What was found.
+        /// What makes them unusable: infinity, NaN, or no token.
         found: &'static str,
     },
 }

@@ -38,11 +38,11 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of what an environment says behind a turn that has ended itself: the text, or the user's message, up to where the
-    /// assistant speaks again.
+    /// The tokens of what an environment says behind a turn that has ended itself: the text, or the
+    /// user's message, up to where the assistant speaks again.
     ///
     /// # Errors
-    /// As [`Tokenizer::prompt`].
+    /// Those that [`Tokenizer::prompt`] fails with.
     pub fn heard(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match self.chatting() {
             Some(tokenizer) => self.encode(&tokenizer.answer(text)?),

@@ -8,17 +8,17 @@ pub enum VectorError {
     /// The directory could not be listed, or a file not be read.
     #[error("cannot read {path}: {source}; give a directory of model directories")]
     Read {
-        /// The path.
+        /// Directory or file that was to be read.
         path: PathBuf,
-        /// Why.
+        /// What the system reported.
         source: std::io::Error,
     },
     /// A file has the wrong form.
     #[error("{path} is malformed: {reason}")]
     Malformed {
-        /// The file.
+        /// File that cannot be understood.
         path: PathBuf,
-        /// What is wrong.
+        /// What its parser or its check reports.
         reason: String,
     },
 }

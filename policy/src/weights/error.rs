@@ -8,15 +8,15 @@ pub enum WeightsError {
     /// A file could not be read.
     #[error("cannot read {path}: {source}; check that the model directory is complete")]
     Read {
-        /// The file.
+        /// File that was to be read.
         path: PathBuf,
-        /// Why.
+        /// What the system reported.
         source: std::io::Error,
     },
     /// A safetensors file or shard index is malformed.
     #[error("{path} is malformed: {reason}; fetch the file again")]
     Malformed {
-        /// The file.
+        /// File that cannot be understood.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -30,7 +30,7 @@ pub enum WeightsError {
     /// A tensor that the configuration does not know.
     #[error("tensor `{name}` is not part of this configuration; the weights belong to another one")]
     Unexpected {
-        /// Its name, shortened.
+        /// First 80 characters of its name.
         name: String,
     },
     /// The same tensor was given twice.
@@ -46,7 +46,7 @@ pub enum WeightsError {
     Shape {
         /// Its Hugging Face name.
         name: String,
-        /// Shape found.
+        /// Shape that the tensor has.
         found: Vec<usize>,
         /// Shape that the configuration says.
         expected: Vec<usize>,
@@ -58,9 +58,9 @@ pub enum WeightsError {
     Length {
         /// Its Hugging Face name.
         name: String,
-        /// Bytes found.
+        /// Bytes that the tensor has.
         found: usize,
-        /// Bytes needed.
+        /// Bytes that shape and dtype need.
         expected: usize,
     },
     /// An element type other than f32, bf16 and f16.
@@ -68,7 +68,7 @@ pub enum WeightsError {
     Dtype {
         /// Name of the tensor.
         name: String,
-        /// Type found.
+        /// Element type that the file declares.
         dtype: String,
     },
     /// No image could be written or mapped.
@@ -76,11 +76,11 @@ pub enum WeightsError {
         "cannot keep weights of {bytes} bytes in a file in {dir}: {source}; free so much disk space there, or make it writable"
     )]
     Image {
-        /// The directory.
+        /// Directory for files without a name.
         dir: PathBuf,
         /// How long the file is to be.
         bytes: usize,
-        /// Why.
+        /// What the system reported.
         source: std::io::Error,
     },
     /// candle could not build a tensor.

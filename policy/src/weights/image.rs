@@ -62,8 +62,8 @@ impl ImageWriter {
     /// Appends a piece of the tensor `name`. Tensors come in the order of [`expected_tensors`], each in one piece or several.
     ///
     /// # Errors
-    /// When it is another tensor's turn or this one becomes too long, and [`WeightsError::Image`] when the disk is full. The image is of no
-    /// use then.
+    /// When it is another tensor's turn or this one becomes too long, and [`WeightsError::Image`]
+    /// when the disk is full. The image is of no use then.
     pub fn write(&mut self, name: &str, piece: &[u8]) -> Result<(), WeightsError> {
         let Some((spec, place)) = self.places.get(self.whole).filter(|(spec, _)| spec.name == name) else {
             return Err(self.lacking().unwrap_or_else(|| WeightsError::Duplicate { name: name.to_owned() }));

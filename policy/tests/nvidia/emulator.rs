@@ -12,7 +12,7 @@ use libloading::Library;
 /// What the machine lacks, and how to get it.
 pub(crate) struct Missing(pub(crate) &'static str);
 
-/// The kernels, compiled.
+/// The kernels, compiled for this machine and loaded.
 pub(crate) struct Program {
     library: Library,
     _dir: tempfile::TempDir,
@@ -21,7 +21,7 @@ pub(crate) struct Program {
 type Kernel = unsafe extern "C" fn(*const c_void, *const u32, u32, u32, i32) -> i32;
 
 impl Program {
-    /// Compiles the kernels.
+    /// Compiles the kernels with a C++ compiler.
     ///
     /// Panics when there is a compiler, and it refuses them.
     pub(crate) fn compile() -> Result<Arc<Self>, Missing> {
@@ -49,7 +49,7 @@ impl Program {
 /// What an emulated device is like, and what has been done with it.
 pub(crate) struct Emulator {
     program: Arc<Program>,
-    /// Bytes of memory.
+    /// Bytes of memory that the device has.
     pub(crate) total: usize,
     /// Blocks at a time: decides how attention is split.
     pub(crate) processors: usize,

@@ -10,7 +10,7 @@ pub(crate) const VERSION: (i32, i32) = (12, 0);
 /// The package that brings it.
 pub(crate) const PACKAGE: &str = "nvidia-cuda-nvrtc-cu12==12.0.140";
 
-/// The library `libnvrtc`.
+/// The library `libnvrtc`, opened at run time.
 pub(crate) struct Nvrtc(Library);
 
 type Program = *mut c_void;
@@ -27,7 +27,7 @@ type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
 type Get = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
 
-/// What it makes.
+/// What the compiler is to make.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Ptx,
@@ -47,7 +47,7 @@ impl Nvrtc {
         unsafe { self.0.get(name) }.map_err(|error| error.to_string())
     }
 
-    /// Its version.
+    /// Major and minor number of its version.
     pub(crate) fn version(&self) -> Result<(i32, i32), String> {
         let version = self.symbol::<unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int>("nvrtcVersion")?;
         let (mut major, mut minor) = (0, 0);

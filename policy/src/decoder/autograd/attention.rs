@@ -31,8 +31,8 @@ pub(super) struct Attention<'a> {
 /// Queries `[rows, heads · dim]`, keys and values `[rows, kv_heads · dim]`, and gradients of theirs.
 pub(super) type Inputs = [Tensor; 3];
 
-/// Neighbours of equal length, which run together. The query heads that share keys and values are rows of one matrix, so that these are not
-/// repeated.
+/// Neighbours of equal length, which run together. The query heads that share keys and values are
+/// rows of one matrix, so that these are not repeated.
 struct Run {
     /// `[n · kv_heads, heads / kv_heads, t, dim]`, times the scale.
     q: Tensor,
@@ -40,7 +40,7 @@ struct Run {
     k: Tensor,
     /// `[n · kv_heads, t, dim]`
     v: Tensor,
-    /// t
+    /// t, the tokens of each sequence of the run.
     length: usize,
     /// Queries of a block.
     block: usize,
@@ -128,8 +128,8 @@ impl Attention<'_> {
         1.0 / (self.config.head_dim as f64).sqrt()
     }
 
-    /// Rows `[n · t, heads · dim]` as `[n · kv_heads, heads / kv_heads, t, dim]`; those of keys and values, which are `[n · t, kv_heads · dim]`, with a
-    /// single head each.
+    /// Rows `[n · t, heads · dim]` as `[n · kv_heads, heads / kv_heads, t, dim]`; those of keys and
+    /// values, which are `[n · t, kv_heads · dim]`, with a single head each.
     fn by_heads(&self, x: &Tensor, length: usize) -> Result<Tensor> {
         let (kv_heads, dim) = (self.config.num_key_value_heads, self.config.head_dim);
         let group = x.dim(1)? / (kv_heads * dim);

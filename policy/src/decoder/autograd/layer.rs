@@ -8,7 +8,7 @@ use super::shared::Shared;
 use crate::decoder::Decoder;
 use crate::decoder::places::{LayerPlace, LinearPlace};
 
-/// A layer's variables.
+/// Finds a layer's parameters among the decoder's variables.
 pub(super) struct Layer<'a> {
     decoder: &'a Decoder,
     place: &'a LayerPlace,

@@ -34,7 +34,7 @@ pub(super) struct Attention<'a> {
     pub(super) key_tokens: usize,
 }
 
-/// What attention reads.
+/// Rotated queries and keys, and values as projected.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a> {
     /// Slabs `[kv_heads, rows, group, dim]`.
@@ -56,7 +56,7 @@ struct Task<'a> {
 
 /// Buffers of one thread.
 struct Tiles {
-    /// `[query rows, keys]`
+    /// `[query rows, keys]`; weights take their place.
     scores: Vec<f32>,
     /// `[query rows, dim]`, not yet divided by `totals`.
     sums: Vec<f32>,

@@ -47,12 +47,12 @@ impl Scratch {
 /// The head with its values.
 pub(super) struct Head<'a> {
     norm: &'a [f32],
-    /// `[vocabulary, hidden]`
+    /// Weight of the output projection, `[vocabulary, hidden]`.
     weight: &'a [f32],
     norm_place: usize,
     weight_place: usize,
     eps: f32,
-    /// 1 / temperature.
+    /// 1 / temperature, which multiplies the logits.
     sharpness: f32,
     tile_rows: usize,
     tile_columns: usize,

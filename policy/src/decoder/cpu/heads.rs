@@ -14,7 +14,7 @@ use crate::math;
 pub(super) struct Heads<'a> {
     pub(super) batch: &'a Batch,
     pub(super) slabs: usize,
-    /// Heads per slab.
+    /// Heads that lie together in a slab.
     pub(super) group: usize,
     pub(super) dim: usize,
     /// What every value is multiplied by.

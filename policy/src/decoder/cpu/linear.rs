@@ -11,7 +11,7 @@ use crate::math;
 #[derive(Clone, Copy)]
 pub(super) struct Linear<'a> {
     place: &'a LinearPlace,
-    /// `[output, input]`
+    /// Weight as it is published, `[output, input]`.
     weight: &'a [f32],
     bias: Option<&'a [f32]>,
 }

@@ -35,7 +35,7 @@ impl<'a> View<'a> {
         Self { values, rows, columns, row_step, column_step: 1 }
     }
 
-    /// Number of rows.
+    /// Number of rows of the view.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }

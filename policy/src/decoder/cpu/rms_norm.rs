@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::task_rows;
 use crate::math;
 
-/// Normalises every row.
+/// Normalises every row, several of them to a task.
 pub(super) fn forward(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
     let width = weight.len();
     let task = task_rows(width) * width;
@@ -21,7 +21,7 @@ pub(super) fn forward(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
     });
 }
 
-/// Normalises one row.
+/// y = x / rms(x) · weight, for one row.
 #[inline(always)]
 pub(super) fn row(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) {
     let scale = math::inverse_rms(x, eps);

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::TASK_ELEMENTS;
 use crate::math;
 
-/// silu(gate) · up.
+/// y = silu(gate) · up, element by element.
 pub(super) fn forward(gate: &[f32], up: &[f32], y: &mut [f32]) {
     y.par_chunks_mut(TASK_ELEMENTS)
         .zip(gate.par_chunks(TASK_ELEMENTS))

@@ -28,7 +28,7 @@ pub(super) struct Sight {
 
 /// What all tasks of a pass share.
 pub(super) struct Sights<'a> {
-    /// For each token.
+    /// What each token of the pass sees.
     pub(super) tokens: Vec<Sight>,
     /// For each sequence its pages.
     pub(super) pages: Vec<Vec<Shared<'a, Line>>>,
@@ -208,8 +208,8 @@ fn tiles<L: Lanes>(rows: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Σ_d query[d] · keys[d][token] for the tokens of a page and R queries, d rising. Queries follow each other; rows of scores are `stride`
-/// lines apart.
+/// Σ_d query[d] · keys[d][token] for the tokens of a page and R queries, d rising. Queries follow
+/// each other; rows of scores are `stride` lines apart.
 #[inline(always)]
 fn score<L: Lanes, const R: usize>(
     lanes: L,

@@ -61,7 +61,7 @@ struct Desk {
 struct Order {
     job: NonNull<Job>,
     phases: NonNull<[Phase]>,
-    /// Of the crew.
+    /// Threads of the whole crew.
     threads: usize,
 }
 

@@ -102,17 +102,17 @@ pub(crate) trait Lanes: Copy {
     /// Whether there are registers for 24 vectors and more; else there are for 6.
     const MANY_REGISTERS: bool;
 
-    /// Zeros.
+    /// Zero in every lane.
     fn zero(self) -> Self::Vector;
     /// One number in every lane.
     fn splat(self, value: f32) -> Self::Vector;
-    /// Reads a vector.
+    /// The sixteen numbers of a line.
     fn load(self, line: &Line) -> Self::Vector;
-    /// Writes a vector.
+    /// Puts all lanes into a line.
     fn store(self, line: &mut Line, vector: Self::Vector);
     /// a · b + c, rounded once.
     fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
-    /// a · b.
+    /// a · b in each lane, rounded once.
     fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// The even and the odd ones of 32 bf16 in little-endian order.
     fn widen_bf16(self, block: &[u8; 64]) -> [Self::Vector; 2];
@@ -246,7 +246,7 @@ impl Processor {
         precision != Precision::Bf16 || self.amx() == other.amx()
     }
 
-    /// Its matrix unit.
+    /// The matrix unit, where it has one.
     pub(crate) fn amx(self) -> Option<Amx> {
         #[cfg(target_arch = "x86_64")]
         if let Kind::Amx(amx, _) = self.0 {

@@ -10,7 +10,7 @@ pub(super) enum Matrix {
     Published(WeightTensor),
     /// In few bits, with scales.
     Quantised {
-        /// Row after row.
+        /// Rows one after the other, in `format`.
         bytes: Vec<u8>,
         format: Format,
         outputs: usize,
@@ -43,7 +43,7 @@ impl Matrix {
         outputs * format.row_bytes(inputs)
     }
 
-    /// Number of rows.
+    /// Rows of the matrix, one an output.
     pub(super) fn outputs(&self) -> usize {
         match self {
             Self::Published(tensor) => tensor.shape()[0],
@@ -66,7 +66,7 @@ impl Matrix {
         }
     }
 
-    /// What products read.
+    /// The matrix as products read it.
     pub(super) fn rows(&self) -> WeightRows<'_> {
         match self {
             Self::Published(tensor) => {

@@ -15,7 +15,7 @@ use crate::math;
 pub(super) struct Buffers<'a> {
     /// The residual stream, `[tokens, hidden]`.
     pub(super) x: Shared<'a>,
-    /// `[tokens, packed hidden]`.
+    /// Normalised rows of `x`, `[tokens, packed hidden]`.
     pub(super) normed: Shared<'a, Line>,
     /// Queries, keys and values, `[tokens, q_dim + 2 · kv_dim]`.
     pub(super) qkv: Shared<'a>,
@@ -31,15 +31,15 @@ pub(super) struct Buffers<'a> {
     pub(super) transposed: Shared<'a, Line>,
     /// Of each token's position, `[tokens, head_dim / 2]`.
     pub(super) cos: Shared<'a>,
-    /// As `cos`.
+    /// Sines, laid out as `cos` is.
     pub(super) sin: Shared<'a>,
 }
 
-/// One pass.
+/// All that the threads of one pass share.
 #[derive(Clone, Copy)]
 pub(super) struct Pass<'a> {
     pub(super) config: &'a ModelConfig,
-    /// What products read.
+    /// How activations are packed for products.
     pub(super) packing: Packing,
     pub(super) tokens: usize,
     pub(super) buffers: Buffers<'a>,
@@ -271,7 +271,7 @@ impl<'a> Pass<'a> {
     /// The packed row of a token.
     ///
     /// # Safety
-    /// As [`Shared::write`].
+    /// As for [`Shared::write`], for this row.
     pub(super) unsafe fn packed<'b>(
         &self,
         rows: Shared<'b, Line>,

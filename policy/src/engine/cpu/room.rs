@@ -55,7 +55,7 @@ impl Room {
     }
 }
 
-/// Runs jobs.
+/// A crew with the tools of its threads.
 pub(super) struct Runner<'a> {
     crew: &'a mut Crew,
     tools: &'a [Mutex<Tools>],

@@ -74,8 +74,8 @@ impl<'a, T> Shared<'a, T> {
     /// A part to write.
     ///
     /// # Safety
-    /// In a chunk of a phase, for as long as the chunk lasts, in a phase in which nobody else touches it; the caller has no other reference
-    /// into it.
+    /// In a chunk of a phase, for as long as the chunk lasts, in a phase in which nobody else
+    /// touches it; the caller has no other reference into it.
     pub(super) unsafe fn write(self, range: Range<usize>) -> &'a mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
         // SAFETY: within the slice; nobody else touches it, says the caller.
@@ -91,7 +91,7 @@ impl<'a> Shared<'a, Line> {
 }
 
 impl<'a> Shared<'a> {
-    /// Writes one number.
+    /// Writes the number at index `at`.
     ///
     /// # Safety
     /// As [`Shared::write`], for this number.

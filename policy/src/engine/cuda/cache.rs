@@ -65,7 +65,7 @@ impl CudaCache {
         Self { device: Arc::clone(device), shape, tokens: 0, pages: Vec::new() }
     }
 
-    /// Tokens cached.
+    /// Tokens whose keys and values are cached.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tokens

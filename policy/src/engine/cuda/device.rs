@@ -142,7 +142,7 @@ impl Device {
     /// Runs a kernel. Nothing to do is no launch.
     ///
     /// # Safety
-    /// As [`Driver::launch`].
+    /// As for [`Driver::launch`], whose arguments these are.
     pub(super) unsafe fn launch<A: Arguments>(
         &self,
         kernel: &str,

@@ -109,7 +109,7 @@ fn keeps(outcome: &Outcome, floor: f32, last: u32) -> bool {
     outcome.logit > floor || (outcome.logit == floor && outcome.token <= last)
 }
 
-/// See [`Interval::cut`].
+/// What [`Interval::cut`] says of the token.
 fn distance(outcome: &Outcome, params: &SamplingParams, kept: bool) -> f32 {
     let to_floor = (depth(outcome, outcome.logit) - depth(outcome, outcome.floor)) * sharpness(params);
     let in_rank = outcome.has_ranked == 0 || keeps(outcome, outcome.ranked_floor, outcome.ranked_last);

@@ -28,7 +28,7 @@ pub struct Launch {
 pub struct Memory {
     /// That nobody has taken.
     pub free: usize,
-    /// Altogether.
+    /// All that the device has.
     pub total: usize,
 }
 

@@ -27,9 +27,9 @@ pub enum CudaError {
     /// The GPU is too old.
     #[error("{device} has compute capability {major}.{minor}, and 8.0 is needed; choose another device")]
     Capability {
-        /// Its name.
+        /// Name that the driver gives it.
         device: String,
-        /// Its compute capability.
+        /// Major number of its compute capability.
         major: i32,
         /// The part behind the point.
         minor: i32,
@@ -37,7 +37,7 @@ pub enum CudaError {
     /// The driver does not open it.
     #[error("{device} cannot be used: {why}; update the driver, or choose another device")]
     Refused {
-        /// Its name.
+        /// Name that the driver gives it.
         device: String,
         /// What the driver says.
         why: String,

@@ -52,7 +52,8 @@ pub fn shipped() -> std::io::Result<String> {
     String::from_utf8(bytes).map_err(std::io::Error::other)
 }
 
-/// The file of the shipped kernels in a checkout: what the example `kernels` writes.
+/// The file of the shipped kernels in a checkout of the workspace.
+/// The example `kernels` writes it, and this crate includes it when it is built.
 #[must_use]
 pub fn shipped_path() -> PathBuf {
     // The compiler is given this file's path from the workspace's root.
@@ -88,28 +89,28 @@ macro_rules! arguments {
 
 // Fields as in the kernels' sources, which describe them.
 arguments! {
-    /// In `rows.cu`.
+    /// Looks up rows of the embedding: in `rows.cu`.
     Embed { table: Address, ids: Address, x: Address, width: u32, stride: u32 }
-    /// In `rows.cu`.
+    /// RMS norms of rows: in `rows.cu`.
     Norm {
         x: Address, weight: Address, y: Address, rows: Address,
         width: u32, x_stride: u32, y_stride: u32, epsilon: f32,
     }
-    /// In `rows.cu`.
+    /// silu(gate) · up, in `rows.cu`.
     SwiGlu { gate_up: Address, y: Address, inner: u32, stride: u32 }
     /// In `linear.cu`, and for `mma.cu`.
     Linear {
         weight: Address, bias: Address, x: Address, y: Address,
         inputs: u32, outputs: u32, tokens: u32, y_stride: u32, add: u32, unused: u32,
     }
-    /// In `heads.cu`.
+    /// Norms, rotates and caches heads: in `heads.cu`.
     Heads {
         qkv: Address, q_norm: Address, k_norm: Address, cos: Address, sin: Address,
         visible: Address, first_page: Address, pages: Address, attended: Address,
         heads: u32, kv_heads: u32, dim: u32, stored_dim: u32, keys: u32, values: u32,
         attended_width: u32, attended_stride: u32, epsilon: f32, scale: f32,
     }
-    /// In `attention.cu`.
+    /// Attention over pages of the caches: in `attention.cu`.
     Attention {
         qkv: Address, visible: Address, pages: Address, tasks: Address, attended: Address,
         partial: Address, stats: Address,
@@ -118,7 +119,7 @@ arguments! {
     }
     /// In `attention.cu`: a block's work.
     Task { token: u32, row: u32, rows: u32, first_page: u32 }
-    /// In `draw.cu`.
+    /// Chooses tokens of rows of logits: in `draw.cu`.
     Draw {
         logits: Address, picks: Address, outcomes: Address, tops: Address, masses: Address,
         vocab: u32, blocks: u32,

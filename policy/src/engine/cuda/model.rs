@@ -14,7 +14,7 @@ use crate::weights::named::vector;
 /// Positions whose angles are computed at first.
 const FIRST_POSITIONS: usize = 1024;
 
-/// One layer.
+/// A layer's weights on the device.
 pub(super) struct Layer {
     pub(super) input_norm: Buffer,
     pub(super) qkv: Matrix,
@@ -25,12 +25,12 @@ pub(super) struct Layer {
     pub(super) down: Matrix,
 }
 
-/// All of it.
+/// A model whose weights are all on the device.
 pub(super) struct Model {
     pub(super) device: Arc<Device>,
     pub(super) config: ModelConfig,
     pub(super) recipe: Recipe,
-    /// `[vocab, hidden]`.
+    /// Table of embeddings, `[vocab, hidden]`.
     embedding: Arc<Matrix>,
     pub(super) layers: Vec<Layer>,
     pub(super) norm: Buffer,

@@ -25,7 +25,7 @@ pub struct DeviceInfo {
     pub index: usize,
     /// What NVIDIA calls it.
     pub name: String,
-    /// Its compute capability.
+    /// Compute capability, major and minor number.
     pub capability: (i32, i32),
     /// Bytes of its memory.
     pub total_memory: usize,

@@ -12,7 +12,7 @@ pub enum DeviceChoice {
     /// The best there is: NVIDIA GPUs through CUDA, then other GPUs through wgpu, then the CPU.
     #[default]
     Auto,
-    /// The processor.
+    /// The processor, whatever else there is.
     Cpu,
     /// An NVIDIA GPU through CUDA, by its number; the first that can be used without one.
     Cuda(Option<usize>),

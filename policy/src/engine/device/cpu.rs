@@ -19,7 +19,7 @@ pub(super) fn precisions() -> Vec<Precision> {
     Precision::ALL.into_iter().filter(|precision| computes_as_known(*precision)).collect()
 }
 
-/// The processor.
+/// Loads models into the memory of the processor.
 pub(super) struct Cpu;
 
 impl Loader for Cpu {

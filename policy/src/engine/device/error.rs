@@ -20,7 +20,7 @@ pub enum DeviceError {
     /// This program cannot open such devices.
     #[error("{device} cannot be opened: this program was built without support for it; take another build")]
     NotBuilt {
-        /// Which it was.
+        /// Device that was asked for.
         device: DeviceChoice,
     },
     /// An NVIDIA GPU cannot be opened.

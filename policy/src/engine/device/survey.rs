@@ -17,7 +17,7 @@ pub enum About {
         index: usize,
         /// Bytes of its memory.
         memory_bytes: u64,
-        /// Its compute capability.
+        /// Compute capability, major and minor number.
         capability: (i32, i32),
         /// The version of CUDA that the driver brings.
         driver: (i32, i32),
@@ -33,7 +33,7 @@ pub enum About {
         /// Name and version of its driver.
         driver: String,
     },
-    /// The processor.
+    /// The processor of this machine.
     Cpu {
         /// The vector instructions that are used.
         instructions: &'static str,
@@ -45,9 +45,9 @@ pub enum About {
 /// A device of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Found {
-    /// The device's name.
+    /// What people call the device.
     pub name: String,
-    /// What it is.
+    /// Kind of device, with what matters of it.
     #[serde(flatten)]
     pub about: About,
     /// What it computes in.
@@ -59,7 +59,7 @@ pub struct Found {
 /// The devices of a machine, the better ones first and the processor last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Survey {
-    /// All of them.
+    /// Every device that was found, usable or not.
     pub found: Vec<Found>,
     /// Why there are none of a kind.
     pub absent: Vec<String>,
@@ -75,7 +75,7 @@ impl Found {
         }
     }
 
-    /// Opens it.
+    /// Opens the device for policies to be loaded.
     ///
     /// # Errors
     /// When its driver refuses, or it has gone since it was found.

@@ -77,7 +77,7 @@ impl<B: Backend> Generation<B> {
         bytes.min(self.bytes(group))
     }
 
-    /// Sequences in flight.
+    /// Sequences of the active groups that are not over.
     pub(super) fn live(&self) -> usize {
         self.active.iter().map(|group| group.live().count()).sum()
     }

@@ -12,7 +12,7 @@ pub(super) struct Caches<B: Backend> {
     policy: Arc<Policy<B>>,
     /// Of the prompt without its last token, as far as it has come, until it is handed out.
     prefix: Option<B::Cache>,
-    /// Of each response.
+    /// One for each response; None where nothing is computed.
     own: Vec<Option<B::Cache>>,
 }
 

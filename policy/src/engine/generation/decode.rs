@@ -15,8 +15,8 @@ const DECODE_BATCH: usize = 256;
 const _: () = assert!(DECODE_BATCH <= MAX_CALL_TOKENS);
 
 impl<B: Backend> Generation<B> {
-    /// Draws the next token of every response of the groups that are caught up. One that is drawn already, in a step that failed later, is
-    /// not drawn again.
+    /// Draws the next token of every response of the groups that are caught up. One that is drawn
+    /// already, in a step that failed later, is not drawn again.
     pub(super) fn draw(&mut self) -> Result<(), EngineError> {
         self.in_use().iter().try_for_each(|policy| self.draw_from(policy))
     }

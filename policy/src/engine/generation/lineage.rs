@@ -9,7 +9,7 @@ pub(super) struct Lineage {
     pub(super) anew: bool,
     /// Whether something was computed since the last draw.
     pub(super) midway: bool,
-    /// See [`super::Completion::recomputed`].
+    /// What becomes of [`super::Completion::recomputed`].
     pub(super) recomputed: Vec<u32>,
 }
 

@@ -82,7 +82,7 @@ impl Completion {
 /// A turn that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn<'a> {
-    /// Whose it is.
+    /// Request that the response belongs to.
     pub ticket: Ticket,
     /// Index of the response within the request.
     pub sample: usize,

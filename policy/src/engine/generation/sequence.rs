@@ -8,8 +8,8 @@ use crate::sampler::Sampled;
 /// One response on its way.
 pub(super) struct Sequence {
     pub(super) sample: u32,
-    /// The prompt's last token, then the response so far, with what was heard between its turns: what is fed after the group's shared
-    /// prefix.
+    /// The prompt's last token, then the response so far, with what was heard between its turns:
+    /// what is fed after the group's shared prefix.
     pub(super) said: Vec<u32>,
     /// How many of `said` were heard.
     heard: usize,

@@ -14,8 +14,8 @@ pub const MAX_STOP_BYTES: usize = 256;
 /// Turns token ids into text.
 type Decode = dyn Fn(&[u32]) -> String + Send + Sync;
 
-/// Strings that end a turn, wherever its text comes to hold one of them: the token within which a string ends is the turn's last, and
-/// stays whole.
+/// Strings that end a turn, wherever its text comes to hold one of them: the token within which a
+/// string ends is the turn's last, and stays whole.
 #[derive(Clone)]
 pub struct StopStrings {
     strings: Vec<String>,

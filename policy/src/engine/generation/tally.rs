@@ -3,7 +3,7 @@
 /// Counts since the generation began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Tokens drawn.
+    /// Tokens that were drawn, of all requests.
     pub drawn: u64,
     /// Tokens of prompts, and heard ones, that were computed for the first time. A prompt's last token belongs to the draw behind it.
     pub prefilled: u64,

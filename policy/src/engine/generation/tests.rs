@@ -15,9 +15,9 @@ use fake::{Device, Fake};
 
 /// What every environment here answers with.
 const HEARD: [u32; 2] = [7, 1];
-/// Ends turns.
+/// Id that ends a turn.
 const STOP: u32 = 3;
-/// Room for everything.
+/// Tokens that no test comes to.
 const AMPLE: usize = 1 << 20;
 
 fn request(seed: u8, prompt: usize, samples: u32, max_new_tokens: u32) -> SampleRequest {

@@ -53,9 +53,9 @@ impl AdapterKind {
 pub struct AdapterInfo {
     /// Its number in the list.
     pub index: usize,
-    /// The device's name.
+    /// Name that its driver gives.
     pub name: String,
-    /// What it is.
+    /// Kind of GPU, or software.
     pub kind: AdapterKind,
     /// `Vulkan`, `Metal` or `Dx12`. One device may be there through several.
     pub api: String,

@@ -31,7 +31,7 @@ impl GpuCache {
         Self { pool, tokens: 0, pages: Vec::new() }
     }
 
-    /// Tokens cached.
+    /// Tokens whose keys and values are cached.
     pub fn len(&self) -> usize {
         self.tokens
     }

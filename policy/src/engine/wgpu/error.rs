@@ -19,7 +19,7 @@ pub enum GpuError {
     /// It is too small for the kernels.
     #[error("{adapter} has a limit of {found} {what}, {needed} are needed; choose another adapter")]
     Lacks {
-        /// Its name.
+        /// Name, kind, API and driver of the adapter.
         adapter: String,
         /// Of what it has too little.
         what: &'static str,
@@ -31,7 +31,7 @@ pub enum GpuError {
     /// Its driver does not open it.
     #[error("{adapter} cannot be opened: {why}; update its driver, or choose another adapter")]
     Refused {
-        /// Its name.
+        /// Name, kind, API and driver of the adapter.
         adapter: String,
         /// What the driver says.
         why: String,

@@ -10,6 +10,7 @@ use crate::engine::wgpu::GpuError;
 /// A device, opened once. Policies that are loaded on it share its kernels, and caches where they are of one shape.
 pub struct Gpu {
     handle: Arc<Handle>,
+    /// Pages of caches, one pool for each shape that policies in use have.
     pools: Mutex<Vec<Weak<Pool>>>,
 }
 

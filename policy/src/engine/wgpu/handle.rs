@@ -21,8 +21,11 @@ const NEEDED: (u32, u32, u32) = (16 << 10, 256, 8);
 /// How a kernel sees a buffer. A kernel's bindings are numbered in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Binding {
+    /// A uniform buffer, for counts and constants of a call.
     Uniform,
+    /// A storage buffer that the kernel only reads.
     Read,
+    /// A storage buffer that the kernel reads and writes.
     Write,
 }
 
@@ -41,7 +44,7 @@ impl Binding {
 /// How a device is used.
 #[derive(Debug, Clone, Default)]
 pub struct GpuOptions {
-    /// Which adapter.
+    /// Which of the adapters to open.
     pub adapter: AdapterChoice,
     /// Do without reductions among subgroups, though the device has them.
     pub without_subgroups: bool,
@@ -53,11 +56,14 @@ pub struct GpuOptions {
 
 /// An opened device: its queue, and the kernels that were compiled for it.
 pub(super) struct Handle {
+    /// The adapter, as it was listed.
     pub(super) info: AdapterInfo,
     pub(super) options: GpuOptions,
     pub(super) device: Device,
     pub(super) queue: Queue,
+    /// Compiled kernels, by their source with its constants.
     pub(super) pipelines: Mutex<HashMap<String, ComputePipeline>>,
+    /// Layouts of bind groups, which pipelines and groups of one kernel share.
     layouts: Mutex<HashMap<&'static [Binding], BindGroupLayout>>,
     /// Whose call is computed.
     turn: Mutex<()>,

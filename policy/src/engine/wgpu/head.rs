@@ -166,7 +166,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Within [`Handle::scoped`].
+    /// Copies the norm and binds the output projection. Within [`Handle::scoped`].
     ///
     /// Fails when a weight is missing.
     pub(super) fn load(

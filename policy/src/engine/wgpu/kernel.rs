@@ -27,7 +27,7 @@ impl Display for Constant {
     }
 }
 
-/// A kernel's source.
+/// A kernel's source, before constants are put in front.
 pub(super) struct Kernel {
     pub(super) name: &'static str,
     /// Threads of a workgroup: THREADS in the source.

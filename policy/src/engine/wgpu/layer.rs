@@ -157,7 +157,7 @@ pub(super) struct Sight {
 }
 
 impl Sight {
-    /// Within [`Handle::scoped`].
+    /// Binds a layer to the pages. Within [`Handle::scoped`].
     pub(super) fn new(
         gpu: &Handle,
         config: &ModelConfig,

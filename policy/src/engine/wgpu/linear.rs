@@ -81,9 +81,9 @@ pub(super) struct Linear {
 pub(super) struct Flow<'a> {
     /// The number of columns: rows of `x`.
     pub(super) call: &'a Buffer,
-    /// `[columns, width]`.
+    /// Inputs of the product, `[columns, width]`.
     pub(super) x: &'a Buffer,
-    /// `[columns, stride]`.
+    /// Outputs of the product, `[columns, stride]`.
     pub(super) y: &'a Buffer,
     pub(super) stride: usize,
     pub(super) update: Update,

@@ -54,7 +54,7 @@ pub(super) struct Room {
     pub(super) tokens_count: Buffer,
     /// u32: rows of logits of the block.
     pub(super) rows_count: Buffer,
-    /// Words: see [`super::feeding`].
+    /// Words of each token: see [`super::feeding`].
     pub(super) tokens: Buffer,
     pub(super) tiles: Buffer,
     /// `[token][cos, sin][head_dim / 2]`.
@@ -67,19 +67,19 @@ pub(super) struct Room {
     pub(super) x: Buffer,
     pub(super) normed: Buffer,
     pub(super) qkv: Buffer,
-    /// `[token][query head][padded]`.
+    /// Rotated queries, `[token][query head][padded]`.
     pub(super) queries: Buffer,
     pub(super) attended: Buffer,
     pub(super) inner: Buffer,
     pub(super) logits: Buffer,
     pub(super) picks: Buffer,
-    /// `[row][block][4]`.
+    /// Sums of blocks, `[row][block][4]`.
     pub(super) blocks: Buffer,
     pub(super) choices: Buffer,
 }
 
 impl Room {
-    /// Within [`Handle::scoped`].
+    /// Allocates all of them. Within [`Handle::scoped`].
     pub(super) fn new(gpu: &Handle, config: &ModelConfig, sizes: &Sizes) -> Self {
         let (tokens, rows) = (MAX_CALL_TOKENS, sizes.logit_rows);
         let storage = |label, numbers: usize| gpu.buffer(label, 4 * numbers as u64, BufferUsages::STORAGE);

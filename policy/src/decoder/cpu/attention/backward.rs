@@ -12,7 +12,7 @@ use crate::math;
 pub(in crate::decoder::cpu) struct Results<'a> {
     /// `[rows, heads · dim]`
     pub(in crate::decoder::cpu) out: &'a [f32],
-    /// `[rows, heads]`
+    /// Of the forward pass, `[rows, heads]`.
     pub(in crate::decoder::cpu) normalisers: &'a [f32],
     pub(in crate::decoder::cpu) d_out: &'a [f32],
 }
@@ -34,7 +34,7 @@ struct Task<'a> {
 struct Tiles {
     /// Probabilities, `[query rows, keys]`.
     p: Vec<f32>,
-    /// Their gradients.
+    /// Gradients of `p`, of the same shape.
     dp: Vec<f32>,
     /// Gradients of the results, stacked like the queries.
     d_out: Vec<f32>,

@@ -53,10 +53,10 @@ pub(crate) enum Rows<'a> {
 /// What becomes of numbers where sums go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// They are replaced.
+    /// Sums replace the numbers that are there.
     Set,
     /// They are replaced, in memory: for more of them than caches hold, which would first be read for nothing.
     Stream,
-    /// Sums are added.
+    /// Sums are added to the numbers that are there.
     Add,
 }

@@ -206,8 +206,7 @@ impl Lanes for Avx2 {
 /// The instruction multiplies unsigned numbers with signed ones and adds two products in 16 bits. With the weight's sign moved to the
 /// activation, and neither of them -128, that is at most 2 · 127² and no sum saturates; a weight of -8 and an activation are far below.
 ///
-/// # Safety
-/// The processor must have AVX2.
+/// Safe only on a processor with AVX2.
 #[inline(always)]
 pub(super) unsafe fn dots(weights: __m256i, activations: __m256i) -> __m256i {
     // SAFETY: the caller's promise.
@@ -220,8 +219,7 @@ pub(super) unsafe fn dots(weights: __m256i, activations: __m256i) -> __m256i {
 
 /// The even and the odd ones of 32 numbers.
 ///
-/// # Safety
-/// The processor must have AVX2.
+/// Safe only on a processor with AVX2.
 #[inline(always)]
 unsafe fn split([a, b, c, d]: [__m256; 4]) -> [[__m256; 2]; 2] {
     // SAFETY: the caller's promise.
@@ -234,8 +232,7 @@ unsafe fn split([a, b, c, d]: [__m256; 4]) -> [[__m256; 2]; 2] {
 
 /// A shuffle works within halves, [a0 a2 b0 b2 | a4 a6 b4 b6]: exchanges the two quarters in the middle.
 ///
-/// # Safety
-/// The processor must have AVX2.
+/// Safe only on a processor with AVX2.
 #[inline(always)]
 unsafe fn ordered(mixed: __m256) -> __m256 {
     // SAFETY: the caller's promise.
@@ -244,8 +241,7 @@ unsafe fn ordered(mixed: __m256) -> __m256 {
 
 /// Lanes i, i + 4, i + 8 and i + 12 added up.
 ///
-/// # Safety
-/// The processor must have AVX2.
+/// Safe only on a processor with AVX2.
 #[inline(always)]
 unsafe fn quarter([low, high]: [__m256; 2]) -> __m128 {
     // SAFETY: the caller's promise.

@@ -309,8 +309,7 @@ fn fused_in_a_row(steps: usize) {
 
 /// The even and the odd ones of 32 bf16.
 ///
-/// # Safety
-/// The processor must have AVX-512 F.
+/// Safe only on a processor with AVX-512 F.
 #[inline(always)]
 unsafe fn widen_bf16(pairs: __m512i) -> [__m512; 2] {
     // SAFETY: the caller's promise.
@@ -323,8 +322,7 @@ unsafe fn widen_bf16(pairs: __m512i) -> [__m512; 2] {
 
 /// The even and the odd ones of 32 numbers.
 ///
-/// # Safety
-/// The processor must have AVX-512 F.
+/// Safe only on a processor with AVX-512 F.
 #[inline(always)]
 unsafe fn split(first: __m512, second: __m512) -> [__m512; 2] {
     // SAFETY: the caller's promise.
@@ -344,8 +342,7 @@ fn upper() -> __mmask16 {
 
 /// The halves of two vectors added up, side by side.
 ///
-/// # Safety
-/// The processor must have AVX-512 F.
+/// Safe only on a processor with AVX-512 F.
 #[inline(always)]
 unsafe fn fold(a: __m512, b: __m512, upper: __mmask16) -> __m512 {
     // SAFETY: the caller's promise.
@@ -354,8 +351,7 @@ unsafe fn fold(a: __m512, b: __m512, upper: __mmask16) -> __m512 {
 
 /// The quarters of four vectors added up, side by side: 128 bits of each.
 ///
-/// # Safety
-/// The processor must have AVX-512 F.
+/// Safe only on a processor with AVX-512 F.
 #[inline(always)]
 unsafe fn quarters([a, b, c, d]: [__m512; 4], upper: __mmask16) -> __m512 {
     // SAFETY: the caller's promise.
@@ -367,8 +363,7 @@ unsafe fn quarters([a, b, c, d]: [__m512; 4], upper: __mmask16) -> __m512 {
 
 /// [`Lanes::sums`] four times at once.
 ///
-/// # Safety
-/// The processor must have AVX-512 F.
+/// Safe only on a processor with AVX-512 F.
 #[inline(always)]
 unsafe fn sixteen_sums([a, b, c, d]: [[__m512; 4]; 4]) -> [[f32; 4]; 4] {
     // SAFETY: the caller's promise; any sixteen numbers are four times four.
@@ -388,8 +383,7 @@ unsafe fn sixteen_sums([a, b, c, d]: [[__m512; 4]; 4]) -> [[f32; 4]; 4] {
 
 /// The halves of the quarters of two vectors added up: in each quarter two lanes of the one and two of the other.
 ///
-/// # Safety
-/// The processor must have AVX-512 F.
+/// Safe only on a processor with AVX-512 F.
 #[inline(always)]
 unsafe fn halves(a: __m512, b: __m512) -> __m512 {
     // SAFETY: the caller's promise.

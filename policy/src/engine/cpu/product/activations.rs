@@ -168,7 +168,7 @@ impl<'a> Activations<'a> {
         Self { lines, tokens, inputs, packing: Packing::Tiles(amx) }
     }
 
-    /// Number of rows.
+    /// Number of rows, one a token.
     pub(crate) fn tokens(self) -> usize {
         self.tokens
     }
@@ -183,7 +183,7 @@ impl<'a> Activations<'a> {
         self.packing
     }
 
-    /// All of them.
+    /// The lines of all rows.
     pub(super) fn lines(self) -> &'a [Line] {
         self.lines
     }
@@ -194,7 +194,7 @@ impl<'a> Activations<'a> {
         self.packing.lines(self.inputs)
     }
 
-    /// One packed row.
+    /// The packed row of one token.
     #[inline(always)]
     pub(super) fn row(self, token: usize) -> &'a [Line] {
         let length = self.row_lines();

@@ -57,7 +57,7 @@ struct Panel<'a, L, E> {
     lanes: L,
     weight: Typed<'a, E>,
     rows: Range<usize>,
-    /// The first token.
+    /// Index of its first token.
     token: usize,
     x: Activations<'a>,
     y: Output<'a>,

@@ -185,7 +185,7 @@ impl<const R: usize> Stretch<R> for Kept<'_, R> {
 /// Rows as they are stored, which are kept when they have been widened.
 struct Fresh<'a, E: Widen, const R: usize> {
     blocks: Abreast<'a, E::Block, R>,
-    /// Whole blocks.
+    /// Blocks of a row that are whole.
     whole: usize,
     /// What is behind them, of each row.
     rest: Option<&'a [E::Block; R]>,

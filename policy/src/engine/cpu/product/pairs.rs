@@ -5,7 +5,7 @@ use super::weight::{self, Element, Format};
 use super::{CACHE_LINE, Product, STEP_LINES, few, one};
 use crate::weights::DType;
 
-/// bfloat16, not widened.
+/// bfloat16 as published, multiplied two by two.
 pub(super) struct Pairs;
 
 impl Element for Pairs {

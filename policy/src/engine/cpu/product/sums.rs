@@ -42,9 +42,9 @@ pub(super) fn add<L: Lanes, const R: usize, const C: usize>(
 pub(super) struct Place<'a> {
     pub(super) y: Output<'a>,
     pub(super) update: Update,
-    /// The first token.
+    /// Index of the tile's first token.
     pub(super) token: usize,
-    /// The first row.
+    /// Index of the tile's first row of the weight.
     pub(super) row: usize,
     /// How many rows there are; a tile may have more, which count nothing.
     pub(super) rows: usize,

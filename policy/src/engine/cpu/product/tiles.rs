@@ -104,7 +104,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Where sums go.
+/// Where in the output the sums of a pair of tiles go.
 struct Place<'a> {
     y: Output<'a>,
     update: Update,

@@ -46,7 +46,7 @@ impl<'a> WeightRows<'a> {
         Self { bytes, format, inputs }
     }
 
-    /// Number of rows.
+    /// Number of rows, one an output.
     pub(crate) fn len(self) -> usize {
         self.bytes.len() / self.row_bytes()
     }

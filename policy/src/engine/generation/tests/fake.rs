@@ -19,7 +19,7 @@ type Trouble = dyn FnMut(usize) -> Option<EngineError> + Send;
 pub(super) struct Device {
     /// Tokens in all caches; clones share nothing here.
     held: AtomicUsize,
-    /// Tokens that fit.
+    /// Most tokens in all caches together.
     pub(super) capacity: usize,
     /// Tokens that were fed to be drawn from, and tokens that were not.
     pub(super) decoded: AtomicUsize,
