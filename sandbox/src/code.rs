@@ -33,6 +33,7 @@
 //! [`Verdict::Internal`], which has no score (invariant 7).
 
 pub mod functions;
+mod harness;
 pub mod judge;
 pub mod language;
 pub mod program;

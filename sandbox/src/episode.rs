@@ -7,7 +7,7 @@
 //! All turns share one budget of tokens. A turn that it cuts is the last one; and so is one that ends with the budget's last token, though
 //! the environment would have gone on. Then the environment hears one turn more, empty and cut.
 
-use crate::task::{Response, Task, TaskError, TaskSeed, Verdict};
+use crate::task::{Response, TaskError, Verdict};
 
 /// The environment's side of an episode, behind its prompt. Pure: the same seed and the same responses give the same replies on every
 /// platform. Responses come from strangers.
@@ -53,9 +53,9 @@ pub struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    /// Begins the episode of `seed`.
-    pub fn new(task: &'a dyn Task, seed: TaskSeed) -> Self {
-        Self { task: task.name(), episode: task.episode(seed), turns_left: task.max_turns() }
+    /// Bounds `episode` by the most turns that `task` announces. `Play::new` beside the trait `Task` calls this.
+    pub(crate) fn bounded(task: &'static str, episode: Box<dyn Episode + 'a>, max_turns: u32) -> Self {
+        Self { task, episode, turns_left: max_turns }
     }
 
     /// How many turns the policy has left at most, the next one included.
@@ -90,34 +90,6 @@ impl<'a> Play<'a> {
     /// What a good player would say now.
     pub fn suggestion(&self) -> String {
         self.episode.suggestion()
-    }
-}
-
-/// The episode of a task with one turn: any response is the end.
-pub(crate) struct OneTurn<'a, T: ?Sized> {
-    pub(crate) task: &'a T,
-    pub(crate) seed: TaskSeed,
-}
-
-impl<T: Task + ?Sized> Episode for OneTurn<'_, T> {
-    fn hear(&mut self, response: &Response<'_>) -> Result<Reply, TaskError> {
-        self.task.reward(self.seed, response).map(Reply::Ends)
-    }
-
-    fn suggestion(&self) -> String {
-        self.task.solution(self.seed)
-    }
-}
-
-/// What a first turn is worth when no other follows: [`Task::reward`] of a task with several turns.
-pub(crate) fn first_turn_alone(
-    task: &dyn Task,
-    seed: TaskSeed,
-    response: &Response<'_>,
-) -> Result<Verdict, TaskError> {
-    match Play::new(task, seed).turn(response, 0)? {
-        Step::Over { verdict, .. } => Ok(verdict),
-        Step::Heard(_) => Err(TaskError::internal(task.name(), "its episode goes on without tokens")),
     }
 }
 

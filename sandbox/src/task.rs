@@ -1,75 +1,20 @@
 //! The `Task` trait: a prompt from a seed, a verdict on a response.
 
+mod error;
+mod response;
+mod seed;
 mod verdict;
 
 use std::collections::BTreeSet;
-use std::fmt::{Debug, Display};
+use std::fmt::Debug;
 
-use echo_protocol::draw::Draws;
-
-use crate::episode::{Episode, OneTurn};
+use crate::episode::{Episode, Play, Reply, Step};
 use crate::spec::SpecError;
 
+pub use error::TaskError;
+pub use response::{Prompt, Response};
+pub use seed::TaskSeed;
 pub use verdict::{MetadataError, Miss, Verdict};
-
-/// The 32 bytes that a work order gives to its task. Everything random about a prompt comes from them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TaskSeed(pub [u8; 32]);
-
-impl TaskSeed {
-    /// Starts the seed's stream of draws from its beginning.
-    pub fn draws(self) -> Draws {
-        Draws::new(self.0)
-    }
-}
-
-/// What the policy is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prompt {
-    /// The text that the response continues.
-    pub text: String,
-}
-
-/// What the policy said in one turn, which is all of it in most tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Response<'a> {
-    /// The generated text, without what was said before and without the end token.
-    pub text: &'a str,
-    /// Whether the policy ended the response itself; false when it was cut by length.
-    pub finished: bool,
-}
-
-impl<'a> Response<'a> {
-    /// A turn for which there were no tokens left.
-    pub const NOTHING: Response<'static> = Response { text: "", finished: false };
-
-    /// The text without trailing ASCII whitespace; `None` when it was cut, because a beginning is not an answer.
-    pub fn answer(&self) -> Option<&'a str> {
-        self.finished.then(|| self.text.trim_ascii_end())
-    }
-}
-
-/// A failure to judge. It is never a reward: the work order is done again.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TaskError {
-    /// The infrastructure failed, whatever the response was worth.
-    #[error(
-        "task {task} could not judge a response: {reason}; discard the trajectory and lease its order again"
-    )]
-    Internal {
-        /// The task's name.
-        task: &'static str,
-        /// What failed.
-        reason: String,
-    },
-}
-
-impl TaskError {
-    /// An infrastructure failure of `task`.
-    pub fn internal(task: &'static str, reason: impl Display) -> Self {
-        Self::Internal { task, reason: reason.to_string() }
-    }
-}
 
 /// A workload: prompts and the rewards of their responses.
 ///
@@ -151,4 +96,39 @@ pub trait Task: Debug + Send + Sync {
 
     /// The most bytes that an answer needs, in all turns together, their end tokens not counted.
     fn longest_response(&self) -> usize;
+}
+
+impl<'a> Play<'a> {
+    /// Begins the episode of `seed` in `task`, which gives its name and the most turns.
+    pub fn new(task: &'a dyn Task, seed: TaskSeed) -> Self {
+        Self::bounded(task.name(), task.episode(seed), task.max_turns())
+    }
+}
+
+/// The episode of a task with one turn: any response is the end.
+struct OneTurn<'a, T: ?Sized> {
+    task: &'a T,
+    seed: TaskSeed,
+}
+
+impl<T: Task + ?Sized> Episode for OneTurn<'_, T> {
+    fn hear(&mut self, response: &Response<'_>) -> Result<Reply, TaskError> {
+        self.task.reward(self.seed, response).map(Reply::Ends)
+    }
+
+    fn suggestion(&self) -> String {
+        self.task.solution(self.seed)
+    }
+}
+
+/// What a first turn is worth when no other follows: [`Task::reward`] of a task with several turns.
+pub(crate) fn first_turn_alone(
+    task: &dyn Task,
+    seed: TaskSeed,
+    response: &Response<'_>,
+) -> Result<Verdict, TaskError> {
+    match Play::new(task, seed).turn(response, 0)? {
+        Step::Over { verdict, .. } => Ok(verdict),
+        Step::Heard(_) => Err(TaskError::internal(task.name(), "its episode goes on without tokens")),
+    }
 }

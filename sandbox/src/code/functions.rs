@@ -30,13 +30,11 @@
 mod exam;
 mod exams;
 pub(crate) mod frames;
-mod harness;
 mod task;
 mod wire;
 
 pub use exam::{Exam, ExamError, MAX_OPERATIONS, MAX_ROUNDS};
 pub use exams::{Exams, MAX_EXAMS};
-pub(super) use harness::Harness;
 pub use task::{FunctionTask, HumanEval, MAX_CHECKS, MAX_TASK_BYTES, Mbpp};
 
 #[cfg(test)]

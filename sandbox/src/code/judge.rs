@@ -5,7 +5,7 @@ mod check;
 
 use std::sync::{Arc, OnceLock};
 
-use super::functions::Harness;
+use super::harness::Harness;
 use super::language::{HELLO, Language};
 use super::program::{Given, Program, Submission, internal};
 use super::store::TestData;

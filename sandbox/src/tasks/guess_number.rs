@@ -4,9 +4,9 @@ use echo_protocol::trajectory::MetaValue;
 use serde::Deserialize;
 
 use super::natural;
-use crate::episode::{self, Episode, Reply};
+use crate::episode::{Episode, Reply};
 use crate::spec::{self, SpecError};
-use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
+use crate::task::{self, Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
 /// The task's name in run configurations.
 pub const NAME: &str = "guess_number";
@@ -124,7 +124,7 @@ impl Task for GuessNumber {
     }
 
     fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError> {
-        episode::first_turn_alone(self, seed, response)
+        task::first_turn_alone(self, seed, response)
     }
 
     fn solution(&self, seed: TaskSeed) -> String {

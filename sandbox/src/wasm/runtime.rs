@@ -3,7 +3,6 @@
 use std::fmt::{self, Debug, Formatter};
 use std::thread;
 
-use echo_protocol::content::ContentId;
 use wasmtime::{
     Config, Engine, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig, Store, StoreLimits,
     StoreLimitsBuilder, WasmFeatures,
@@ -13,7 +12,6 @@ use super::limits::{
     GUARD_BYTES, MAX_FUEL, MAX_INSTANCES, MAX_MEMORY_BYTES, MAX_STACK_BYTES, MAX_TABLE_ELEMENTS, MAX_TICKS,
     TICK,
 };
-use super::{ModuleError, Verifier};
 
 /// An engine that could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -56,14 +54,6 @@ impl Runtime {
         let clock = engine.weak();
         thread::Builder::new().name("wasm-ticks".into()).spawn(move || tick(&clock))?;
         Ok(Self { engine, budget: Budget { fuel: MAX_FUEL, ticks: MAX_TICKS } })
-    }
-
-    /// Compiles a module and checks that it keeps the interface.
-    ///
-    /// # Errors
-    /// When the bytes are not those named by `id`, or break a rule of the interface.
-    pub fn load(&self, id: ContentId, bytes: &[u8]) -> Result<Verifier, ModuleError> {
-        Verifier::load(self, id, bytes)
     }
 
     /// The state that one instance lives in.

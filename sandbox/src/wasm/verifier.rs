@@ -18,9 +18,13 @@ pub struct Verifier {
     longest_response: usize,
 }
 
-impl Verifier {
-    pub(super) fn load(runtime: &Runtime, id: ContentId, bytes: &[u8]) -> Result<Self, ModuleError> {
-        let module = Module::compile(runtime, id, bytes)?;
+impl Runtime {
+    /// Compiles a module and checks that it keeps the interface.
+    ///
+    /// # Errors
+    /// When the bytes are not those named by `id`, or break a rule of the interface.
+    pub fn load(&self, id: ContentId, bytes: &[u8]) -> Result<Verifier, ModuleError> {
+        let module = Module::compile(self, id, bytes)?;
         let mut call = Call::new(&module)?;
         let found = call.call(&module.abi_version, ())?;
         if found != ABI_VERSION {
@@ -35,9 +39,11 @@ impl Verifier {
         };
         let longest_prompt = longest("longest_prompt", &module.longest_prompt)?;
         let longest_response = longest("longest_response", &module.longest_response)?;
-        Ok(Self { id, module, longest_prompt, longest_response })
+        Ok(Verifier { id, module, longest_prompt, longest_response })
     }
+}
 
+impl Verifier {
     /// The module's address.
     pub fn id(&self) -> ContentId {
         self.id

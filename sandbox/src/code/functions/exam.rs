@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use echo_protocol::content::ContentId;
 
 use super::frames;
-use super::harness::Harness;
 use super::task::{FunctionTask, MAX_CHECKS, MAX_TASK_BYTES};
 use super::wire;
+use crate::code::harness::Harness;
 use crate::code::judge::Judge;
 use crate::code::program::{Given, MAX_SOURCE_BYTES};
 use crate::code::verdict::{TestReport, Verdict};
@@ -270,7 +270,7 @@ impl Exam {
     }
 }
 
-/// What the letters of `examiner.py` mean.
+/// What the letters of `harness/examiner.py` mean.
 fn report(grade: u8) -> TestReport {
     match grade {
         b'A' => TestReport::new(Verdict::Accepted, ""),

@@ -1,4 +1,4 @@
-//! What is said to the interpreters, in the form that `wire.py` describes. Only the interpreters read values.
+//! What is said to the interpreters, in the form that `harness/wire.py` describes. Only the interpreters read values.
 
 /// Some text.
 pub(super) fn text(text: &str) -> Vec<u8> {

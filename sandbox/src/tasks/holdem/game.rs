@@ -17,9 +17,9 @@ use super::episode::{Episode as Hands, EpisodeConfig, MAX_TURNS, Outcome};
 use super::opponent::PotOdds;
 use super::starting_hand::StartingHand;
 use super::view::View;
-use crate::episode::{self, Episode, Reply};
+use crate::episode::{Episode, Reply};
 use crate::spec::{self, SpecError};
-use crate::task::{Prompt, Response, Task, TaskError, TaskSeed, Verdict};
+use crate::task::{self, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
 const _: () = assert!(MAX_TURNS as usize <= trajectory::MAX_TURNS, "an episode fits a trajectory");
 
@@ -166,7 +166,7 @@ impl Task for Holdem {
     }
 
     fn reward(&self, seed: TaskSeed, response: &Response<'_>) -> Result<Verdict, TaskError> {
-        episode::first_turn_alone(self, seed, response)
+        task::first_turn_alone(self, seed, response)
     }
 
     fn solution(&self, seed: TaskSeed) -> String {

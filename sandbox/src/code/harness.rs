@@ -1,14 +1,14 @@
 //! The two Python programs of ours, compiled once for all runs: reading their source would cost a quarter of each.
 
-use crate::code::language::Language;
-use crate::code::program::{Program, internal, lacking};
-use crate::code::toolchain::Toolchains;
-use crate::code::verdict::{TestReport, Verdict};
+use super::language::Language;
+use super::program::{Program, internal, lacking};
+use super::toolchain::Toolchains;
+use super::verdict::{TestReport, Verdict};
 use crate::isolate::{Collect, Collected, End, Job, Limits, Placed, Sandbox};
 
-const WIRE: &str = include_str!("wire.py");
-const SUBJECT: &str = include_str!("subject.py");
-const EXAMINER: &str = include_str!("examiner.py");
+const WIRE: &str = include_str!("harness/wire.py");
+const SUBJECT: &str = include_str!("harness/subject.py");
+const EXAMINER: &str = include_str!("harness/examiner.py");
 
 /// Bytes of a compiled program of ours.
 const MAX_COMPILED_BYTES: u64 = 1 << 20;
@@ -17,7 +17,7 @@ const COMPILE: &str = "import py_compile; [py_compile.compile(name + '.py', name
 
 /// What runs judged programs, and what runs checks.
 #[derive(Debug)]
-pub(in crate::code) struct Harness {
+pub(super) struct Harness {
     pub(super) subject: Program,
     pub(super) examiner: Program,
 }
@@ -27,7 +27,7 @@ impl Harness {
     ///
     /// # Errors
     /// A report of our failure.
-    pub(in crate::code) fn build(sandbox: &Sandbox, tools: &Toolchains) -> Result<Self, TestReport> {
+    pub(super) fn build(sandbox: &Sandbox, tools: &Toolchains) -> Result<Self, TestReport> {
         let tool = tools.tool(Language::Python).map_err(lacking)?;
         let sources = [SUBJECT, EXAMINER].map(|part| format!("{WIRE}\n\n{part}"));
         let outcome = sandbox.run(&Job {
