@@ -1,4 +1,4 @@
-//! What clients and judged programs say to those who judge: calls and replies, the channel of functions, messages of keepers. Readers
+//! What clients and judged programs say to those who judge: calls and replies, the channel of functions, messages of zygotes. Readers
 //! stay within what they were given, what was written is read as it was, and a suite that passes its checks is within its limits.
 #![no_main]
 
@@ -16,13 +16,13 @@ use echo_sandbox::code::server::{Call, PROTOCOL, Reply};
 use echo_sandbox::code::service::Request;
 use echo_sandbox::code::suite::{Checking, FileNames, Suite, Test};
 use echo_sandbox::code::verdict::{TestReport, Verdict};
-use echo_sandbox::fuzzing::{function_frames, keeper_message, server_messages, server_stream};
+use echo_sandbox::fuzzing::{function_frames, zygote_message, server_messages, server_stream};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Kinds of messages of keepers, and some numbers that are none.
-const KEEPER_KINDS: u8 = 12;
+/// Kinds of messages of zygotes, and some numbers that are none.
+const ZYGOTE_KINDS: u8 = 12;
 
 fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
     let (kind, sample, edits, stream) = input;
@@ -39,7 +39,7 @@ fuzz_target!(|input: (u8, u8, Vec<Edit>, &[u8])| {
         2 => read_channel(stream),
         3 => read_language(stream),
         // Most of the others are orders with texts and lists.
-        other => keeper_message(other.wrapping_add(sample) % KEEPER_KINDS, stream),
+        other => zygote_message(other.wrapping_add(sample) % ZYGOTE_KINDS, stream),
     }
 });
 
@@ -134,7 +134,7 @@ fn calls() -> [Call; 5] {
     ]
 }
 
-/// Numbers and counted texts, of which messages of keepers consist: enough for any.
+/// Numbers and counted texts, of which messages of zygotes consist: enough for any.
 fn orders() -> Vec<u8> {
     let number = |number: u64| number.to_le_bytes().to_vec();
     let text = |text: &str| [number(text.len() as u64), text.as_bytes().to_vec()].concat();

@@ -29,10 +29,10 @@ pub fn function_frames(channel: &[u8]) -> Vec<&[u8]> {
     frames::read(channel).collect()
 }
 
-/// Reads a message as a keeper and as its host do, and panics unless what was read arrives a second time as it was.
+/// Reads a message as a zygote and as its host do, and panics unless what was read arrives a second time as it was.
 #[cfg(target_os = "linux")]
-pub fn keeper_message(kind: u8, body: &[u8]) {
-    crate::isolate::keeper_message(kind, body);
+pub fn zygote_message(kind: u8, body: &[u8]) {
+    crate::isolate::zygote_message(kind, body);
 }
 
 /// [`math::judge`], and the steps that each of its parts took: reading the response, reading the gold answer, comparing

@@ -57,7 +57,7 @@ use elsewhere as system;
 use linux as system;
 
 #[cfg(all(feature = "fuzzing", target_os = "linux"))]
-pub(crate) use linux::keeper_message;
+pub(crate) use linux::zygote_message;
 
 pub use error::IsolateError;
 pub use job::{Collect, Job, MAX_FILES, MAX_MOUNTS, MAX_TEXT_BYTES, Mount, Placed, Source, WORK};

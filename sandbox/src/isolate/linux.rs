@@ -22,7 +22,7 @@ mod watch;
 mod tests;
 
 #[cfg(feature = "fuzzing")]
-pub(crate) use self::message::fuzzing::keeper_message;
+pub(crate) use self::message::fuzzing::zygote_message;
 use self::pool::Pool;
 use self::slot::{Plan, Slot};
 use super::{IsolateError, Job, Outcome, Report, Requirements, Unfit};

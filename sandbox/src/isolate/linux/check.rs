@@ -1,4 +1,4 @@
-//! From a job to what the keeper runs, if it is well-formed.
+//! From a job to what the zygote runs, if it is well-formed.
 
 use std::ffi::{CString, OsStr};
 use std::fs;

@@ -1,4 +1,4 @@
-//! Control groups: where they are mounted, and one group for the runs of a keeper.
+//! Control groups: where they are mounted, and one group for the runs of a zygote.
 
 mod hierarchies;
 
@@ -26,7 +26,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// Groups are told apart by the process and this count.
 static GROUPS: AtomicU32 = AtomicU32::new(0);
 
-/// The control group of a keeper's runs, one after the other.
+/// The control group of a zygote's runs, one after the other.
 #[derive(Debug)]
 pub(super) struct Group {
     version: Version,
@@ -90,7 +90,7 @@ impl Group {
         Ok(group)
     }
 
-    /// What a keeper has to know of the group.
+    /// What a zygote has to know of the group.
     pub(super) fn describe(&self, setup: &mut Setup) {
         let dirs = self.dirs();
         match self.version {
@@ -205,7 +205,7 @@ impl Group {
         self.version
     }
 
-    /// Removes the group, which no keeper looks after.
+    /// Removes the group, which no zygote looks after.
     pub(super) fn remove(&self) {
         remove(&self.dirs());
     }

@@ -1,11 +1,11 @@
-//! The keeper: a small process of its own, out of which runs are forked.
+//! The zygote: a small process of its own, out of which runs are forked.
 //!
 //! A host may have many threads and gigabytes of weights. To fork from it would be slow, and between `fork` and
 //! `exec` almost nothing is allowed there. So the host starts its own executable a second time; a constructor, which
-//! runs before `main`, finds the mark in the environment and becomes the keeper instead. The keeper has one thread and
+//! runs before `main`, finds the mark in the environment and becomes the zygote instead. The zygote has one thread and
 //! nothing of the host's memory. It prepares once what runs share (a network namespace without any interface, the
 //! read-only root, the compiled filter of system calls), then forks one run after the other. Two runs at once have two
-//! keepers.
+//! zygotes.
 
 mod confine;
 mod filter;
@@ -32,7 +32,7 @@ use super::groups;
 use super::message::{Answer, Order, Setup, Task, answer};
 use super::stage::{At, Failure, Stage};
 
-/// The variable whose presence makes the executable a keeper.
+/// The variable whose presence makes the executable a zygote.
 pub(super) const MARK: &str = "ECHO_SANDBOX_KEEPER";
 
 /// `CLONE_INTO_CGROUP`, which the C library's type is too narrow for.
@@ -75,8 +75,8 @@ fn serve() -> io::Result<()> {
     fs::write("/proc/self/oom_score_adj", "1000").ok();
     let Some(Order::Setup(setup)) = Order::receive(&channel)? else { return Ok(()) };
     let remove = setup.remove.clone();
-    let served = match Keeper::new(channel.try_clone()?, setup) {
-        Ok(mut keeper) => keeper.serve(),
+    let served = match Zygote::new(channel.try_clone()?, setup) {
+        Ok(mut zygote) => zygote.serve(),
         Err(failure) => answer(&channel, &Answer::Failed(failure)),
     };
     groups::remove(&remove);
@@ -84,7 +84,7 @@ fn serve() -> io::Result<()> {
 }
 
 /// What runs share.
-struct Keeper {
+struct Zygote {
     channel: UnixStream,
     /// This process, for its children to see whether it lives.
     itself: OwnedFd,
@@ -98,7 +98,7 @@ struct Keeper {
     proc: bool,
 }
 
-impl Keeper {
+impl Zygote {
     fn new(channel: UnixStream, setup: Setup) -> Result<Self, Failure> {
         let open = |path: &PathBuf| File::options().write(true).open(path).at(Stage::JoinGroup);
         let join = setup.join.iter().map(open).collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! What the host and a keeper say to each other.
+//! What the host and a zygote say to each other.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -13,10 +13,10 @@ use super::channel::{self, Frame};
 use super::stage::{Failure, Stage};
 use crate::isolate::Limits;
 
-/// The first message to a keeper: what all its runs share.
+/// The first message to a zygote: what all its runs share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Setup {
-    /// Whether the keeper needs a user namespace to be allowed the rest.
+    /// Whether the zygote needs a user namespace to be allowed the rest.
     pub(super) user_namespace: bool,
     /// The user and group that programs run as: inside the user namespace where there is one, else anywhere.
     pub(super) user: u32,
@@ -24,7 +24,7 @@ pub(super) struct Setup {
     pub(super) join: Vec<PathBuf>,
     /// The control group of version 2 in which a run is born.
     pub(super) born_in: Option<PathBuf>,
-    /// Directories of control groups that the keeper removes when it ends.
+    /// Directories of control groups that the zygote removes when it ends.
     pub(super) remove: Vec<PathBuf>,
     /// What every program sees of the host.
     pub(super) system: Vec<PathBuf>,
@@ -32,7 +32,7 @@ pub(super) struct Setup {
     pub(super) rlimits_only: bool,
 }
 
-/// A job as the keeper needs it. With it travel standard input, output and error.
+/// A job as the zygote needs it. With it travel standard input, output and error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) program: CString,
@@ -76,7 +76,7 @@ pub(super) struct Exit {
     pub(super) resident: u64,
 }
 
-/// What a keeper hears.
+/// What a zygote hears.
 #[derive(Debug)]
 pub(super) enum Order {
     Setup(Setup),
@@ -84,10 +84,10 @@ pub(super) enum Order {
     Kill,
 }
 
-/// What the host hears: from the keeper, from the first process of a run, or from the program before it is one.
+/// What the host hears: from the zygote, from the first process of a run, or from the program before it is one.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The keeper can run programs; whether they have a `/proc`.
+    /// The zygote can run programs; whether they have a `/proc`.
     Ready { proc: bool },
     /// Something failed.
     Failed(Failure),
@@ -127,7 +127,7 @@ impl Order {
 }
 
 impl Answer {
-    /// Waits for an answer; `None` when the keeper is gone.
+    /// Waits for an answer; `None` when the zygote is gone.
     pub(super) fn receive(channel: &UnixStream) -> io::Result<Option<Self>> {
         let Some(Frame { kind, body, fds }) = channel::receive(channel)? else { return Ok(None) };
         let mut reader = Reader(&body);
@@ -144,7 +144,7 @@ impl Answer {
     }
 }
 
-/// Tells the keeper what its runs share.
+/// Tells the zygote what its runs share.
 pub(super) fn send_setup(channel: &UnixStream, setup: &Setup) -> io::Result<()> {
     let mut writer = Writer::default();
     writer.number(setup.user_namespace.into());

@@ -12,7 +12,7 @@ use super::stage::{At, Failure, Stage};
 use super::{keeper, watch};
 use crate::isolate::{Bound, IsolateError, Lack, Limits, Report, Requirements, Unfit};
 
-/// How many keepers are started at once: while one cleans up, the other runs.
+/// How many zygotes are started at once: while one cleans up, the other runs.
 const FIRST_SLOTS: usize = 2;
 
 /// No such program exists inside, so that a trial goes through every step but the last.
@@ -45,7 +45,7 @@ pub(super) fn open(requirements: &Requirements) -> Result<(Plan, Vec<Slot>, Repo
     let root = capabilities(None).is_ok_and(|sets| sets.effective.contains(ROOT_CAPABILITIES));
     let user_namespace = !(rustix::process::geteuid().is_root() && root);
     let plan = Plan { system: requirements.system.clone(), user_namespace, hierarchies };
-    // A keeper says more than any file does. It is not asked where it could not even begin.
+    // A zygote says more than any file does. It is not asked where it could not even begin.
     let slots = match lacks.iter().any(|lack| lack.mend == Stage::Channel.mend()) {
         true => Vec::new(),
         false => slots(&plan).unwrap_or_else(|failure| {
@@ -106,7 +106,7 @@ fn uncounted_swap(counted: bool, requirements: &Requirements) -> Option<Lack> {
     })
 }
 
-/// Starts the first keepers, and tries one with a program that does not exist.
+/// Starts the first zygotes, and tries one with a program that does not exist.
 fn slots(plan: &Plan) -> Result<Vec<Slot>, Failure> {
     let mut slots = (0..FIRST_SLOTS).map(|_| Slot::start(plan)).collect::<Result<Vec<_>, _>>()?;
     for slot in &mut slots {

@@ -1,4 +1,4 @@
-//! The host's end of a keeper: one run at a time.
+//! The host's end of a zygote: one run at a time.
 
 use std::io;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::keeper::MARK;
 use super::message::{self, Answer, Setup};
 use super::stage::{At, Failure, Stage};
 
-/// How long a keeper may take to start, and to clean up after a run.
+/// How long a zygote may take to start, and to clean up after a run.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Users that no system gives out begin here. Every run at one time has one of its own.
@@ -37,20 +37,20 @@ pub(super) struct Plan {
     pub(super) hierarchies: Option<Hierarchies>,
 }
 
-/// A keeper, and the control group of its runs.
+/// A zygote, and the control group of its runs.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) channel: UnixStream,
     pub(super) group: Option<Group>,
     /// Whether runs have a `/proc`.
     pub(super) proc: bool,
-    /// Whether the keeper still has to say that the last run is over.
+    /// Whether the zygote still has to say that the last run is over.
     pub(super) ending: bool,
-    keeper: Child,
+    zygote: Child,
 }
 
 impl Slot {
-    /// Starts a keeper.
+    /// Starts a zygote.
     pub(super) fn start(plan: &Plan) -> Result<Self, Failure> {
         let number = SLOTS.fetch_add(1, Ordering::Relaxed);
         let group = plan.hierarchies.as_ref().map(Group::create).transpose().at(Stage::JoinGroup)?;
@@ -60,13 +60,13 @@ impl Slot {
         {
             group.remove();
         }
-        let (channel, keeper, proc) = started?;
-        Ok(Self { channel, group, proc, ending: false, keeper })
+        let (channel, zygote, proc) = started?;
+        Ok(Self { channel, group, proc, ending: false, zygote })
     }
 
-    /// Whether its keeper is still there, which somebody else may have killed.
+    /// Whether its zygote is still there, which somebody else may have killed.
     pub(super) fn lives(&mut self) -> bool {
-        matches!(self.keeper.try_wait(), Ok(None))
+        matches!(self.zygote.try_wait(), Ok(None))
     }
 
     /// Waits until nothing is left of the last run.
@@ -83,13 +83,13 @@ impl Slot {
 }
 
 impl Drop for Slot {
-    /// Lets the keeper end what runs and remove its groups, and waits for that.
+    /// Lets the zygote end what runs and remove its groups, and waits for that.
     fn drop(&mut self) {
         self.channel.shutdown(std::net::Shutdown::Both).ok();
         let asked = Instant::now();
         let mut pause = Duration::from_micros(100);
         while asked.elapsed() < PATIENCE {
-            match self.keeper.try_wait() {
+            match self.zygote.try_wait() {
                 Ok(None) => {}
                 Ok(Some(status)) if status.success() => return,
                 Ok(Some(_)) | Err(_) => break,
@@ -98,8 +98,8 @@ impl Drop for Slot {
             pause = (pause * 2).min(Duration::from_millis(10));
         }
         // What it could not do is done here, as far as that goes.
-        self.keeper.kill().ok();
-        self.keeper.wait().ok();
+        self.zygote.kill().ok();
+        self.zygote.wait().ok();
         if let Some(group) = &self.group {
             group.remove();
         }
@@ -120,7 +120,7 @@ fn start(plan: &Plan, number: u32, group: Option<&Group>) -> Result<(UnixStream,
     if let Some(group) = group {
         group.describe(&mut setup);
     }
-    let mut keeper = Command::new("/proc/self/exe")
+    let mut zygote = Command::new("/proc/self/exe")
         .arg0("echo-sandbox-keeper")
         .env(MARK, "1")
         .stdin(OwnedFd::from(theirs))
@@ -131,13 +131,13 @@ fn start(plan: &Plan, number: u32, group: Option<&Group>) -> Result<(UnixStream,
     let ready =
         message::send_setup(&channel, &setup).and_then(|()| Answer::receive(&channel)).at(Stage::Channel);
     let failure = match ready {
-        Ok(Some(Answer::Ready { proc })) => return Ok((channel, keeper, proc)),
+        Ok(Some(Answer::Ready { proc })) => return Ok((channel, zygote, proc)),
         Ok(Some(Answer::Failed(failure))) => failure,
         Ok(_) => Failure { stage: Stage::Channel, errno: libc::EPIPE },
         Err(failure) => failure,
     };
-    keeper.kill().ok();
-    keeper.wait().ok();
+    zygote.kill().ok();
+    zygote.wait().ok();
     Err(failure)
 }
 

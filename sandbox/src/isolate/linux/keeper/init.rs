@@ -14,55 +14,55 @@ use rustix::thread::CapabilitySet;
 use super::super::message::{Answer, Exit, Task, answer};
 use super::super::stage::{At, Failure, Stage};
 use super::mounts::{self, Detached};
-use super::{Keeper, confine, program, unshare};
+use super::{Zygote, confine, program, unshare};
 
 /// What programs see as the name of the machine.
 const HOST_NAME: &[u8] = b"sandbox";
 
 /// Lives as process 1 of a run, from its birth to its end.
 pub(super) fn live(
-    keeper: &Keeper,
+    zygote: &Zygote,
     root: BorrowedFd<'_>,
     task: &Task,
     binds: Vec<Detached>,
     stdio: [OwnedFd; 3],
 ) -> ! {
-    let said = match run(keeper, root, task, binds, stdio) {
+    let said = match run(zygote, root, task, binds, stdio) {
         Ok(exit) => Answer::Exited(exit),
         Err(failure) => Answer::Failed(failure),
     };
     // When the host is gone, nobody needs to know.
-    answer(&keeper.channel, &said).ok();
+    answer(&zygote.channel, &said).ok();
     // SAFETY: the child of a fork ends without running its parent's destructors; the kernel kills what is left of
     // the run.
     unsafe { libc::_exit(0) }
 }
 
 fn run(
-    keeper: &Keeper,
+    zygote: &Zygote,
     root: BorrowedFd<'_>,
     task: &Task,
     binds: Vec<Detached>,
     stdio: [OwnedFd; 3],
 ) -> Result<Exit, Failure> {
-    // The kernel kills this process, and with it the run, when the keeper ends in whatever way.
+    // The kernel kills this process, and with it the run, when the zygote ends in whatever way.
     set_parent_process_death_signal(Some(Signal::KILL)).at(Stage::PidNamespace)?;
     // Unless it had ended before.
-    let mut keeper_ended = [PollFd::new(&keeper.itself, PollFlags::IN)];
-    if poll(&mut keeper_ended, Some(&Timespec::default())).at(Stage::PidNamespace)? > 0 {
+    let mut zygote_ended = [PollFd::new(&zygote.itself, PollFlags::IN)];
+    if poll(&mut zygote_ended, Some(&Timespec::default())).at(Stage::PidNamespace)? > 0 {
         return Err(Failure { stage: Stage::PidNamespace, errno: libc::ESRCH });
     }
-    for group in &keeper.join {
+    for group in &zygote.join {
         rustix::io::write(group, b"0").at(Stage::JoinGroup)?;
     }
-    let user = keeper.setup.user;
-    if !keeper.setup.user_namespace {
+    let user = zygote.setup.user;
+    if !zygote.setup.user_namespace {
         for end in &stdio {
             // So that the program's user can open `/dev/stdin` and its kin.
             fchown(end, Some(Uid::from_raw(user)), Some(Gid::from_raw(user))).at(Stage::Identity)?;
         }
     }
-    let proc = keeper.proc.then(mounts::proc).transpose()?;
+    let proc = zygote.proc.then(mounts::proc).transpose()?;
     mounts::enter(root)?;
     unshare(mounts::PER_RUN).at(Stage::OtherNamespaces)?;
     rustix::system::sethostname(HOST_NAME).at(Stage::OtherNamespaces)?;
@@ -70,7 +70,7 @@ fn run(
     let work = mounts::scratch(task.limits.scratch, user)?;
     binds.iter().try_for_each(Detached::attach)?;
     if task.collects {
-        answer(&keeper.channel, &Answer::Work(work)).at(Stage::Channel)?;
+        answer(&zygote.channel, &Answer::Work(work)).at(Stage::Channel)?;
     }
     let starting = CapabilitySet::KILL | CapabilitySet::SETUID | CapabilitySet::SETGID;
     confine::keep_capabilities(starting)?;
@@ -78,7 +78,7 @@ fn run(
     confine::landlock()?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Stage::PidNamespace)?;
 
-    let main = program::start(keeper, task, stdio)?;
+    let main = program::start(zygote, task, stdio)?;
     let started = Instant::now();
     // To end processes of another user is all that is left to do.
     confine::keep_capabilities(CapabilitySet::KILL)?;

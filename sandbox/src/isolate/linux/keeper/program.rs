@@ -13,7 +13,7 @@ use rustix::thread::CapabilitySet;
 
 use super::super::message::{Task, answer_failure};
 use super::super::stage::{At, Failure, Stage};
-use super::{Keeper, confine, filter};
+use super::{Zygote, confine, filter};
 use crate::isolate::WORK;
 
 /// The stack on which the steps are done.
@@ -26,12 +26,12 @@ const PROGRAM_STACK_BYTES: u64 = 64 << 20;
 const STACKS: u64 = 16;
 
 /// Starts the program and returns its process. It is a program by then, or has said what failed.
-pub(super) fn start(keeper: &Keeper, task: &Task, stdio: [OwnedFd; 3]) -> Result<Pid, Failure> {
+pub(super) fn start(zygote: &Zygote, task: &Task, stdio: [OwnedFd; 3]) -> Result<Pid, Failure> {
     let pointers = |texts: &[CString]| {
         texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect::<Vec<*const c_char>>()
     };
     let (args, env) = (pointers(&task.args), pointers(&task.env));
-    let mut birth = Birth { keeper, task, stdio, args, env };
+    let mut birth = Birth { zygote, task, stdio, args, env };
     let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
     // SAFETY: one past the end of the vector, which is the top of a stack that grows down, aligned to 16 bytes.
     let top = unsafe { stack.as_mut_ptr().add(stack.len()) };
@@ -45,7 +45,7 @@ pub(super) fn start(keeper: &Keeper, task: &Task, stdio: [OwnedFd; 3]) -> Result
 
 /// What the child needs.
 struct Birth<'a> {
-    keeper: &'a Keeper,
+    zygote: &'a Zygote,
     task: &'a Task,
     stdio: [OwnedFd; 3],
     args: Vec<*const c_char>,
@@ -56,7 +56,7 @@ extern "C" fn be_born(birth: *mut c_void) -> libc::c_int {
     // SAFETY: `start` passes a pointer to a `Birth` that it keeps until this process is a program or gone.
     let birth = unsafe { &*birth.cast::<Birth<'_>>() };
     let failure = birth.steps();
-    answer_failure(birth.keeper.channel.as_fd(), failure).ok();
+    answer_failure(birth.zygote.channel.as_fd(), failure).ok();
     // SAFETY: ends this process alone; the memory is its parent's.
     unsafe { libc::_exit(127) }
 }
@@ -91,12 +91,12 @@ impl Birth<'_> {
         unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as libc::c_int) };
         reset_signals();
         self.limit()?;
-        filter::apply(&self.keeper.filter)
+        filter::apply(&self.zygote.filter)
     }
 
     /// Becomes the program's user, without any capability.
     fn become_user(&self) -> Result<(), Failure> {
-        let setup = &self.keeper.setup;
+        let setup = &self.zygote.setup;
         if !setup.user_namespace {
             // SAFETY: raw numbers, as the kernel takes them; this process has one thread.
             let changed = unsafe {
@@ -133,7 +133,7 @@ impl Birth<'_> {
         // 1, not 0: where cores are piped to a program, only 1 stops that.
         let core = 1;
         // Every thread's stack is address space.
-        let stack = if self.keeper.setup.rlimits_only { limits.memory / STACKS } else { PROGRAM_STACK_BYTES };
+        let stack = if self.zygote.setup.rlimits_only { limits.memory / STACKS } else { PROGRAM_STACK_BYTES };
         let mut wanted = vec![
             (Resource::Cpu, cpu),
             (Resource::Fsize, limits.scratch),
@@ -145,10 +145,10 @@ impl Birth<'_> {
             (Resource::Nice, 0),
             (Resource::Rtprio, 0),
         ];
-        if self.keeper.setup.rlimits_only {
+        if self.zygote.setup.rlimits_only {
             wanted.push((Resource::As, limits.memory));
             // This counts what all runs of a user have, so it stands back where a control group counts one run. It counts
-            // the first process too, and in a user namespace the keeper and what it forks.
+            // the first process too, and in a user namespace the zygote and what it forks.
             wanted.push((Resource::Nproc, u64::from(limits.processes) + 4));
         }
         for (resource, most) in wanted {

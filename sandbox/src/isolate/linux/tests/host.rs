@@ -32,8 +32,8 @@ fn many_threads_run_at_once() {
     }
 }
 
-/// Keepers whose environment has this in it.
-fn keepers_with(mark: &str) -> usize {
+/// Zygotes whose environment has this in it.
+fn zygotes_with(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let environments = processes.filter_map(|process| std::fs::read(process.path().join("environ")).ok());
     let marked = environments.filter(|environment| String::from_utf8_lossy(environment).contains(mark));
@@ -51,7 +51,7 @@ fn groups_of(process: u32) -> usize {
 }
 
 #[test]
-fn keepers_that_are_killed_are_replaced() {
+fn zygotes_that_are_killed_are_replaced() {
     const INNER: &str = "ECHO_SANDBOX_KILLED_KEEPERS";
     if std::env::var_os(INNER).is_none() {
         return alone(INNER);
@@ -64,28 +64,28 @@ fn keepers_that_are_killed_are_replaced() {
         let (env, mounts, files, collect, stdin) = (&[], &[], &[], &[], &[]);
         sandbox.run(&Job { program, args: &args, env, mounts, files, collect, stdin, limits: limits() })
     };
-    let kill_keepers = || {
+    let kill_zygotes = || {
         let own = format!("PPid:\t{}\n", std::process::id());
         let status = |path: &Path| std::fs::read_to_string(path.join("status")).unwrap_or_default();
         let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|process| process.path());
-        for keeper in processes.filter(|path| status(path).contains(&own)) {
-            let number = keeper.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        for zygote in processes.filter(|path| status(path).contains(&own)) {
+            let number = zygote.file_name().unwrap().to_str().unwrap().parse().unwrap();
             let pid = rustix::process::Pid::from_raw(number).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-            while keeper.exists() && !status(&keeper).contains("State:\tZ") {
+            while zygote.exists() && !status(&zygote).contains("State:\tZ") {
                 std::thread::yield_now();
             }
         }
     };
-    kill_keepers();
-    // While they are idle nobody notices; a run that has begun is lost with its keeper, and the next is not.
+    kill_zygotes();
+    // While they are idle nobody notices; a run that has begun is lost with its zygote, and the next is not.
     for _ in 0..4 {
         assert_eq!(sleep("0").unwrap().end, End::Exited(0));
     }
     std::thread::scope(|scope| {
         let lost = scope.spawn(|| sleep("1.5"));
         std::thread::sleep(Duration::from_millis(300));
-        kill_keepers();
+        kill_zygotes();
         assert!(matches!(lost.join().unwrap(), Err(IsolateError::System { .. })));
     });
     assert_eq!(sleep("0").unwrap().end, End::Exited(0));
@@ -110,7 +110,7 @@ fn a_host_that_is_killed_leaves_nothing_behind() {
     let mut inner = inner.stdout(Stdio::piped()).spawn().unwrap();
     let groups = || groups_of(inner.id());
     let started = Instant::now();
-    while keepers_with(&mark) < 2 {
+    while zygotes_with(&mark) < 2 {
         assert!(started.elapsed() < Duration::from_secs(20), "its keepers do not start");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -121,11 +121,11 @@ fn a_host_that_is_killed_leaves_nothing_behind() {
     let pid = rustix::process::Pid::from_child(&inner);
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let killed = Instant::now();
-    while keepers_with(&mark) > 0 || groups() > 0 {
+    while zygotes_with(&mark) > 0 || groups() > 0 {
         assert!(
             killed.elapsed() < Duration::from_secs(1),
             "{} keepers, {} groups",
-            keepers_with(&mark),
+            zygotes_with(&mark),
             groups()
         );
         std::thread::sleep(Duration::from_millis(5));
