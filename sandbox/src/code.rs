@@ -1,5 +1,5 @@
-//! Programs written by strangers and by models, judged: compiled and run in the sandbox, their verdicts formed outside
-//! of it.
+//! Judges programs of strangers and of models. They are compiled and run in the sandbox; verdicts are
+//! formed outside of it.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -20,17 +20,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - [`verdict`]: what a program is told;
+//! - [`verdict`]: how a program did on a test;
 //! - [`language`], [`toolchain`]: how programs are built and run, and what is installed for it;
 //! - [`program`]: from a source to what is run, once for many tests;
 //! - [`store`]: the data of tests, by content; [`suite`]: tests and how they are checked;
 //! - [`judge`]: verdicts of a program, test after test;
+//! - `checkers`: testlib's stock checkers, which compare an output with the answer;
 //! - [`functions`]: functions that are called with arguments, and checked by an author's asserts;
-//! - [`service`]: many judgings at once, fair to whoever asks; `server`: the same over a local socket, on Linux;
+//! - [`service`]: many judgings at once, fair to each client; `server`: the same over a local
+//!   socket, on Linux;
 //! - [`vectors`]: reference solutions, and mutants of them.
 //!
-//! An expected answer is never in a sandbox together with the judged program (invariant 8), and a failure of ours is
-//! [`Verdict::Internal`], which has no score (invariant 7).
+//! May import `isolation`, `conformance` and, for limits of files, `task`.
+//!
+//! ```text
+//! Submission -> program (build in the sandbox) -> Program
+//! for each Test of the Suite:
+//!   input (store) -> isolation -> Outcome
+//!   Outcome at a limit, or killed -> Verdict
+//!   Outcome that ended well -> answer (store) -> checkers -> Verdict
+//! Verdicts -> Verdict::combined
+//! ```
+//!
+//! An expected answer is never in a sandbox together with the judged program (invariant 8). A failure
+//! of ours is [`Verdict::Internal`], which has no score (invariant 7).
 
 pub mod functions;
 mod harness;

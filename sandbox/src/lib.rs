@@ -1,8 +1,8 @@
 //! Tasks: what a policy is asked, and what its answers are worth.
 //!
-//! A [`task::Task`] turns a seed into a prompt and a response into a [`task::Verdict`]. Both are pure functions of the
-//! seed, so nobody sends prompts or trusts rewards: a volunteer derives the prompt of its work order, and the learner
-//! computes the reward again before it trains on it.
+//! A [`task::Task`] turns a seed into a prompt, and a response into a [`task::Verdict`]. Both are
+//! pure functions of the seed. So prompts are not sent and rewards are not trusted: a volunteer
+//! derives the prompt of its work order, and the learner computes the reward again before it trains.
 //!
 //! ```
 //! use echo_protocol::charter::TaskSpec;
@@ -19,21 +19,45 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - [`task`]: the trait, prompts, responses and verdicts;
-//! - [`episode`]: tasks in which policy and environment speak in turn;
-//! - [`tasks`]: the procedural tasks, and those that are made of a file;
-//! - [`files`], [`data_set`]: what such files are;
-//! - [`checkers`]: is a program's output as good as the jury's answer?
-//! - [`code`]: programs, judged by tests;
-//! - [`isolate`]: runs one untrusted program with limits on all that it can use and reach;
-//! - [`wasm`]: verifiers that a task's author ships as WebAssembly;
-//! - [`vectors`]: cases recorded elsewhere that all of it is held to;
-//! - [`assignment`]: what a work order asks for;
-//! - [`replay`], [`judge`]: what a trajectory comes to, by the policy's words alone;
-//! - [`spec`], [`registry`], [`mix`]: from a run's configuration to tasks, and from draws to a choice among them.
+//! # Folders
 //!
-//! To add a task: one file under `tasks/`, one row in [`registry`]. Prompts and answers of the procedural tasks use
-//! only digits, lower-case letters and ` +-*/=(),:`, so that a character tokenizer of 64 tokens suffices.
+//! `task`: the contract. It has the trait, seeds, prompts, responses, verdicts and episodes of
+//! several turns. It also has what tasks are built of: specifications, files and data sets.
+//!
+//! `tasks`: the tasks of Echo, one module each, and the `registry` that builds them by name. Most are
+//! procedural. `math`, `code` and `wasm` are made of a file.
+//!
+//! `rollout`: a run's use of tasks. It goes from a task mix and a work order to a prompt, and from a
+//! finished trajectory to its verdict.
+//!
+//! `programs`: judges programs by tests. It has languages, suites, checkers and verdicts, and a
+//! service and a local server that judge many at once.
+//!
+//! `isolation`: runs one untrusted program, with limits on all that it can use and reach. It uses
+//! Linux namespaces, control groups, Landlock and seccomp.
+//!
+//! `wasm`: runs verifiers that a task's author ships as WebAssembly modules.
+//!
+//! `conformance`: reads cases that were recorded elsewhere, and counts how many come out the same.
+//!
+//! `fuzzing` (a feature): opens private readers to the fuzz targets.
+//!
+//! # Two trips
+//!
+//! ```text
+//! an order:    WorkOrder -> rollout::assignment -> rollout::mix -> task and seed -> Prompt
+//!              trajectory -> rollout::judge -> rollout::replay -> task::episode -> Verdict
+//!
+//! a program:   Response -> tasks::code -> programs::judge -> programs::program (build)
+//!              -> isolation (one run for each test) -> programs::checkers -> programs::Verdict
+//!              -> task::Verdict, or TaskError where the failure is ours
+//! ```
+//!
+//! # Adding a task
+//!
+//! Add one file under `tasks/` and one row in its `registry`. Prompts and answers of procedural tasks
+//! use only digits, lower-case letters and ` +-*/=(),:`. A character tokenizer of 64 tokens suffices
+//! for them.
 
 pub mod assignment;
 pub mod checkers;

@@ -1,4 +1,18 @@
-//! The `Task` trait: a prompt from a seed, a verdict on a response.
+//! The contract of tasks: a prompt from a seed, a verdict on a response.
+//!
+//! The trait [`Task`] is here; the modules have what it speaks of and what tasks are built of:
+//! seeds, responses, episodes, files, data sets, and specifications with their errors.
+//!
+//! May import `isolation` (what a machine lacks), and nothing else of this crate.
+//!
+//! ```text
+//! TaskSpec + TaskFiles -> tasks::registry -> a Task, or spec::SpecError
+//! TaskSeed -> Task::prompt -> Prompt -> (the policy) -> Response
+//! Response -> Task::reward -> Verdict                  one turn
+//! Response -> episode::Play::turn -> Step              several turns:
+//!   Step::Heard(text) -> the policy's next turn
+//!   Step::Over -> Verdict
+//! ```
 
 mod error;
 mod response;

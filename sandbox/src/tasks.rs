@@ -1,4 +1,16 @@
-//! The tasks. Most are procedural: endless prompts, exact verdicts, no data to ship. Others are made of a file.
+//! The tasks of Echo. Most are procedural: endless prompts, exact verdicts, no data to ship. Others are
+//! made of a file.
+//!
+//! May import `task`, `programs`, `isolation`, `wasm` and `conformance`. A task imports no other task:
+//! what several share is in `exact` and `natural`.
+//!
+//! ```text
+//! TaskSpec { name, params, data } -> registry::check   before the file is there
+//!                                 -> registry::build   with it
+//!   procedural (chain_sum, countdown, guess_number, holdem, ...): parameters alone
+//!   of a file  (code, math, wasm): parameters and the file's bytes
+//! -> Box<dyn Task>
+//! ```
 
 pub mod chain_sum;
 pub mod code;

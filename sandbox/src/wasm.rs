@@ -5,6 +5,14 @@
 //! SIMD, garbage collection, exceptions, 64-bit memories). Every call has a new instance, so nothing is carried from one response to the
 //! next. The same module therefore gives the same reward on every node.
 //!
+//! May import `task`, for its verdict.
+//!
+//! ```text
+//! bytes -> Runtime::load -> module (compile, check exports) -> Verifier
+//! seed -> Verifier::prompt -> text
+//! seed + response -> a new instance -> reward -> metadata -> Verdict, or Failure
+//! ```
+//!
 //! # Interface, version 1
 //!
 //! Numbers are `i32` unless another type is given. A **text** is UTF-8 in the module's memory, returned as one `i64`: the address in the

@@ -1,8 +1,9 @@
-//! How it is done on Linux.
+//! Isolation on Linux.
 //!
-//! [`Host`] has a pool of [`slot::Slot`]s. Each speaks with a [`keeper`], a small process that forks one run at a time;
-//! [`watch`] follows the run from the host's side, with the counters of a control group ([`groups`]) or, without any, of
-//! the process tree ([`tree`]). [`collect`] reads what was left behind.
+//! [`Host`] has a pool of [`zygote_client::Slot`]s. Each speaks with a [`zygote`], a small process
+//! that forks one run at a time. [`supervisor`] follows the run from the host's side. It reads the
+//! counters of a control group ([`cgroups`]) or, where there is none, of the process tree
+//! ([`process_tree`]). [`collect`] reads the files that the program left.
 
 mod bytes;
 mod channel;

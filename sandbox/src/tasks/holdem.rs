@@ -1,12 +1,18 @@
 //! `holdem`: no-limit Texas hold'em, played in text over several turns (ECHO-2, appendix F).
 //!
-//! - [`card`], [`evaluator`], [`equity`]: the deck, what a hand is worth, and what it may become;
+//! - `cards`: the deck, what a hand is worth, and what it may become;
 //! - [`stakes`], [`action`], [`table`], [`pots`]: the rules, as a pure state machine of one hand;
 //! - [`view`], [`answer`]: the table as text, and actions from text;
-//! - [`opponent`], [`episode`]: who plays against the policy, and the conversation that this makes;
+//! - [`opponent`], [`episode`]: who plays against the policy, and their conversation;
 //! - [`game`]: the task that runs name;
-//! - [`turns`], [`starting_hand`]: what a log means for training: masks, and episodes of a kind;
+//! - [`turns`]: which tokens of a log are trained on;
 //! - [`replay`], [`vectors`]: recorded hands, and the engine checked against them.
+//!
+//! ```text
+//! seed -> deck -> Table -> View -> prompt -> (the policy) -> answer -> Action -> Table
+//!   the opponents act until the policy's next turn, or until the hand is over
+//! hands -> Outcome -> the reward of the episode
+//! ```
 
 pub mod action;
 pub mod answer;
