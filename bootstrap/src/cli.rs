@@ -60,7 +60,6 @@ enum Command {
     Identity(Identity),
 }
 
-/// `echo-bootstrap run`.
 #[derive(Debug, Args)]
 struct Run {
     /// Directory of the node's identity; made if need be.
@@ -80,10 +79,9 @@ struct Run {
     status_every: u64,
 }
 
-/// `echo-bootstrap sign-list`.
 #[derive(Debug, Args)]
 struct SignList {
-    /// The draft.
+    /// The draft: a TOML file with network, version, expiry, peers and runs.
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
     /// The keeper's key; made at the first use.
@@ -97,17 +95,15 @@ struct SignList {
     json: bool,
 }
 
-/// `echo-bootstrap show-list`.
 #[derive(Debug, Args)]
 struct ShowList {
-    /// The list.
+    /// The signed list to read and check.
     file: PathBuf,
     /// Print one JSON object instead.
     #[arg(long)]
     json: bool,
 }
 
-/// `echo-bootstrap identity`.
 #[derive(Debug, Args)]
 struct Identity {
     /// Directory of the node's identity.
@@ -119,10 +115,8 @@ struct Identity {
 }
 
 impl Cli {
-    /// Does what was asked. The exit code is 1 when a list was shown that nodes would refuse.
-    ///
-    /// # Errors
-    /// Whatever kept it from being done, ready to be printed.
+    /// Runs the command. The exit code is 1 when a list was shown that nodes would refuse. Errors are
+    /// ready to be printed.
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Run(command) => command.execute(),

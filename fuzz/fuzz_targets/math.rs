@@ -13,8 +13,8 @@ use echo_sandbox::tasks::math::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// Allocations of one judgement: for nothing at all, for each byte of both texts, and for each step of a budget. Four times what was
-/// seen.
+/// Allocations of one judgement: for nothing at all, for each byte of both texts, and for each step
+/// of a budget. Four times what was seen.
 const CALLS: [u64; 3] = [2_000, 16, 8];
 /// The same in bytes.
 const BYTES: [u64; 3] = [1 << 20, 2 << 10, 4 << 10];
@@ -111,7 +111,7 @@ fn is_balanced(text: &str) -> bool {
     depth == Some(0)
 }
 
-/// Any options.
+/// Options made of the bits of one byte.
 fn options(choice: u8) -> Options {
     let has = |bit: u8| choice >> bit & 1 == 1;
     let mut match_types = vec![MatchType::Latex, MatchType::Expr];

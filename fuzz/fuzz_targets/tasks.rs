@@ -44,7 +44,7 @@ enum Said<'a> {
     Advice,
     /// That, with something behind it.
     AdviceAnd(&'a str),
-    /// Anything.
+    /// A text of the fuzzer's, as the whole turn.
     Text(&'a str),
     /// The budget of tokens ends within this.
     Cut(&'a str),

@@ -85,8 +85,8 @@ fn read_address(text: &str) {
     }
 }
 
-/// Two addresses as they come with the protocols of libp2p: in bytes, which say more than a text can. The first byte is the length of the
-/// one.
+/// Two addresses as they come with the protocols of libp2p: in bytes, which say more than a text
+/// can. The first byte is the length of the one.
 fn read_binary(bytes: &[u8]) {
     let Some((length, rest)) = bytes.split_first() else { return };
     let (one, other) = rest.split_at(rest.len().min((*length).into()));

@@ -58,7 +58,7 @@ enum Input<'a> {
 enum Said<'a> {
     /// What a good player would say.
     Advice,
-    /// Any text.
+    /// A text of the fuzzer's, as the whole turn.
     Text(&'a str),
 }
 

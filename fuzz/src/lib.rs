@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 /// A change of some bytes: where, how, and with which byte.
 pub type Edit = (u16, u8, u8);
 
-/// `sample` after `edits`. From nothing, a fuzzer hardly ever finds a message with the right field names: so it starts from sound
-/// ones.
+/// `sample` after `edits`. From nothing, a fuzzer hardly ever finds a message with the right field
+/// names: so it starts from sound ones.
 pub fn edited(sample: &[u8], edits: &[Edit]) -> Vec<u8> {
     let mut bytes = sample.to_vec();
     for &(at, how, byte) in edits {

@@ -26,7 +26,7 @@ impl<'a> Assignment<'a> {
         Self { task, seed }
     }
 
-    /// The task.
+    /// The task that makes the prompt and judges the response.
     pub fn task(&self) -> &'a dyn Task {
         self.task
     }

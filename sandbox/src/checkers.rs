@@ -58,7 +58,7 @@ pub enum Checker {
     Fcmp,
     /// One integer of any length.
     Hcmp,
-    /// One 32-bit integer.
+    /// One integer that fits 32 bits, signed.
     Icmp,
     /// Lines, each as a sequence of tokens.
     Lcmp,
@@ -148,8 +148,8 @@ impl std::str::FromStr for Checker {
     }
 }
 
-/// Judges the contestant's `output` by the jury's `answer`. No stock checker reads the test's `input`, but all refuse one
-/// beyond [`MAX_FILE_BYTES`].
+/// Judges the contestant's `output` by the jury's `answer`. No stock checker reads the test's
+/// `input`, but all refuse one beyond [`MAX_FILE_BYTES`].
 #[must_use]
 pub fn check(checker: Checker, input: &[u8], output: &[u8], answer: &[u8]) -> Judgement {
     judge(checker, input, output, answer).unwrap_or_else(|decided| decided)

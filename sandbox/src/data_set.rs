@@ -53,7 +53,7 @@ impl<R> Rows<R> {
         if Arc::ptr_eq(&self.0, &train.0) { 0 } else { self.0.len() }
     }
 
-    /// All rows.
+    /// All rows, in the order of the file.
     pub fn iter(&self) -> std::slice::Iter<'_, R> {
         self.0.iter()
     }
@@ -73,7 +73,7 @@ pub fn read<L: DeserializeOwned, R>(
 /// The same where `check` wants to know the number of the line, from 1.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`read`]: [`DataError`] of the first line that is no row.
 pub fn read_lines<L: DeserializeOwned, R>(
     bytes: &[u8],
     mut check: impl FnMut(usize, L) -> Result<R, String>,

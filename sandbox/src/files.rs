@@ -41,7 +41,7 @@ impl TaskFiles {
         id
     }
 
-    /// A file.
+    /// The bytes of the file with this BLAKE3; `None` when it is not here.
     #[must_use]
     pub fn get(&self, id: &ContentId) -> Option<&Arc<[u8]>> {
         self.0.get(id)

@@ -35,8 +35,8 @@ pub fn zygote_message(kind: u8, body: &[u8]) {
     crate::isolate::zygote_message(kind, body);
 }
 
-/// [`math::judge`], and the steps that each of its parts took: reading the response, reading the gold answer, comparing
-/// them.
+/// [`math::judge`], and the steps that each of its parts took: reading the response, reading the
+/// gold answer, comparing them.
 pub fn judge_counted(gold: &str, response: &str, options: &Options) -> (Judged, [u32; 3]) {
     math::fuzzing::judge_counted(gold, response, options)
 }

@@ -21,15 +21,15 @@ pub enum JudgeError {
     Reward {
         /// What its node says.
         claimed: f32,
-        /// What it is.
+        /// The reward that the replayed episode gives.
         earned: f32,
     },
     /// A task whose rewards are none has failed.
     #[error("task {task} gave the reward {reward}, outside [0, 1]")]
     NoReward {
-        /// The task.
+        /// The name of the task that failed.
         task: &'static str,
-        /// What it gave.
+        /// The figure that the task gave, which may be NaN.
         reward: f32,
     },
 }
@@ -49,7 +49,8 @@ impl JudgeError {
 /// and possibly slow: call it where blocking is allowed.
 ///
 /// # Errors
-/// [`JudgeError`]
+/// [`JudgeError::Replay`] for broken rules or a failed task, [`JudgeError::Reward`] for a false
+/// claim of a task that runs no programs, and [`JudgeError::NoReward`] for a failed task.
 pub fn judge(
     assignment: &Assignment<'_>,
     trajectory: &Trajectory,
@@ -105,7 +106,7 @@ mod tests {
         }
     }
 
-    /// Reads nothing.
+    /// A decoder whose every text is empty.
     struct Deaf;
 
     impl TextDecoder for Deaf {

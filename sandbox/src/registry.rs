@@ -24,9 +24,9 @@ type Params = BTreeMap<String, i64>;
 
 /// How a task is made.
 enum Make {
-    /// Of code alone.
+    /// Made of parameters alone, without any file.
     Procedural(fn(&Params) -> Made),
-    /// Of a file.
+    /// Made of parameters and the bytes of the task's file.
     OfFile(fn(&Params, &[u8]) -> Made),
 }
 
@@ -93,7 +93,7 @@ pub fn check(spec: &TaskSpec) -> Result<(), SpecError> {
 /// a sandbox; which languages, their files say.
 ///
 /// # Errors
-/// [`SpecError::Machine`]
+/// [`SpecError::Machine`], which lists all that is missing.
 pub fn check_machine(spec: &TaskSpec) -> Result<(), SpecError> {
     if spec.name == code::NAME { code::judge().map(drop) } else { Ok(()) }
 }

@@ -38,7 +38,7 @@ pub struct Replayed {
 pub struct Heard {
     /// How many tokens of the response come before it: at least one, not all, more than before the one that was heard earlier.
     pub after: usize,
-    /// Token ids.
+    /// What the environment said, as the ids that `encode` made of it.
     pub tokens: Vec<u32>,
 }
 
@@ -48,7 +48,7 @@ pub enum ReplayError {
     /// Its turns are not those of an episode of its order: whoever made it broke the rules of sampling.
     #[error("{0}")]
     Rules(String),
-    /// The task failed.
+    /// The task failed to judge, whatever the trajectory is worth.
     #[error(transparent)]
     Task(#[from] TaskError),
 }
@@ -59,7 +59,8 @@ pub enum ReplayError {
 /// where the limit leaves no token for another.
 ///
 /// # Errors
-/// [`ReplayError`]
+/// [`ReplayError::Rules`] when the turns are not the episode's; [`ReplayError::Task`]
+/// when the task failed.
 pub fn replay(
     mut play: Play<'_>,
     trajectory: &Trajectory,
@@ -99,8 +100,8 @@ pub fn replay(
     broken("has no turn".into())
 }
 
-/// What the policy heard between the turns of a trajectory, whose form was checked: its environment says it again, and `encode` makes
-/// tokens of it.
+/// What the policy heard between the turns of a trajectory, whose form was checked: its environment
+/// says it again, and `encode` makes tokens of it.
 ///
 /// # Errors
 /// [`ReplayError`], and those of `encode`.

@@ -28,13 +28,13 @@ pub enum SpecError {
     /// A name is longer than any that exists.
     #[error("a task or parameter name has {bytes} bytes: names have at most {MAX_NAME_BYTES}")]
     LongName {
-        /// Its length.
+        /// The name's length in bytes, above [`MAX_NAME_BYTES`].
         bytes: usize,
     },
     /// The task has no such parameter.
     #[error("task {task}: {reason}; correct the task's params")]
     Params {
-        /// The task's name.
+        /// The task whose parameters are wrong.
         task: &'static str,
         /// Which parameter is unknown, and which exist.
         reason: String,
@@ -42,9 +42,9 @@ pub enum SpecError {
     /// A parameter is outside its range.
     #[error("task {task}: {param} = {value} is not within {low}..={high}; set it within that range")]
     OutOfRange {
-        /// The task's name.
+        /// The task that has the parameter.
         task: &'static str,
-        /// The parameter's name.
+        /// The parameter's name in the run file.
         param: &'static str,
         /// The value asked for.
         value: i64,
@@ -56,35 +56,35 @@ pub enum SpecError {
     /// A procedural task with a file.
     #[error("task {task} is made of no file: leave its data out")]
     NoUseForFile {
-        /// The task's name.
+        /// The procedural task that was given a file.
         task: &'static str,
     },
     /// A task without the file that it is made of.
     #[error("task {task} is made of a file: name it with data = \"FILE\", or under [data]")]
     NeedsFile {
-        /// The task's name.
+        /// The task that is made of a file.
         task: &'static str,
     },
     /// The file is not there.
     #[error("the file of task {task}, {id}, is not there")]
     MissingFile {
-        /// The task's name.
+        /// The task that is made of the file.
         task: &'static str,
-        /// The file.
+        /// The file's BLAKE3, as the charter names it.
         id: ContentId,
     },
     /// The file is too long.
     #[error("the file of task {task} has {bytes} bytes: at most {MAX_TASK_FILE_BYTES}; give a part of it")]
     LargeFile {
-        /// The task's name.
+        /// The task that the file was given to.
         task: &'static str,
-        /// Its length.
+        /// The file's length, above [`MAX_TASK_FILE_BYTES`].
         bytes: u64,
     },
     /// The file is not of the task's form.
     #[error("the file of task {task}: {reason}")]
     Data {
-        /// The task's name.
+        /// The task that reads the file.
         task: &'static str,
         /// What is wrong with it.
         reason: DataError,
@@ -98,7 +98,7 @@ pub enum SpecError {
     /// This machine cannot do what the task needs.
     #[error("task {task} runs programs, and this machine lacks what that needs:{}", listed(.lacks))]
     Machine {
-        /// The task's name.
+        /// The task that judges by running programs.
         task: &'static str,
         /// All that is missing, each with its mend.
         lacks: Vec<Lack>,
@@ -106,7 +106,7 @@ pub enum SpecError {
     /// A task that no order would ever use.
     #[error("task {name} has weight 0: give it at least 1, or leave it out")]
     NoWeight {
-        /// The task's name.
+        /// The task that the mix gives weight 0.
         name: String,
     },
     /// No task at all.

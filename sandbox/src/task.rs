@@ -55,8 +55,8 @@ pub trait Task: Debug + Send + Sync {
         false
     }
 
-    /// A right answer to the prompt of `seed`, for the supervised warm-up and for tests. Where there are several turns, it is a good first
-    /// one.
+    /// A right answer to the prompt of `seed`, for the supervised warm-up and for tests. Where
+    /// there are several turns, it is a good first one.
     fn solution(&self, seed: TaskSeed) -> String;
 
     /// Whether it knows them: without, there is no supervised warm-up.

@@ -23,9 +23,9 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Draft {
-    /// The network's name.
+    /// The network's name, the same in all versions of its list.
     pub network: String,
-    /// The list's version.
+    /// The list's version: nodes ignore a list that is not newer than theirs.
     pub version: u64,
     /// Expiry in seconds since the Unix epoch.
     pub expires: Option<u64>,
@@ -39,7 +39,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Reads a draft.
+    /// Reads a draft from a TOML file; unknown keys are refused.
     ///
     /// # Errors
     /// [`ListError::Read`], [`ListError::TooLong`] or [`ListError::Draft`].

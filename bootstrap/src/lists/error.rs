@@ -12,7 +12,7 @@ pub enum ListError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// The file.
+        /// The draft or the list that was to be read.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -20,7 +20,7 @@ pub enum ListError {
     /// The file cannot be written.
     #[error("cannot write {path}: {source}")]
     Write {
-        /// The file.
+        /// Where the signed list was to be written.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -30,13 +30,13 @@ pub enum ListError {
         "{path} is longer than {MAX_LIST_BYTES} bytes, the most that a peer list may have: remove peers or runs"
     )]
     TooLong {
-        /// The file.
+        /// The draft or list that exceeds the limit.
         path: PathBuf,
     },
     /// The draft is no TOML of the right form.
     #[error("{path} is not a draft of a peer list: {reason}")]
     Draft {
-        /// The file.
+        /// The file that was to be read as a draft.
         path: PathBuf,
         /// What is wrong, with the line.
         reason: String,
@@ -49,7 +49,7 @@ pub enum ListError {
     /// `expires_in` is no duration.
     #[error("expires_in = {text:?} is no duration ({reason}): write for example \"30d\" or \"12h\"")]
     Duration {
-        /// What was written.
+        /// The value of `expires_in` as written in the draft.
         text: String,
         /// Why it is none.
         reason: String,
@@ -74,9 +74,9 @@ pub enum ListError {
     Version {
         /// The list in place.
         path: PathBuf,
-        /// Its version.
+        /// The version of the list in place.
         held: u64,
-        /// The draft's version.
+        /// The version in the draft, not above `held`.
         drafted: u64,
     },
     /// The list in place was signed by another key.
@@ -86,7 +86,7 @@ pub enum ListError {
     OtherKeeper {
         /// The list in place.
         path: PathBuf,
-        /// Who signed it.
+        /// The key that signed the list in place.
         held: PublicKey,
         /// The key at hand.
         signing: PublicKey,
@@ -94,7 +94,7 @@ pub enum ListError {
     /// What stands at the output's place is no intact list.
     #[error("will not replace {path}: {source}; move it away if it is not needed")]
     NotAList {
-        /// The file.
+        /// The output, which holds something else than a list.
         path: PathBuf,
         /// Why it is none.
         source: PeerListError,

@@ -10,7 +10,7 @@ use echo_protocol::time::UnixMillis;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What was signed.
+/// A list as it was signed, and what was written of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Signed {
     /// The key that signed.

@@ -12,7 +12,7 @@ pub enum NodeError {
     /// Another boot node has the directory.
     #[error("another echo-bootstrap is using {path}; stop it, or give this one a --data-dir of its own")]
     InUse {
-        /// The directory.
+        /// The data directory that the other node has locked.
         path: PathBuf,
     },
     /// The directory cannot be written.
@@ -20,12 +20,12 @@ pub enum NodeError {
         "data directory {path}: {source}; choose another with --data-dir, or make it writable for this user"
     )]
     DataDir {
-        /// The directory.
+        /// The data directory, `--data-dir` on the command line.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
-    /// No identity.
+    /// The node's key cannot be read or made in the data directory.
     #[error(transparent)]
     Identity(#[from] KeyfileError),
     /// The network could not be started.
@@ -34,7 +34,7 @@ pub enum NodeError {
     /// The addresses could not be written down.
     #[error("cannot write the addresses to {path}: {source}")]
     AddressFile {
-        /// The file.
+        /// The file that `--write-address` names.
         path: PathBuf,
         /// What the system said.
         source: io::Error,

@@ -36,7 +36,7 @@ fn read_single(stream: &mut Stream<'_>) -> Result<Vec<i64>, Judgement> {
     Ok(values)
 }
 
-/// `casencmp`: 64-bit integers.
+/// `casencmp`: any number of 64-bit integers in each case.
 pub(super) fn integers(files: &mut Files<'_>) -> Result<String, Judgement> {
     // A token counts up to its first NUL.
     fn item<'a>(stream: &Stream<'a>, word: &'a [u8]) -> Result<&'a [u8], Judgement> {
@@ -47,7 +47,7 @@ pub(super) fn integers(files: &mut Files<'_>) -> Result<String, Judgement> {
     sequences(files, item, describe)
 }
 
-/// `casewcmp`: tokens.
+/// `casewcmp`: any number of tokens in each case.
 pub(super) fn words(files: &mut Files<'_>) -> Result<String, Judgement> {
     let describe = |case: &Case<'_>| {
         let mut joined = Vec::new();

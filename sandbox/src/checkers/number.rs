@@ -14,8 +14,8 @@ pub(super) fn integer(token: &[u8]) -> Option<i64> {
     is_integer(token).then(|| str::from_utf8(token).ok()?.parse().ok()).flatten()
 }
 
-/// The most digits of an exponent that the standard library's parser reads exactly; it caps longer ones before it adds the
-/// mantissa's length.
+/// The most digits of an exponent that the standard library's parser reads exactly; it caps longer
+/// ones before it adds the mantissa's length.
 const EXACT_EXPONENT_DIGITS: usize = 5;
 /// Beyond this decimal exponent of its first digit a double is infinite, and below its negative it is zero.
 const EXTREME_EXPONENT: i64 = 400;

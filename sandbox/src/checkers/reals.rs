@@ -24,24 +24,24 @@ enum Tolerance {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Comparison {
     tolerance: Tolerance,
-    /// Decimals in messages.
+    /// How many decimals a message writes.
     decimals: usize,
 }
 
 /// `acmp`, and `rcmp`, which is the same.
 pub(super) const ACMP: Comparison = Comparison { tolerance: Tolerance::Absolute(1.5e-6), decimals: 10 };
-/// `dcmp`.
+/// `dcmp`: one number, within 1e-6 absolutely or relatively.
 pub(super) const DCMP: Comparison = Comparison { tolerance: Tolerance::Either(1e-6), decimals: 10 };
-/// `rcmp4`.
+/// `rcmp4`: a sequence, within 1e-4 absolutely or relatively.
 pub(super) const RCMP4: Comparison = Comparison { tolerance: Tolerance::Either(1e-4), decimals: 5 };
-/// `rcmp6`.
+/// `rcmp6`: a sequence, within 1e-6 absolutely or relatively.
 pub(super) const RCMP6: Comparison = Comparison { tolerance: Tolerance::Either(1e-6), decimals: 7 };
-/// `rcmp9`.
+/// `rcmp9`: a sequence, within 1e-9 absolutely or relatively.
 pub(super) const RCMP9: Comparison = Comparison { tolerance: Tolerance::Either(1e-9), decimals: 10 };
-/// `rncmp`.
+/// `rncmp`: a sequence, within 1.5e-5 absolutely.
 pub(super) const RNCMP: Comparison = Comparison { tolerance: Tolerance::Absolute(1.5e-5), decimals: 10 };
 
-/// One number.
+/// Compares one number, the first of each file.
 pub(super) fn one(files: &mut Files<'_>, comparison: Comparison) -> Result<String, Judgement> {
     let decimals = comparison.decimals;
     let (expected, found) = (files.answer.double()?, files.output.double()?);

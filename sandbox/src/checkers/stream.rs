@@ -37,15 +37,15 @@ impl Owner {
 /// The two files that are compared.
 #[derive(Debug)]
 pub(super) struct Files<'a> {
-    /// The contestant's.
+    /// The contestant's output: what is wrong here is its fault.
     pub(super) output: Stream<'a>,
-    /// The jury's.
+    /// The jury's answer: what is wrong here makes the verdict `Fail`.
     pub(super) answer: Stream<'a>,
 }
 
 impl<'a> Files<'a> {
-    /// Opens them, and refuses files that are too large. A byte order mark is no part of the output; that of an answer is
-    /// read as content.
+    /// Opens them, and refuses files that are too large. A byte order mark is no part of the
+    /// output; that of an answer is read as content.
     pub(super) fn open(input: &[u8], output: &'a [u8], answer: &'a [u8]) -> Result<Self, Judgement> {
         for (bytes, owner) in [(input, Owner::Jury), (output, Owner::Contestant), (answer, Owner::Jury)] {
             let size = bytes.len();
@@ -175,7 +175,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// What separates tokens.
+/// Whether a byte separates tokens: space, tab, line feed or carriage return.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | LF | CR)
 }

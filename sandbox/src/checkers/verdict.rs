@@ -68,7 +68,7 @@ impl CheckerVerdict {
 /// A verdict and what led to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// The verdict.
+    /// The class that testlib's exit code stands for.
     pub verdict: CheckerVerdict,
     /// testlib's message, without the label that opens it.
     pub message: String,

@@ -30,8 +30,8 @@ pub struct Judge {
 /// How a suite is run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Options {
-    /// End with the first test that is not accepted: for a reward that needs all tests, the rest costs time and tells
-    /// nothing.
+    /// End with the first test that is not accepted: for a reward that needs all tests, the rest
+    /// costs time and tells nothing.
     pub stop_early: bool,
 }
 
@@ -58,7 +58,7 @@ impl Judge {
         self.sandbox.report()
     }
 
-    /// What is installed.
+    /// The compilers and interpreters found here, and those that are missing.
     pub fn tools(&self) -> &Toolchains {
         &self.tools
     }

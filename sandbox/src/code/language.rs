@@ -14,10 +14,10 @@ use crate::isolate::Limits;
 pub enum Language {
     /// Python 3, without its site packages.
     Python,
-    /// C++17.
+    /// C++ by the 2017 standard, compiled.
     #[serde(rename = "c++17")]
     Cpp17,
-    /// C++20.
+    /// C++ by the 2020 standard, compiled.
     #[serde(rename = "c++20")]
     Cpp20,
     /// Rust, edition 2021, without crates.
@@ -35,7 +35,7 @@ pub(super) struct Recipe {
     pub(super) tool: &'static str,
     /// What to do when that is not installed.
     pub(super) mend: &'static str,
-    /// The source's file.
+    /// The file that the source is placed in, below `/work`.
     pub(super) source: &'static str,
     /// The tool's arguments: to compile the source into [`ARTIFACT`], or, for an interpreter, to run it.
     pub(super) args: &'static [&'static str],
@@ -47,10 +47,10 @@ pub(super) struct Recipe {
     pub(super) hello: &'static str,
 }
 
-/// What compilers write.
+/// The file that compilers write the executable to.
 pub(super) const ARTIFACT: &str = "main";
 
-/// What [`Recipe::hello`] prints.
+/// The one line that [`Recipe::hello`] prints when the tool works.
 pub(super) const HELLO: &str = "hello";
 
 /// Opens what the Python runner says about a source that is no Python.
@@ -163,7 +163,7 @@ static TABLE: [(Language, Recipe); 5] = [
 ];
 
 impl Language {
-    /// All of them.
+    /// All languages, interpreted Python first, in the order of their declaration.
     pub const ALL: [Self; 5] = [Self::Python, Self::Cpp17, Self::Cpp20, Self::Rust, Self::Go];
 
     pub(super) fn recipe(self) -> &'static Recipe {

@@ -21,7 +21,7 @@ pub const MAX_PROGRAM_BYTES: u64 = 32 << 20;
 /// A program as it was handed in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submission {
-    /// Its language.
+    /// The language that `source` is written in.
     pub language: Language,
     /// Its only file, at most [`MAX_SOURCE_BYTES`].
     pub source: String,
@@ -98,11 +98,11 @@ impl Program {
         })
     }
 
-    /// Runs it once.
+    /// Runs the program once, in a new sandbox of its own.
     ///
     /// # Errors
-    /// A report when there was no run: of our failure, or of a source that makes no program (a library compiles as
-    /// well).
+    /// A report when there was no run: of our failure, or of a source that makes no program (a
+    /// library compiles as well).
     pub(super) fn run(
         &self,
         sandbox: &Sandbox,
@@ -133,7 +133,7 @@ impl Program {
     /// A compiled Python module that is run by the interpreter.
     ///
     /// # Errors
-    /// What is missing of Python.
+    /// What this machine lacks of Python, with its mend.
     pub(super) fn module(tools: &Toolchains, name: &'static str, bytes: Vec<u8>) -> Result<Self, Lack> {
         let tool = tools.tool(Language::Python).map_err(Lack::clone)?.clone();
         let args = PYTHON_ARGS.iter().chain([&name]).map(OsString::from).collect();

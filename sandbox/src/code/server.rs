@@ -55,19 +55,19 @@ pub enum ServerError {
     /// There is something else.
     #[error("{path} is there already and is no socket; choose another path")]
     NoSocket {
-        /// The path.
+        /// The path that was to become the socket.
         path: PathBuf,
     },
     /// Another server answers there.
     #[error("another server is listening at {path}; stop it, or choose another path")]
     InUse {
-        /// The socket.
+        /// The socket that the other server answers at.
         path: PathBuf,
     },
-    /// The system refuses.
+    /// The system refuses to make the socket, or to serve it.
     #[error("cannot listen at {path}: {source}; {}", mend(.source))]
     Listen {
-        /// The socket.
+        /// The socket that was to be made.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -110,8 +110,8 @@ struct Peer {
 }
 
 impl Server {
-    /// Listens at `path`, and lets in processes of this user and of `users`. A socket left behind by a server that
-    /// died is replaced.
+    /// Listens at `path`, and lets in processes of this user and of `users`. A socket left behind
+    /// by a server that died is replaced.
     ///
     /// # Errors
     /// When another server is there, or the system refuses.
@@ -141,7 +141,7 @@ impl Server {
         Ok(Self { path: path.into(), listener, shared, accepting: Some(accepting) })
     }
 
-    /// Where it listens.
+    /// The path of the socket, deleted when the server is dropped.
     pub fn path(&self) -> &Path {
         &self.path
     }

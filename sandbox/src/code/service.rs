@@ -33,9 +33,9 @@ pub struct ClientId(pub u64);
 pub enum Request {
     /// A program, by tests.
     Program {
-        /// The program.
+        /// The program to judge, with its language.
         submission: Submission,
-        /// The tests.
+        /// The tests and limits, whose data is in the service's store.
         suite: Suite,
         /// How to run them.
         options: Options,
@@ -44,7 +44,7 @@ pub enum Request {
     Functions {
         /// The program that defines them, in Python.
         source: String,
-        /// The task.
+        /// The functions' reference solution and the author's checks.
         task: FunctionTask,
     },
 }
@@ -145,7 +145,7 @@ impl Service {
         Ok(Reports { events: Some(events) })
     }
 
-    /// What judges.
+    /// The judge whose sandbox and toolchains the workers share.
     pub fn judge(&self) -> &Judge {
         &self.shared.judge
     }
@@ -161,8 +161,8 @@ impl Service {
         Load { admitted: state.queue.admitted(), finished: state.finished }
     }
 
-    /// Ends all requests that wait, and takes no more: their reports end with [`Verdict::Internal`]. Runs that go on are not
-    /// waited for.
+    /// Ends all requests that wait, and takes no more: their reports end with
+    /// [`Verdict::Internal`]. Runs that go on are not waited for.
     pub fn close(&self) {
         let mut state = self.shared.state();
         state.closed = true;

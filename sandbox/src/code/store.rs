@@ -32,7 +32,7 @@ pub enum StoreError {
     /// It was never put here, or had to go.
     #[error("the test data {id} is not in the store; put it there, then judge again")]
     Missing {
-        /// The data.
+        /// The BLAKE3 of the data that a test names.
         id: ContentId,
     },
     /// The file on disk is not what its name says; it has been deleted.
@@ -40,7 +40,7 @@ pub enum StoreError {
         "the test data {id} was damaged on disk and has been deleted; put it there again, and check this disk"
     )]
     Damaged {
-        /// The data.
+        /// The BLAKE3 that the file's content no longer has.
         id: ContentId,
     },
     /// More bytes than one file, or the whole store, may have.
@@ -58,15 +58,15 @@ pub enum StoreError {
         "another process is using the store of test data at {path}; stop it, or choose another directory"
     )]
     InUse {
-        /// The directory.
+        /// The directory that the other process has locked.
         path: PathBuf,
     },
-    /// The disk failed.
+    /// The disk cannot be read or written, or is full.
     #[error(
         "the store of test data at {path}: {source}; make it a directory that can be written, on a disk with room"
     )]
     Disk {
-        /// The directory.
+        /// The store's directory, given to [`TestStore::open`].
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -75,7 +75,7 @@ pub enum StoreError {
 
 /// Where a judge reads the data of tests. Calls may block, and come from many threads.
 pub trait TestData: std::fmt::Debug + Send + Sync {
-    /// What `id` names.
+    /// Reads all bytes whose BLAKE3 is `id`.
     ///
     /// # Errors
     /// When it is not there, or cannot be read.
@@ -102,12 +102,12 @@ pub struct TestStore {
     /// Held as long as the store is used.
     _lock: fs::File,
     capacity: u64,
-    shelf: Mutex<Shelf>,
+    index: Mutex<Index>,
 }
 
 /// Which files there are, the one that was not used for longest first.
 #[derive(Debug, Default)]
-struct Shelf {
+struct Index {
     lengths: LinkedHashMap<ContentId, u64>,
     total: u64,
 }
@@ -127,7 +127,7 @@ impl TestStore {
             Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: dir.into() }),
             Err(TryLockError::Error(source)) => return Err(disk(source)),
         }
-        let store = Self { dir: dir.into(), _lock: lock, capacity, shelf: Mutex::default() };
+        let store = Self { dir: dir.into(), _lock: lock, capacity, index: Mutex::default() };
         let failed = |source| store.failed(source);
         let mut found = Vec::new();
         for entry in fs::read_dir(dir).map_err(failed)? {
@@ -145,9 +145,9 @@ impl TestStore {
         }
         found.sort_unstable();
         {
-            let mut shelf = store.shelf();
+            let mut index = store.index();
             for (_, id, length) in found {
-                store.note(&mut shelf, id, length);
+                store.note(&mut index, id, length);
             }
         }
         Ok(store)
@@ -170,15 +170,15 @@ impl TestStore {
         let failed = |source| self.failed(source);
         let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(&self.dir).map_err(failed)?;
         draft.write_all(bytes).map_err(failed)?;
-        let mut shelf = self.shelf();
+        let mut index = self.index();
         draft.persist(self.path(id)).map_err(|error| failed(error.error))?;
-        self.note(&mut shelf, id, length);
+        self.note(&mut index, id, length);
         Ok(id)
     }
 
     /// Whether `id` is here. It counts as used.
     pub fn contains(&self, id: ContentId) -> bool {
-        self.shelf().lengths.to_back(&id).is_some()
+        self.index().lengths.to_back(&id).is_some()
     }
 
     /// Those of `ids` that would have to be put here.
@@ -215,26 +215,26 @@ impl TestStore {
 
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
-        self.shelf().total
+        self.index().total
     }
 
-    fn note(&self, shelf: &mut Shelf, id: ContentId, length: u64) {
-        if let Some(replaced) = shelf.lengths.insert(id, length) {
-            shelf.total -= replaced;
+    fn note(&self, index: &mut Index, id: ContentId, length: u64) {
+        if let Some(replaced) = index.lengths.insert(id, length) {
+            index.total -= replaced;
         }
-        shelf.total += length;
-        while shelf.total > self.capacity || shelf.lengths.len() > MAX_FILES {
-            let Some((oldest, length)) = shelf.lengths.pop_front() else { break };
-            shelf.total -= length;
+        index.total += length;
+        while index.total > self.capacity || index.lengths.len() > MAX_FILES {
+            let Some((oldest, length)) = index.lengths.pop_front() else { break };
+            index.total -= length;
             // What cannot be deleted is in nobody's way: its name no longer counts.
             let _ = fs::remove_file(self.path(oldest));
         }
     }
 
     fn forget(&self, id: ContentId) {
-        let mut shelf = self.shelf();
-        if let Some(length) = shelf.lengths.remove(&id) {
-            shelf.total -= length;
+        let mut index = self.index();
+        if let Some(length) = index.lengths.remove(&id) {
+            index.total -= length;
             let _ = fs::remove_file(self.path(id));
         }
     }
@@ -247,8 +247,8 @@ impl TestStore {
         StoreError::Disk { path: self.dir.clone(), source }
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

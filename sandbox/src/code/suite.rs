@@ -40,9 +40,9 @@ pub struct Test {
 pub enum Checking {
     /// By a stock checker, outside of any sandbox: it is ours.
     Stock(Checker),
-    /// By a program of the author in a sandbox of its own, when the judged program is gone. It is called as testlib's
-    /// checkers are: `input output answer`, and says ok, wrong answer, presentation error or failure by its exit code
-    /// 0 to 3.
+    /// By a program of the author in a sandbox of its own, when the judged program is gone. It is
+    /// called as testlib's checkers are: `input output answer`, and says ok, wrong answer,
+    /// presentation error or failure by its exit code 0 to 3.
     Program(Submission),
 }
 
@@ -81,9 +81,9 @@ pub enum SuiteError {
     /// A number outside its range.
     #[error("the suite's {setting} is {found}; set it to 1 up to {limit}")]
     Range {
-        /// The setting.
+        /// The setting's name and unit, in words.
         setting: &'static str,
-        /// Its value.
+        /// The value that the suite has for it.
         found: u64,
         /// The most that is allowed.
         limit: u64,
@@ -94,7 +94,7 @@ pub enum SuiteError {
          that begin with a letter or digit"
     )]
     Name {
-        /// The name.
+        /// The refused name, or the one that both files have.
         name: String,
     },
 }
@@ -115,7 +115,7 @@ impl Suite {
     /// Whether everything is within its limits.
     ///
     /// # Errors
-    /// What is not.
+    /// The first setting that is out of range, or the file name that cannot be used.
     pub fn check(&self) -> Result<(), SuiteError> {
         if self.tests.is_empty() {
             return Err(SuiteError::Empty);

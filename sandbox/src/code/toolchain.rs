@@ -62,10 +62,10 @@ impl Toolchains {
         &self.lacks
     }
 
-    /// A language's tool.
+    /// The compiler or interpreter of a language.
     ///
     /// # Errors
-    /// What is missing.
+    /// What of the language is missing here, with its mend.
     pub(super) fn tool(&self, language: Language) -> Result<&Tool, &Lack> {
         let lack = || self.lacks.iter().find(|(lacking, _)| *lacking == language).map(|(_, lack)| lack);
         self.tools.get(&language).ok_or_else(|| lack().expect("a language is either found or lacking"))

@@ -33,7 +33,7 @@ pub const MUTANTS: usize = 6;
 /// What a check of a file found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FunctionReport {
-    /// Lines read.
+    /// Tasks of the file, one for each line that is not empty.
     pub tasks: usize,
     /// Tasks whose reference is accepted.
     pub accepted: usize,
@@ -52,11 +52,11 @@ pub struct FunctionReport {
 /// A program and what was found about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The task's name.
+    /// The row's name, such as `HumanEval/0` or `MBPP/1`.
     pub task: String,
     /// What was changed, if it is a mutant.
     pub change: Option<String>,
-    /// What was found.
+    /// The verdict, or what kept it from being judged.
     pub reason: String,
 }
 
@@ -66,9 +66,9 @@ pub enum VectorError {
     /// The file cannot be read.
     #[error("cannot read function tasks {path}: {source}")]
     Read {
-        /// The file.
+        /// The file that was to be read.
         path: PathBuf,
-        /// The cause.
+        /// What the system says about it.
         source: std::io::Error,
     },
     /// A line is not a task.
@@ -76,17 +76,17 @@ pub enum VectorError {
         "{path}, line {line}: neither a row of HumanEval nor of MBPP ({reason}); expected one JSON object a line"
     )]
     Malformed {
-        /// The file.
+        /// The file that the line is in.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The parser's reason why it has neither form.
         reason: String,
     },
     /// The file is larger than the limits allow.
     #[error("{path} has more than {MAX_TASKS} lines: split the file")]
     TooManyTasks {
-        /// The file.
+        /// The file that has too many lines.
         path: PathBuf,
     },
 }
@@ -200,7 +200,7 @@ fn check(judge: &Arc<Judge>, name: &str, task: &FunctionTask) -> FunctionReport 
 }
 
 impl FunctionReport {
-    /// Both together.
+    /// Adds another report's counts and findings to these.
     fn and(mut self, other: Self) -> Self {
         self.tasks += other.tasks;
         self.accepted += other.accepted;

@@ -14,7 +14,7 @@ pub const MAX_MESSAGE_BYTES: usize = 2 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// AC: right.
+    /// AC: the output is right, within all limits.
     Accepted,
     /// WA: the answer is wrong.
     WrongAnswer,
@@ -108,7 +108,7 @@ impl fmt::Display for Verdict {
 /// The verdict on one test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestReport {
-    /// The verdict.
+    /// How the program did on this test.
     pub verdict: Verdict,
     /// What led to it, for people: a compiler's or checker's message, the end of standard error, or what failed here.
     /// At most [`MAX_MESSAGE_BYTES`]; never shown to a judged program.

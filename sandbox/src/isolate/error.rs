@@ -14,7 +14,7 @@ pub enum IsolateError {
     /// The program cannot be started: it is missing, or it is no executable.
     #[error("{program} cannot be started: {source}; see that it exists inside and can be executed")]
     Program {
-        /// The program.
+        /// The program's path inside of the sandbox.
         program: String,
         /// What the system says.
         source: io::Error,

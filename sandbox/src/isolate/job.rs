@@ -45,7 +45,7 @@ pub struct Job<'a> {
 /// A directory or file of the host that a job sees, read-only.
 #[derive(Debug, Clone, Copy)]
 pub struct Mount<'a> {
-    /// What is seen.
+    /// The directory or file of the host that is shown.
     pub source: Source<'a>,
     /// Where it is seen: an absolute path inside, outside of [`WORK`] and of the system's directories.
     pub target: &'a Path,
@@ -66,7 +66,7 @@ pub enum Source<'a> {
 pub struct Placed<'a> {
     /// A relative path of plain names; directories on the way are made.
     pub name: &'a str,
-    /// What it holds.
+    /// The file's whole content, counted against [`Limits::scratch`].
     pub bytes: &'a [u8],
     /// Whether it can be executed.
     pub executable: bool,

@@ -41,7 +41,7 @@ impl Limits {
         }
     }
 
-    /// For a compiler.
+    /// For a compiler, which needs more of everything than a test.
     pub fn compile() -> Self {
         Self {
             memory: 512 * MIB,

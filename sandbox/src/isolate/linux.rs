@@ -41,7 +41,7 @@ pub(super) fn is_user_of_programs(user: u32) -> bool {
     slot::users().contains(&user)
 }
 
-/// What runs programs.
+/// The system's half of a [`super::Sandbox`]: its zygotes, and how to start more.
 #[derive(Debug)]
 pub(super) struct Host {
     plan: Plan,

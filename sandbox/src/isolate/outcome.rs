@@ -5,16 +5,16 @@ use std::time::Duration;
 /// What came out of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// How it ended.
+    /// How the run ended, or which limit ended it.
     pub end: End,
     /// The first bytes of standard output, at most [`super::Limits::stdout`].
     pub stdout: Vec<u8>,
     /// The first bytes of standard error, at most [`super::Limits::stderr`].
     pub stderr: Vec<u8>,
-    /// What was asked for in [`super::Job::collect`], in that order. After any other end than [`End::Exited`] all are
-    /// [`Collected::Absent`].
+    /// What was asked for in [`super::Job::collect`], in that order. After any other end than
+    /// [`End::Exited`] all are [`Collected::Absent`].
     pub collected: Vec<Collected>,
-    /// What it used.
+    /// Time and memory of the whole process tree.
     pub usage: Usage,
 }
 
@@ -59,7 +59,7 @@ pub enum Collected {
     NotRegular,
     /// It is larger than allowed.
     TooLarge {
-        /// Its length.
+        /// The file's length in bytes, above the limit that was given.
         bytes: u64,
     },
 }

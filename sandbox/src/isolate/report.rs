@@ -46,7 +46,7 @@ pub struct Report {
     pub user_namespace: bool,
     /// The version of Landlock's interface.
     pub landlock_abi: u32,
-    /// What bounds memory.
+    /// What bounds memory: of the whole tree, or of each process.
     pub memory: Bound,
     /// What bounds the number of processes.
     pub processes: Bound,

@@ -10,9 +10,9 @@ pub enum TaskError {
         "task {task} could not judge a response: {reason}; discard the trajectory and lease its order again"
     )]
     Internal {
-        /// The task's name.
+        /// The name of the task that failed to judge.
         task: &'static str,
-        /// What failed.
+        /// The cause in words, for the operator.
         reason: String,
     },
 }

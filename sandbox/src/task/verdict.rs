@@ -14,7 +14,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Full reward.
+    /// Reward 1, counted as right, without metadata.
     pub fn right() -> Self {
         Self { reward: 1.0, correct: true, metadata: Omega::new() }
     }
@@ -78,21 +78,21 @@ pub enum MetadataError {
     /// The key is too long.
     #[error("metadata key of {bytes} bytes: use at most {MAX_OMEGA_TEXT}")]
     LongKey {
-        /// Its length.
+        /// The key's length in bytes, above [`MAX_OMEGA_TEXT`].
         bytes: usize,
     },
     /// The text is too long.
     #[error("metadata text {key} of {bytes} bytes: use at most {MAX_OMEGA_TEXT}")]
     LongText {
-        /// The entry's key.
+        /// The key whose text does not fit.
         key: String,
-        /// The text's length.
+        /// The text's length in bytes, above [`MAX_OMEGA_TEXT`].
         bytes: usize,
     },
     /// There is no room for another entry.
     #[error("no room for metadata entry {key}: a verdict carries at most {MAX_OMEGA_ENTRIES}")]
     Full {
-        /// The entry's key.
+        /// The key that was to be added.
         key: String,
     },
 }

@@ -30,15 +30,15 @@ impl Default for ChainSumConfig {
     }
 }
 
-/// Sums of numbers with a fixed number of digits, each uniform. The sum, and nothing else, is right; with steps, any lines may
-/// stand before it.
+/// Sums of numbers with a fixed number of digits, each uniform. The sum, and nothing else, is
+/// right; with steps, any lines may stand before it.
 #[derive(Debug)]
 pub struct ChainSum {
     config: ChainSumConfig,
 }
 
 impl ChainSum {
-    /// Builds the task.
+    /// Checks `digits`, `terms` and `steps`, and builds the task.
     ///
     /// # Errors
     /// When a parameter is out of its range.

@@ -66,7 +66,7 @@ impl Default for CodeConfig {
     }
 }
 
-/// Problems with tests.
+/// Problems of a file, each judged by its tests or its author's checks.
 #[derive(Debug)]
 pub struct CodeTask {
     shared: Arc<Means>,

@@ -56,7 +56,7 @@ pub struct Countdown {
 }
 
 impl Countdown {
-    /// Builds the task.
+    /// Checks `count`, `largest` and `target`, and builds the task.
     ///
     /// # Errors
     /// When a parameter is out of its range.

@@ -17,7 +17,7 @@ pub const MAX_LARGEST: i64 = 999_999;
 /// The most numbers among which one is to be found.
 pub const MAX_NUMBERS: i64 = 1_000;
 
-/// The most guesses.
+/// The most guesses that `turns` may allow.
 pub const MAX_GUESSES: i64 = 16;
 
 /// What the policy hears when its guess is too small.
@@ -51,7 +51,7 @@ pub struct GuessNumber {
 }
 
 impl GuessNumber {
-    /// Builds the task.
+    /// Checks the parameters and builds the task. `turns` must suffice for a search by halves.
     ///
     /// # Errors
     /// When a parameter is out of its range.
@@ -75,13 +75,13 @@ fn halvings(numbers: i64) -> i64 {
     i64::from(i64::BITS - numbers.leading_zeros())
 }
 
-/// A game.
+/// One game: the hidden number, and the range that the replies have left.
 #[derive(Debug)]
 struct Search {
     number: i64,
     /// The smallest number that is still possible.
     low: i64,
-    /// The largest.
+    /// The largest number that is still possible.
     high: i64,
     guesses: i64,
     most: i64,

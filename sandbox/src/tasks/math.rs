@@ -117,7 +117,7 @@ impl Parsed {
     }
 }
 
-/// A judgement.
+/// What [`judge`] finds about one response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
     /// Whether the response gives the gold answer.

@@ -18,7 +18,7 @@ pub(crate) fn width(number: i64) -> usize {
     number.to_string().len()
 }
 
-/// `3,8,1`.
+/// Numbers separated by commas without spaces: `3,8,1`.
 pub(crate) fn list(numbers: &[i64]) -> String {
     numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(",")
 }

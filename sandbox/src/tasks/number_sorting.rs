@@ -35,7 +35,7 @@ pub struct NumberSorting {
 }
 
 impl NumberSorting {
-    /// Builds the task.
+    /// Checks `count` and `digits`, and builds the task.
     ///
     /// # Errors
     /// When a parameter is out of its range.

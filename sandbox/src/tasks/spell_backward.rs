@@ -38,7 +38,7 @@ pub struct SpellBackward {
 }
 
 impl SpellBackward {
-    /// Builds the task.
+    /// Checks `shortest` and `longest`, and builds the task.
     ///
     /// # Errors
     /// When a parameter is out of its range.

@@ -33,7 +33,8 @@ impl WasmTask {
     /// Compiles a module, and checks that it keeps the interface.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`SpecError::Module`]: the rule of the interface that the module breaks, or
+    /// why none runs here.
     pub fn load(bytes: &[u8]) -> Result<Self, SpecError> {
         // One for the whole process: it reserves address space for instances.
         static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();

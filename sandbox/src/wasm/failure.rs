@@ -30,21 +30,21 @@ pub enum Failure {
     /// An address that is not in the module's memory.
     #[error("the module's {what} is {bytes} bytes at {address}, outside its memory; its author must mend it")]
     Outside {
-        /// What lies there.
+        /// What lies there: `seed`, `response` or a text by its export.
         what: &'static str,
-        /// Where it begins.
+        /// Where it begins, in bytes from the memory's start.
         address: u32,
-        /// Its length.
+        /// Its length in bytes, as the module gave it.
         bytes: usize,
     },
     /// A text of more bytes or characters than there may be.
     #[error("the module's {what} has {found} {unit}, more than {limit}; its author must mend it")]
     Long {
-        /// Which text.
+        /// Which text: one of the module's, or what it is given.
         what: &'static str,
-        /// Its length.
+        /// Its length, in the unit below.
         found: usize,
-        /// Bytes or characters.
+        /// The unit of both figures: `bytes` or `characters`.
         unit: &'static str,
         /// The most it may have.
         limit: usize,
@@ -52,10 +52,10 @@ pub enum Failure {
     /// A text that is not UTF-8.
     #[error("the module's {what} is not UTF-8; its author must mend it")]
     NotText {
-        /// Which text.
+        /// Which text: `prompt`, `solution` or `metadata`.
         what: &'static str,
     },
-    /// No reward.
+    /// A figure that is no reward, NaN included.
     #[error("the module gave the reward {0}, outside [0, 1]; its author must mend it")]
     Reward(f32),
     /// Metadata that do not fit into Ω.

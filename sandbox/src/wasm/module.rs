@@ -20,12 +20,12 @@ pub enum ModuleError {
         /// The address of the bytes.
         found: ContentId,
     },
-    /// Too many bytes.
+    /// More bytes than [`MAX_MODULE_BYTES`], so it is not even compiled.
     #[error(
         "the module has {bytes} bytes: make it at most {MAX_MODULE_BYTES}, for example by stripping names and debug information"
     )]
     Long {
-        /// Its length.
+        /// The module's length in bytes.
         bytes: usize,
     },
     /// No module in the binary form, or one that needs what is turned off or more than a module gets.
@@ -42,7 +42,7 @@ pub enum ModuleError {
     /// An export is missing, or is something else.
     #[error("the module must export {name} as {wanted}; it exports {found}")]
     Export {
-        /// Its name.
+        /// The export's name in the interface.
         name: &'static str,
         /// What the interface says.
         wanted: &'static str,
@@ -54,15 +54,15 @@ pub enum ModuleError {
         "the module is written for version {found} of the interface; this version of Echo knows {ABI_VERSION}"
     )]
     Version {
-        /// The module's version.
+        /// The number that the module's `abi_version` returned.
         found: i32,
     },
     /// A length that no prompt or answer could have.
     #[error("the module's {name} is {found}: return 1 to {MAX_TEXT_CHARS} characters")]
     Longest {
-        /// Which export.
+        /// The export: `longest_prompt` or `longest_response`.
         name: &'static str,
-        /// What it returned.
+        /// The number that it returned, out of range.
         found: i32,
     },
     /// It fails before anybody asks it anything.

@@ -44,7 +44,7 @@ impl Runtime {
 }
 
 impl Verifier {
-    /// The module's address.
+    /// The BLAKE3 of the module's bytes.
     pub fn id(&self) -> ContentId {
         self.id
     }
@@ -62,7 +62,7 @@ impl Verifier {
     /// Makes an instance and drops it, as every question does first.
     ///
     /// # Errors
-    /// [`Failure`]
+    /// [`Failure`], when the start function fails or this machine makes no instance.
     pub fn instantiate(&self) -> Result<(), Failure> {
         Call::new(&self.module).map(drop)
     }

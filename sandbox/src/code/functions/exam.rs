@@ -35,7 +35,7 @@ pub enum ExamError {
     /// More than a task may have, or nothing.
     #[error("the task has {found} {what}; give it 1 to {limit}")]
     Size {
-        /// Of what.
+        /// What is counted: the task's `checks`, or its `bytes`.
         what: &'static str,
         /// How many there are.
         found: usize,
@@ -45,7 +45,7 @@ pub enum ExamError {
     /// The author's code fails by itself.
     #[error("the task's own code is broken: {reason}; its author has to mend it")]
     Broken {
-        /// How.
+        /// How it fails, or what the interpreter says.
         reason: String,
     },
     /// The checks call nothing that is judged: they would accept every program.
@@ -56,7 +56,7 @@ pub enum ExamError {
     /// The reference is not accepted.
     #[error("the task's own reference gets {verdict} ({message}); its author has to mend it")]
     Reference {
-        /// What it gets.
+        /// The first verdict on the reference that is not accepted.
         verdict: Verdict,
         /// What led to it.
         message: String,
@@ -64,7 +64,7 @@ pub enum ExamError {
     /// The judging failed. Says nothing about the task.
     #[error("the task could not be tried: {reason}; try it again, here or elsewhere")]
     Internal {
-        /// What failed.
+        /// The harness's failure, for people to read.
         reason: String,
     },
 }
@@ -134,7 +134,7 @@ impl Exam {
         }
     }
 
-    /// The task.
+    /// The author's task that this exam was prepared from.
     pub fn task(&self) -> &FunctionTask {
         &self.task
     }

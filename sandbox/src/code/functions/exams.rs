@@ -21,7 +21,7 @@ pub struct Exams {
 }
 
 impl Exams {
-    /// None yet.
+    /// Starts empty; `judge` runs what is prepared.
     pub fn new(judge: Arc<Judge>) -> Self {
         Self { judge, ready: Mutex::new(LruCache::new(MAX_EXAMS)) }
     }
@@ -29,7 +29,8 @@ impl Exams {
     /// The task, ready to judge.
     ///
     /// # Errors
-    /// As [`Exam::prepare`].
+    /// As [`Exam::prepare`]. A task that failed is not kept, and is prepared again
+    /// at the next call.
     pub fn get(&self, task: &FunctionTask) -> Result<Arc<Exam>, ExamError> {
         // Twice the texts leave room for what stands between them. What is larger is refused when it is prepared.
         let Ok(bytes) = codec::encode(task, 2 * MAX_TASK_BYTES) else {

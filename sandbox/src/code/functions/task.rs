@@ -37,15 +37,15 @@ impl FunctionTask {
 /// A row of HumanEval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HumanEval {
-    /// Its name.
+    /// The row's name, such as `HumanEval/0`.
     pub task_id: String,
     /// The program's beginning, which ends within the function to write.
     pub prompt: String,
-    /// That function's name.
+    /// The name of the function to write, the only subject.
     pub entry_point: String,
     /// How the prompt may go on.
     pub canonical_solution: String,
-    /// Defines `check(candidate)`.
+    /// Python that defines `check(candidate)`, which asserts.
     pub test: String,
 }
 
@@ -69,16 +69,16 @@ impl HumanEval {
 /// A row of MBPP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mbpp {
-    /// Its number.
+    /// The row's number in the published set.
     pub task_id: u64,
-    /// What to write.
+    /// The problem in English: what the function has to do.
     pub text: String,
-    /// A solution.
+    /// The author's solution, which becomes the reference.
     pub code: String,
     /// Run before the tests.
     #[serde(default)]
     pub test_setup_code: String,
-    /// One assert each.
+    /// The checks: one `assert` each, at least one.
     pub test_list: Vec<String>,
     /// Harder ones, which the published evaluation leaves out, and so does [`Mbpp::task`].
     #[serde(default)]
@@ -86,7 +86,7 @@ pub struct Mbpp {
 }
 
 impl Mbpp {
-    /// The task.
+    /// The task: the author's solution is the reference, and all that it defines is a subject.
     pub fn task(&self) -> FunctionTask {
         FunctionTask {
             reference: self.code.clone(),

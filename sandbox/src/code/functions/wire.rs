@@ -1,21 +1,21 @@
 //! What is said to the interpreters, in the form that `harness/wire.py` describes. Only the interpreters read values.
 
-/// Some text.
+/// Encodes a string: `s`, its length in bytes, a colon, UTF-8.
 pub(super) fn text(text: &str) -> Vec<u8> {
     counted(b's', text.len(), text.as_bytes())
 }
 
-/// Some bytes.
+/// Encodes bytes: `b`, their number, a colon, the bytes.
 pub(super) fn bytes(bytes: &[u8]) -> Vec<u8> {
     counted(b'b', bytes.len(), bytes)
 }
 
-/// A number.
+/// Encodes an integer: `i`, hexadecimal digits, a semicolon.
 pub(super) fn number(number: u32) -> Vec<u8> {
     format!("i{number:x};").into_bytes()
 }
 
-/// Nothing.
+/// Encodes Python's `None`, by the one letter `N`.
 pub(super) fn none() -> Vec<u8> {
     b"N".into()
 }

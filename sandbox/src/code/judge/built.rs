@@ -18,7 +18,7 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// None yet.
+    /// Starts empty, with room for [`MAX_BUILT`] checkers.
     pub(super) fn new() -> Self {
         Self { programs: Mutex::new(LruCache::new(MAX_BUILT)) }
     }

@@ -17,10 +17,10 @@ use crate::code::verdict::TestReport;
 /// Why a server did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody is there.
+    /// Nobody listens at the socket, or the system refuses to connect.
     #[error("no verification server answers at {path}: {source}; start one with `echo-node verify-server`")]
     Connect {
-        /// The socket.
+        /// The path of the socket, as given to [`Client::connect`].
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -31,7 +31,7 @@ pub enum ClientError {
     /// The server says no.
     #[error("the verification server refuses: {reason}")]
     Refused {
-        /// Its reason.
+        /// The server's own words: why, and what to do about it.
         reason: String,
     },
     /// The server answered something else.
@@ -102,8 +102,8 @@ impl Client {
         }
     }
 
-    /// Has something judged. All reports have to be read before anything else is asked; dropping them before closes
-    /// the connection.
+    /// Has something judged. All reports have to be read before anything else is asked; dropping
+    /// them before closes the connection.
     ///
     /// # Errors
     /// When the server is gone. What it refuses is told by the first report.

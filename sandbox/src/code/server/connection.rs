@@ -18,16 +18,16 @@ use crate::code::verdict::TestReport;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
-    /// Comes first.
+    /// Opens a connection: the first call, answered by [`Reply::Welcome`].
     Hello {
-        /// [`PROTOCOL`].
+        /// The protocol that the client speaks, [`PROTOCOL`]; the server refuses any other.
         protocol: String,
     },
     /// Which of these test data would have to be put: at most twice [`MAX_TESTS`].
     Missing(Vec<ContentId>),
     /// Keeps test data, at most [`MAX_PUT_BYTES`].
     Put(ByteBuf),
-    /// Judges.
+    /// Judges a request: any number of [`Reply::Report`], then [`Reply::Done`].
     Judge(Box<Request>),
 }
 
@@ -35,7 +35,7 @@ pub enum Call {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// To `Hello`.
+    /// Answers `Hello`: what this server can judge.
     Welcome {
         /// What can be judged here.
         languages: Vec<Language>,

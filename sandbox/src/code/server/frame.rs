@@ -24,7 +24,7 @@ pub enum FrameError {
     Codec(#[from] CodecError),
 }
 
-/// Sends a message.
+/// Sends a message as one frame, refused when it exceeds [`MAX_FRAME_BYTES`].
 pub(crate) fn write<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<(), FrameError> {
     let bytes = codec::encode(message, MAX_FRAME_BYTES)?;
     let length = u32::try_from(bytes.len()).expect("a frame is shorter than 4 GiB");

@@ -26,18 +26,18 @@ pub enum Full {
     /// Of all clients together.
     #[error("{limit} requests are waiting already; try again when some are done, or on another server")]
     Service {
-        /// The limit.
+        /// [`QueueLimits::requests`], which has been reached.
         limit: usize,
     },
-    /// Of this client.
+    /// Too much of this one client, whatever others have.
     #[error("{limit} requests of this client are waiting already; read their reports before asking for more")]
     Client {
-        /// The limit.
+        /// [`QueueLimits::per_client`], which has been reached.
         limit: usize,
     },
 }
 
-/// Requests in turn.
+/// Waiting requests, which clients take turns with.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     limits: QueueLimits,

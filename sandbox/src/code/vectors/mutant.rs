@@ -14,7 +14,7 @@ const MUTATE: &str = include_str!("mutate.py");
 pub(super) struct Mutant {
     /// What was changed, and where.
     pub(super) change: String,
-    /// The program.
+    /// The whole changed program, in Python.
     pub(super) source: String,
 }
 

@@ -19,7 +19,7 @@ const MAX_BODY: u64 = 1 << 30;
 /// The kind and the length of the body.
 const HEADER: usize = 1 + 8;
 
-/// What was received.
+/// One message as it arrived, with its descriptors.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) kind: u8,

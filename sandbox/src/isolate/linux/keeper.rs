@@ -83,7 +83,7 @@ fn serve() -> io::Result<()> {
     served
 }
 
-/// What runs share.
+/// The zygote's state, made once and shared by all its runs.
 struct Zygote {
     channel: UnixStream,
     /// This process, for its children to see whether it lives.

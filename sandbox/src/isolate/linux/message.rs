@@ -38,7 +38,7 @@ pub(super) struct Task {
     pub(super) program: CString,
     /// All arguments, the program's own name first.
     pub(super) args: Vec<CString>,
-    /// `name=value`.
+    /// The whole environment, each entry as `name=value`.
     pub(super) env: Vec<CString>,
     pub(super) mounts: Vec<Bind>,
     pub(super) files: Vec<File>,
@@ -89,7 +89,7 @@ pub(super) enum Order {
 pub(super) enum Answer {
     /// The zygote can run programs; whether they have a `/proc`.
     Ready { proc: bool },
-    /// Something failed.
+    /// A stage failed, of the zygote's start or of a run.
     Failed(Failure),
     /// The first process of a run exists, and has this number on the host.
     Born(u32),
@@ -157,7 +157,7 @@ pub(super) fn send_setup(channel: &UnixStream, setup: &Setup) -> io::Result<()> 
     channel::send(channel, SETUP, &writer.0, &[])
 }
 
-/// Starts a run.
+/// Hands a task to the zygote, which begins the run.
 pub(super) fn send_task(channel: &UnixStream, task: &Task, stdio: [BorrowedFd<'_>; 3]) -> io::Result<()> {
     let mut writer = Writer::default();
     writer.bytes(task.program.as_bytes());

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The pool.
+/// Idle items and a count of all, of which at most `most` exist.
 #[derive(Debug)]
 pub(super) struct Pool<T> {
     state: Mutex<State<T>>,

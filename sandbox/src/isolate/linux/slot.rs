@@ -50,7 +50,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Starts a zygote.
+    /// Starts a zygote, and makes a control group if `plan` has hierarchies.
     pub(super) fn start(plan: &Plan) -> Result<Self, Failure> {
         let number = SLOTS.fetch_add(1, Ordering::Relaxed);
         let group = plan.hierarchies.as_ref().map(Group::create).transpose().at(Stage::JoinGroup)?;

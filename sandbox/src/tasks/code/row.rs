@@ -21,7 +21,7 @@ use crate::code::{Checking, FileNames, Language, Submission, Suite, Test};
 use crate::data_set::{self, DataError};
 use crate::files::TaskFiles;
 
-/// A problem.
+/// One problem of the file, ready to be asked and judged.
 #[derive(Debug)]
 pub(super) struct Row {
     /// Its place in the file, from 1.

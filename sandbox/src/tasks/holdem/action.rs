@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// A seat's decision.
+/// What a seat decides when it is its turn to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Gives the hand up.

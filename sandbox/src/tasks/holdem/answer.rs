@@ -54,7 +54,7 @@ pub fn write(action: Action, legal: &Legal) -> String {
 /// The action that an answer names, where the rules allow it.
 ///
 /// # Errors
-/// What is wrong with the answer.
+/// The [`Fault`] of an answer that was cut, names no action, or one that the rules forbid.
 pub fn read(response: &Response<'_>, legal: &Legal) -> Result<Action, Fault> {
     let text = response.answer().ok_or(Fault::Cut)?;
     if text.len() > MAX_ANSWER_BYTES {

@@ -37,7 +37,7 @@ pub enum Speaker {
     Policy,
     /// An opponent that is a language model.
     Opponent {
-        /// Its seat.
+        /// The seat at the table, from 0, left of the button first.
         seat: usize,
     },
 }
@@ -45,7 +45,7 @@ pub enum Speaker {
 /// A question of an episode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// Who is asked.
+    /// The policy, or the opponent whose turn it is.
     pub speaker: Speaker,
     /// What it is shown: to the policy the whole conversation so far, to an opponent the rules and its own view.
     pub messages: Vec<Message>,
@@ -74,7 +74,7 @@ pub struct NotAsked;
 #[derive(Debug)]
 struct Hand {
     table: Table,
-    /// The policy's seat.
+    /// The policy's seat in this hand, from 0.
     seat: usize,
     /// Whether the policy was asked in it.
     counts: bool,
@@ -86,7 +86,7 @@ struct Pending {
     view: View,
 }
 
-/// One episode.
+/// One episode: some hands at one table, in which the policy is asked.
 pub struct Episode {
     config: EpisodeConfig,
     /// Who sits 1, 2, ... seats after the policy.
@@ -186,8 +186,8 @@ impl Episode {
         self.pending.as_ref().map(|pending| &pending.view)
     }
 
-    /// Takes the text that was asked for, and plays on. Of an answer that is too long the log keeps the first
-    /// [`MAX_ANSWER_BYTES`].
+    /// Takes the text that was asked for, and plays on. Of an answer that is too long the log
+    /// keeps the first [`MAX_ANSWER_BYTES`].
     ///
     /// # Errors
     /// When the episode is over.

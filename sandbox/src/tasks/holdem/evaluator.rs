@@ -12,7 +12,7 @@ pub enum Category {
     HighCard,
     /// Two of one rank.
     Pair,
-    /// Two pairs.
+    /// Two different ranks twice each, and a fifth card.
     TwoPair,
     /// Three of one rank.
     Trips,

@@ -39,7 +39,7 @@ pub struct Holdem {
 }
 
 impl Holdem {
-    /// Builds the task.
+    /// Checks the parameters by [`EpisodeConfig::check`], and builds the task.
     ///
     /// # Errors
     /// When a parameter is out of its range. Opponents that are language models have nobody to ask here.

@@ -32,7 +32,7 @@ pub trait Opponent: Debug + Send + Sync {
 /// What an opponent decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// Its action.
+    /// The action, decided at once by rules.
     Act(Action),
     /// It has to be asked in text: the episode shows its driver the opponent's own view as chat messages, and takes
     /// the answer in text.

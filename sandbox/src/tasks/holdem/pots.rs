@@ -3,7 +3,7 @@
 /// Chips and who may win them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pot {
-    /// How many chips.
+    /// Chips in this pot, those of folded seats included.
     pub chips: u64,
     /// The seats that can still win and have put in their full share, ascending.
     pub eligible: Vec<usize>,

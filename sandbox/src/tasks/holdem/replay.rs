@@ -14,7 +14,7 @@ use super::table::{Deal, Table};
 /// The most entries of one record. Hands between people have at most some hundred.
 pub const MAX_ENTRIES: usize = 4096;
 
-/// A recorded hand.
+/// A recorded hand, with the field names of PHH.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Record {
     /// The antes by position.
@@ -22,14 +22,14 @@ pub struct Record {
     /// The blinds and straddles by position, the small blind first.
     #[serde(rename = "blinds_or_straddles")]
     pub blinds: Vec<u64>,
-    /// The least bet.
+    /// The smallest bet, and the least that a raise adds, in chips.
     pub min_bet: u64,
     /// Whether antes are bets; see [`Stakes::trim_antes`].
     #[serde(rename = "ante_trimming_status", default = "trimmed")]
     pub trim_antes: bool,
     /// The stacks before anything was posted.
     pub starting_stacks: Vec<u64>,
-    /// What happened.
+    /// Deals and decisions in order, in the notation above.
     pub actions: Vec<String>,
 }
 
@@ -49,21 +49,21 @@ pub enum ReplayError {
     /// An entry that is not in the notation.
     #[error("entry {at} is not in the notation: deal with `d dh` and `d db`, act with f, cc, cbr and sm")]
     Notation {
-        /// Its index.
+        /// The entry's index among the actions, from 0.
         at: usize,
     },
     /// An entry whose cards are not readable.
     #[error("entry {at}: {source}")]
     Cards {
-        /// Its index.
+        /// The entry's index among the actions, from 0.
         at: usize,
-        /// What is wrong.
+        /// Which two characters are no card.
         source: CardError,
     },
     /// Cards that are not two for a hand, or more than five on the board.
     #[error("entry {at} leaves {cards} cards where at most {most} belong")]
     TooManyCards {
-        /// Its index.
+        /// The entry's index among the actions, from 0.
         at: usize,
         /// How many there would be.
         cards: usize,
@@ -76,7 +76,7 @@ pub enum ReplayError {
     /// An action out of turn.
     #[error("entry {at}: p{} acts when it is {}", found + 1, turn(*expected))]
     OutOfTurn {
-        /// Its index.
+        /// The entry's index among the actions, from 0.
         at: usize,
         /// The seat that acts.
         found: usize,
@@ -86,7 +86,7 @@ pub enum ReplayError {
     /// An action that the rules do not allow.
     #[error("entry {at}: {source}")]
     Illegal {
-        /// Its index.
+        /// The entry's index among the actions, from 0.
         at: usize,
         /// What the rules say.
         source: Illegal,

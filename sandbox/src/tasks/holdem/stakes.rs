@@ -94,9 +94,9 @@ pub enum StakesError {
     /// A list that is not as long as there are seats.
     #[error("{found} {what} for {seats} seats: give one each, 0 where nothing is posted")]
     Length {
-        /// Which list.
+        /// The list by name: `antes` or `blinds`.
         what: &'static str,
-        /// Its length.
+        /// How many entries the list has.
         found: usize,
         /// How many seats there are.
         seats: usize,
@@ -104,19 +104,19 @@ pub enum StakesError {
     /// More chips than are counted.
     #[error("{chips} chips: give at most {MAX_CHIPS}")]
     TooMuch {
-        /// How many.
+        /// The first stack or forced bet above [`MAX_CHIPS`].
         chips: u64,
     },
     /// A seat that has nothing to play for.
     #[error("seat {seat} has no chips: leave it out of the hand")]
     Empty {
-        /// Which seat.
+        /// The first seat without chips, from 0.
         seat: usize,
     },
     /// A least bet that no bet could follow.
     #[error("a least bet of {min_bet} chips: give the big blind, at least 1")]
     MinBet {
-        /// The least bet.
+        /// The least bet that was given: 0, or above [`MAX_CHIPS`].
         min_bet: u64,
     },
     /// The same card in two places, or a board that is not complete.

@@ -20,7 +20,7 @@ impl StartingHand {
     }
 }
 
-/// `AKs`, `72o`, `TT`.
+/// Written as players do: `AKs` suited, `72o` offsuit, `TT` a pair.
 impl fmt::Display for StartingHand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let suits = match (self.suited, self.high == self.low) {

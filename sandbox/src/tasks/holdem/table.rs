@@ -57,7 +57,7 @@ impl Seat {
     }
 }
 
-/// One hand.
+/// One hand from the forced bets to its payment, as a pure state machine.
 #[derive(Debug, Clone)]
 pub struct Table {
     seats: Vec<Seat>,

@@ -3,8 +3,8 @@
 /// m^resp of eq. 18 and 19 for a tokenised conversation that opens every message with the token `start`, the first message being
 /// the system's: true for the tokens of the third, fifth, ... message, which are the assistant's.
 ///
-/// A message's opening token and its role are part of it, as in the paper. A driver that knows which tokens were sampled takes
-/// those alone.
+/// A message's opening token and its role are part of it, as in the paper. A driver that knows
+/// which tokens were sampled takes those alone.
 pub fn response_mask(tokens: &[u32], start: u32) -> Vec<bool> {
     let mut turn = 0_usize;
     let mask = tokens.iter().map(|&token| {

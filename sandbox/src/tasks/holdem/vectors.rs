@@ -23,7 +23,7 @@ struct Case {
 struct Step {
     /// The index of the decision among the actions.
     at: usize,
-    /// Counted from 1.
+    /// The seat to act, counted from 1 as in records.
     actor: usize,
     can_fold: bool,
     call: u64,

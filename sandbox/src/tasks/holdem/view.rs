@@ -9,11 +9,11 @@ use super::table::{Street, Table};
 /// The table as its next seat may know it: no cards but its own and the board's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// The round.
+    /// The round of betting that goes on.
     pub street: Street,
     /// The seat's own cards.
     pub hole: [Card; 2],
-    /// The open cards.
+    /// The open cards of the board, none before the flop.
     pub board: Vec<Card>,
     /// All chips that were put in, those of this round included.
     pub pot: u64,
@@ -61,7 +61,7 @@ impl View {
     }
 }
 
-/// `(ah, kd)`.
+/// Cards as the policy reads them: `(ah, kd)`.
 fn cards(cards: &[Card]) -> String {
     let names: Vec<String> = cards.iter().map(|card| card.to_string().to_ascii_lowercase()).collect();
     format!("({})", names.join(", "))

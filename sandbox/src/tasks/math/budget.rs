@@ -29,7 +29,7 @@ impl Budget {
         self.charge(words.saturating_mul(words).saturating_add(SHORT))
     }
 
-    /// What is left.
+    /// Steps that are still to be had; 0 after a charge that failed.
     pub(crate) fn left(&self) -> u32 {
         self.0.get()
     }

@@ -15,7 +15,7 @@ use super::expr::{Constant, Expr, Node, Relation, RelationKind, Symbol};
 use super::number;
 use super::scalar::Scalar;
 
-/// What comparisons need.
+/// How answers are compared, and the steps that this may take.
 #[derive(Clone, Copy)]
 pub(super) struct Comparison<'a> {
     pub(super) options: &'a Options,
@@ -23,7 +23,7 @@ pub(super) struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Compares whole answers.
+    /// Compares whole answers; unless strict, unknowns may have other names if they are as many.
     pub(super) fn answers(&self, gold: &Node, prediction: &Node) -> bool {
         let renamed = match self.options.strict {
             true => None,

@@ -142,8 +142,8 @@ fn power(base: &Scalar, exponent: &Scalar, budget: &Budget) -> Option<Scalar> {
     Some(power)
 }
 
-/// A value for a function that nobody defined: always the same for the same name and arguments, and any other for
-/// others.
+/// A value for a function that nobody defined: always the same for the same name and arguments, and
+/// any other for others.
 fn unknown(name: &str, arguments: &[Scalar], budget: &Budget) -> Option<Scalar> {
     /// A prime: values beyond a million rarely meet.
     const VALUES: u64 = 1_000_003;

@@ -8,7 +8,7 @@ use num_traits::{One, Signed};
 use super::budget::Budget;
 use super::number::{self, Rational};
 
-/// A shared expression.
+/// An expression that several others may share, as chains of relations do.
 pub(crate) type Node = Arc<Expr>;
 
 /// An answer or a part of it, as it was written: nothing is simplified.

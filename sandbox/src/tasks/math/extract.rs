@@ -39,13 +39,13 @@ enum Anchor {
     Hoped,
     /// "final answer ... is"
     Final,
-    /// "answer:"
+    /// Announced by "answer:", with its colon.
     Colon,
-    /// "answer"
+    /// Announced by "answer" without a colon.
     Answer,
     /// Nothing; a line's beginning for choices.
     Start,
-    /// Nothing.
+    /// Not announced: anywhere in the text.
     Anywhere,
 }
 
@@ -77,7 +77,7 @@ enum Found<'a> {
         decimals: &'a str,
         percent: bool,
     },
-    /// Digits and signs.
+    /// A term of digits and signs of arithmetic.
     Arithmetic(&'a str),
     Choice(char),
 }

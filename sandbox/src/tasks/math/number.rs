@@ -7,8 +7,8 @@ use num_traits::{One, Signed, ToPrimitive, Zero};
 /// A rational number, always in lowest terms.
 pub(crate) type Rational = BigRational;
 
-/// The most bits that numerator and denominator may have together. What would be larger has no exact value, and is
-/// never computed.
+/// The most bits that numerator and denominator may have together. What would be larger has no
+/// exact value, and is never computed.
 pub(crate) const MAX_NUMBER_BITS: u64 = 4096;
 
 /// The most digits of a number as written: they fit [`MAX_NUMBER_BITS`] with room for what is done to them.

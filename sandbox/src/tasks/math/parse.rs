@@ -29,8 +29,8 @@ use super::token::{self, Kind, Pair, Token};
 /// The deepest nesting of groups, signs and functions, and the longest row of powers.
 pub const MAX_DEPTH: u32 = 48;
 
-/// Reads a formula; where it is a chain of equations that cannot be read as a whole, its last part. `None` where it is
-/// no formula.
+/// Reads a formula; where it is a chain of equations that cannot be read as a whole, its last part.
+/// `None` where it is no formula.
 pub(crate) fn parse(formula: &str, budget: &Budget) -> Option<Node> {
     parse_whole(formula, budget).or_else(|| parse_whole(last_equation(formula)?, budget))
 }
@@ -62,7 +62,7 @@ fn last_equation(formula: &str) -> Option<&str> {
     (splits.len() >= 2).then(|| &formula[splits[splits.len() - 1] + 1..])
 }
 
-/// `7,425,000` or `-1,000.5`.
+/// A number with commas between thousands: `7,425,000` or `-1,000.5`.
 fn thousands(formula: &str) -> Option<Node> {
     let text = formula.trim();
     let unsigned = text.strip_prefix('-').unwrap_or(text);
@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// `{ sum }`
+    /// A sum between braces, which only group: `{ sum }`.
     fn braced(&mut self) -> Option<Node> {
         self.between(Kind::Open(Pair::Brace), Kind::Close(Pair::Brace))
     }

@@ -42,13 +42,13 @@ struct Line {
     solution: Option<String>,
 }
 
-/// A problem.
+/// One problem of the file, with its answer read.
 #[derive(Debug)]
 struct Row {
     question: String,
     /// What the response has to come to.
     gold: Parsed,
-    /// A right response.
+    /// A right response: the solution that the file shows, or the answer alone.
     worked: String,
 }
 

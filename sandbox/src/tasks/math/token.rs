@@ -17,33 +17,33 @@ pub(crate) struct Token<'a> {
 /// The pairs of delimiters that group, or make tuples, sets and intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pair {
-    /// `( )`
+    /// Plain parentheses, `( )`.
     Paren,
-    /// `\( \)`
+    /// Escaped parentheses, `\( \)`.
     ParenVisual,
-    /// `\lgroup \rgroup`
+    /// Parentheses by command, `\lgroup \rgroup`.
     Group,
-    /// `{ }`
+    /// Plain braces, `{ }`.
     Brace,
-    /// `\{ \}`
+    /// Escaped braces, `\{ \}`.
     BraceVisual,
-    /// `\lbrace \rbrace`
+    /// Braces by command, `\lbrace \rbrace`.
     BraceCommand,
-    /// `[ ]`
+    /// Plain brackets, `[ ]`.
     Bracket,
-    /// `\lbrack \rbrack`
+    /// Brackets by command, `\lbrack \rbrack`.
     BracketCommand,
-    /// `\lvert \rvert`
+    /// Bars by command, `\lvert \rvert`.
     Vert,
-    /// `\langle \rangle`
+    /// Angle brackets, `\langle \rangle`.
     Angle,
-    /// `\lfloor \rfloor`
+    /// Floor, which rounds down: `\lfloor \rfloor`.
     Floor,
-    /// `\llcorner \lrcorner`
+    /// Floor drawn as corners: `\llcorner \lrcorner`.
     FloorCorner,
-    /// `\lceil \rceil`
+    /// Ceiling, which rounds up: `\lceil \rceil`.
     Ceiling,
-    /// `\ulcorner \urcorner`
+    /// Ceiling drawn as corners: `\ulcorner \urcorner`.
     CeilingCorner,
 }
 
@@ -58,16 +58,16 @@ pub(crate) enum Kind {
     Mod,
     Open(Pair),
     Close(Pair),
-    /// `|`
+    /// A single bar typed as `|`.
     Bar,
-    /// `\vert`
+    /// A single bar by command, `\vert`.
     Vert,
-    /// `\|`
+    /// A double bar, as of a norm: `\|`.
     Norm,
     Boxed,
     Phantom,
     Function(Function),
-    /// `\ln`
+    /// The natural logarithm, `\ln`.
     Ln,
     /// The name of a function inside of `\operatorname{}`.
     OperatorName(&'static str),
@@ -95,7 +95,7 @@ pub(crate) enum Kind {
     Semicolon,
     Transpose,
     Degree,
-    /// `dx`
+    /// The differential of an integral, such as `dx`.
     Differential,
     Euler,
     /// `E`, which is a letter here and the sign of a power of ten in a number.
@@ -110,9 +110,9 @@ pub(crate) enum Kind {
     Partial,
     In,
     NotIn,
-    /// `=`
+    /// One equals sign, `=`.
     Assign,
-    /// `==`
+    /// Two equals signs, `==`.
     Equal,
     Approximately,
     Compare(RelationKind),
@@ -219,7 +219,7 @@ fn accent(rest: &str) -> Option<(Kind, usize)> {
     Some((Kind::Accent, name.len() + space + 1 + end + 1))
 }
 
-/// `\begin{array}{ccc}`.
+/// The beginning of an array with its columns, such as `\begin{array}{ccc}`.
 fn array(rest: &str) -> Option<(Kind, usize)> {
     let columns = rest.strip_prefix("\\begin{array}{")?;
     let end = columns.find(|c| !matches!(c, 'c' | 'l' | 'r'))?;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{Options, Parsed, extract, gsm8k, latex, verify};
 use crate::vectors::{Agreement, Case, ReadError, check_lines};
 
-/// One recorded judgement.
+/// One recorded judgement, in one of three forms.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Recorded {
@@ -27,14 +27,14 @@ enum Recorded {
         #[serde(default)]
         opts: Options,
     },
-    /// A MATH problem.
+    /// A problem of MATH: its solution must give its answer.
     Math {
         /// A solution with the answer in a frame.
         solution: String,
         /// The answer, LaTeX without delimiters.
         answer: String,
     },
-    /// A GSM8K problem.
+    /// A problem of GSM8K: its solution must give its own number.
     Gsm8k {
         /// A solution that ends in `#### ` and a number.
         answer: String,

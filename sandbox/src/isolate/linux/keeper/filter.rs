@@ -98,8 +98,8 @@ pub(super) fn apply(filter: &BpfProgram) -> Result<(), Failure> {
     seccompiler::apply_filter(filter).map_err(|_| Failure { stage: Stage::Seccomp, errno: libc::EINVAL })
 }
 
-/// The calls that are allowed with some arguments alone. The kernel takes the lower half of these arguments, so that is
-/// what is compared.
+/// The calls that are allowed with some arguments alone. The kernel takes the lower half of these
+/// arguments, so that is what is compared.
 fn inspected() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let equals = |argument, value| condition(argument, SeccompCmpOp::Eq, value);
     let ioctls = IOCTLS.into_iter().map(|ioctl| equals(1, ioctl)).collect::<Result<_, _>>()?;

@@ -95,8 +95,8 @@ fn run(
     Ok(Exit { status, wall, cpu, resident })
 }
 
-/// Kills and reaps all that the program left behind. The kernel signals every process at once, so that none escapes by
-/// forking.
+/// Kills and reaps all that the program left behind. The kernel signals every process at once, so
+/// that none escapes by forking.
 fn end_all() -> Result<(), Failure> {
     kill_all();
     loop {

@@ -42,8 +42,8 @@ fn all_that_a_system_lacks_is_listed() {
     again(Some(filter.try_into().unwrap()));
 }
 
-/// Runs the test that this is in a copy of this executable: as another user where this one is root, and with a filter of
-/// system calls.
+/// Runs the test that this is in a copy of this executable: as another user where this one is root,
+/// and with a filter of system calls.
 fn again(filter: Option<BpfProgram>) {
     // The executable may lie where that user cannot go. Another process copies it: what this one has open for writing, a
     // child of another test may have too, and then it cannot be executed.

@@ -68,7 +68,7 @@ impl EpisodeConfig {
     /// Whether every parameter is within its range.
     ///
     /// # Errors
-    /// When one is not.
+    /// [`SpecError::OutOfRange`] of the first parameter that is not.
     pub fn check(&self) -> Result<(), SpecError> {
         let within = |param, value, range| spec::within(NAME, param, value, range);
         within("players", self.players, MIN_SEATS as i64..=MAX_SEATS as i64)?;

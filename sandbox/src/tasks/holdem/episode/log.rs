@@ -9,9 +9,9 @@ use crate::tasks::holdem::answer::Fault;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The rules.
+    /// The rules of the episode, which open the conversation.
     System,
-    /// The environment.
+    /// The environment: the state of the table before a decision.
     User,
     /// The policy: the only role whose tokens are trained on.
     Assistant,
@@ -20,9 +20,9 @@ pub enum Role {
 /// A message of a conversation, as chat templates take it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Message {
-    /// Who.
+    /// The speaker, as chat templates name it.
     pub role: Role,
-    /// What.
+    /// The message's text, without any template.
     pub content: String,
 }
 
@@ -51,7 +51,7 @@ pub struct Turn {
 /// ℒ: the rules and all turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
-    /// The system prompt.
+    /// The rules as the policy reads them, the system prompt.
     pub rules: String,
     /// The turns, in order.
     pub turns: Vec<Turn>,

@@ -9,15 +9,15 @@ use crate::tasks::holdem::card::Card;
 /// The rounds of a hand, and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Street {
-    /// Before the board.
+    /// The first round, before any card of the board.
     Preflop,
-    /// After three cards.
+    /// The second round, with three cards on the board.
     Flop,
-    /// After four cards.
+    /// The third round, with four cards on the board.
     Turn,
-    /// After five cards.
+    /// The last round, with all five cards on the board.
     River,
-    /// All is paid.
+    /// The end of the hand: all pots are paid.
     Over,
 }
 
@@ -59,55 +59,55 @@ impl fmt::Display for Street {
 pub enum Event {
     /// A seat posted its ante, or what it had of it.
     Ante {
-        /// Who.
+        /// The seat that posts, from 0.
         seat: usize,
-        /// How much.
+        /// The chips that it posts, all it has at most.
         chips: u64,
     },
     /// A seat posted its blind or straddle, or what it had of it.
     Blind {
-        /// Who.
+        /// The seat that posts, from 0.
         seat: usize,
-        /// How much.
+        /// The chips that it posts, all it has at most.
         chips: u64,
     },
-    /// A seat decided.
+    /// A seat folded, checked, called, bet or raised.
     Acted {
-        /// Who.
+        /// The seat that decides, from 0.
         seat: usize,
-        /// What.
+        /// The decision, as the rules allowed it.
         action: Action,
         /// What it put in.
         chips: u64,
     },
     /// A bet was not matched, and the excess went back.
     Returned {
-        /// To whom.
+        /// The seat that gets them back, from 0.
         seat: usize,
-        /// How much.
+        /// The chips that nobody matched.
         chips: u64,
     },
     /// Cards of the board were opened.
     Board {
         /// The street that they open.
         street: Street,
-        /// The cards.
+        /// The cards that were opened, in their order.
         cards: Vec<Card>,
     },
     /// A seat showed its cards at the showdown.
     Shown {
-        /// Who.
+        /// The seat that shows, from 0.
         seat: usize,
-        /// Its cards.
+        /// Both cards of its hand.
         cards: [Card; 2],
     },
     /// A seat got a pot or a share of one.
     Won {
-        /// Who.
+        /// The seat that wins, from 0.
         seat: usize,
         /// 0 for the main pot, then the side pots as they were formed.
         pot: usize,
-        /// How much.
+        /// The chips of its share.
         chips: u64,
     },
 }

@@ -2,10 +2,10 @@
 
 use super::enclosed;
 
-/// Which frames count.
+/// Which frames of a text make its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frames {
-    /// All of them.
+    /// All frames, wherever they stand in the text.
     All,
     /// The last, and those before it that belong to it.
     Last,

@@ -167,7 +167,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `{n \choose k}`
+    /// A binomial coefficient in TeX's form: `{n \choose k}`.
     fn choose(&mut self) -> Option<Node> {
         self.eat(Kind::Open(Pair::Brace))?;
         let over = self.sum()?;

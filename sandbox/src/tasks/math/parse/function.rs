@@ -207,7 +207,7 @@ fn raised(function: Expr, exponent: Option<Node>) -> Node {
     }
 }
 
-/// What `\sin^{-1}` means.
+/// The inverse that `\sin^{-1}` means; `None` for functions without one here.
 fn inverse(function: Function) -> Option<Function> {
     Some(match function {
         Function::Sin => Function::Arcsin,

@@ -1,7 +1,7 @@
 //! Tables of system calls.
 
-/// What programs make of files, memory, processes, signals and time. Those that are allowed with some arguments alone
-/// are not here.
+/// What programs make of files, memory, processes, signals and time. Those that are allowed with
+/// some arguments alone are not here.
 pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_write,

@@ -14,7 +14,7 @@ pub(super) enum Verdict {
     Allow,
     /// The call fails as on a kernel without it.
     Refuse,
-    /// The program ends.
+    /// The kernel kills the whole process by SIGSYS.
     Kill,
     /// The list of calls whose arguments matter decides.
     Inspect,
