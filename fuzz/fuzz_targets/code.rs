@@ -60,7 +60,7 @@ fn check_call(call: &Call) {
     }
 }
 
-/// Frames lie one behind the other, from the channel's first byte on.
+/// Frames lie one after the other, from the channel's first byte on.
 fn read_channel(channel: &[u8]) {
     let mut end = channel.as_ptr() as usize;
     for frame in function_frames(channel) {

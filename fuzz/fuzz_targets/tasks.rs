@@ -42,13 +42,13 @@ const PARAMS: [&str; 20] = [
 enum Said<'a> {
     /// What a good player would say.
     Advice,
-    /// That, with something behind it.
+    /// A good answer, followed by some text.
     AdviceAnd(&'a str),
     /// A text of the fuzzer's, as the whole turn.
     Text(&'a str),
     /// The budget of tokens ends within this.
     Cut(&'a str),
-    /// The budget of tokens ends behind this.
+    /// The budget of tokens ends after this.
     Last(&'a str),
 }
 
@@ -98,7 +98,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Plays an episode to its end; behind the last turn everything is cut.
+/// Plays an episode to its end; after the last turn everything is cut.
 fn play(task: &dyn Task, seed: TaskSeed, turns: &[Said<'_>]) -> Verdict {
     let mut play = Play::new(task, seed);
     let mut heard = 0;

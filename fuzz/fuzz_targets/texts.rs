@@ -96,7 +96,7 @@ fn read_binary(bytes: &[u8]) {
     }
 }
 
-/// An address that is told through a connection at another one.
+/// An address that a peer learns through a connection at another one.
 fn check_address(address: &Multiaddr, via: &Multiaddr) {
     assert!(outer_ip(address).is_none_or(|ip| !ip.is_loopback() && !is_local(address)));
     let bare = without_peer(address.clone());

@@ -29,7 +29,7 @@ use echo_sandbox::task::{Response, Task, TaskSeed, Verdict};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
-/// The policy that is audited, of so many tokens a response.
+/// The policy that is audited, with this many tokens a response.
 const VERSION: u64 = 3;
 const TOKENS: u32 = 12;
 const SAMPLES: u32 = 3;
@@ -138,7 +138,7 @@ fn tokens_of(text: &str) -> Vec<u32> {
         .collect()
 }
 
-/// What an honest node makes of an episode in which the policy says this, and nothing behind it.
+/// What an honest node makes of an episode in which the policy says this, and nothing after it.
 fn played(assignment: &Assignment<'_>, limit: usize, said: &[Said<'_>]) -> Trajectory {
     let mut play = assignment.play();
     let (mut response, mut turns, mut said) = (Vec::new(), Vec::new(), said.iter());

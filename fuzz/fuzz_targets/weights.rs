@@ -22,7 +22,7 @@ const INDEX: &str = "model.safetensors.index.json";
 
 #[derive(Arbitrary, Debug)]
 enum Input {
-    /// A file whose header was changed, with another length of the header than it has or with its own, and bytes cut off or put behind.
+    /// A file whose header was changed, with another length of the header than it has or with its own, and bytes cut off or appended.
     File { header: Vec<Edit>, length: Option<u64>, cut: u16, behind: Vec<u8> },
     /// Tensors of a sound file that say something else.
     Tensor { which: u8, dtype: u8, shape: Vec<u64>, from: u64, to: u64 },

@@ -36,7 +36,7 @@ impl<'a> Assignment<'a> {
         self.task.prompt(self.seed)
     }
 
-    /// The most that is heard behind the prompt, in bytes, with `around` more for each time.
+    /// The most bytes that the policy hears after the prompt, with `around` more for each turn but the first.
     pub fn longest_heard(&self, around: usize) -> usize {
         let times = self.task.max_turns().saturating_sub(1) as usize;
         self.task.longest_heard().saturating_add(around.saturating_mul(times))

@@ -9,7 +9,7 @@
 
 use crate::task::{Response, TaskError, Verdict};
 
-/// The environment's side of an episode, behind its prompt. Pure: the same seed and the same responses give the same replies on every
+/// The environment's side of an episode, after its prompt. Pure: the same seed and the same responses give the same replies on every
 /// platform. Responses come from strangers.
 pub trait Episode: Send {
     /// Takes the policy's next turn. A turn that is not finished ends the episode; after its end there is none.

@@ -24,7 +24,7 @@ pub enum JudgeError {
         /// The reward that the replayed episode gives.
         earned: f32,
     },
-    /// A task whose rewards are none has failed.
+    /// The task's own reward is outside [0, 1], so the task has failed.
     #[error("task {task} gave the reward {reward}, outside [0, 1]")]
     NoReward {
         /// The name of the task that failed.

@@ -82,7 +82,7 @@ impl TaskMix {
         self.tasks().flat_map(Task::alphabet).collect()
     }
 
-    /// The most that any task gives to read, in bytes, and the task's name: its prompt and what is heard behind it, with `around` more for each.
+    /// The most bytes that any task gives to read, and the task's name: its prompt and what is heard after it, with `around` more for each turn.
     pub fn longest_read(&self, around: usize) -> (usize, &'static str) {
         let frames = |task: &dyn Task| around.saturating_mul(task.max_turns() as usize);
         let read = |task: &dyn Task| task.longest_prompt() + task.longest_heard() + frames(task);

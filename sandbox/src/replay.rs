@@ -20,7 +20,7 @@ pub trait TextDecoder: Send + Sync {
     /// The token with which the policy ends a turn.
     fn end_id(&self) -> u32;
 
-    /// How many token ids the policy can produce; ids at or above this are none.
+    /// How many token ids the policy can produce; ids at or above this stand for nothing.
     fn vocabulary(&self) -> u32;
 }
 
@@ -29,7 +29,7 @@ pub trait TextDecoder: Send + Sync {
 pub struct Replayed {
     /// What it is worth.
     pub verdict: Verdict,
-    /// What the policy heard behind each of its turns but the last.
+    /// What the policy heard after each of its turns but the last.
     pub heard: Vec<String>,
 }
 

@@ -10,7 +10,7 @@ thread_local! {
     static OFF: Cell<Option<u8>> = const { Cell::new(None) };
 }
 
-/// An address and a length as one number. The host drops the whole instance behind its question, so nothing is freed.
+/// An address and a length as one number. The host drops the whole instance after its question, so nothing is freed.
 fn text(text: String) -> u64 {
     let bytes = text.into_bytes().leak();
     (bytes.as_ptr() as u64) << 32 | bytes.len() as u64

@@ -51,7 +51,7 @@ pub enum ListError {
     Duration {
         /// The value of `expires_in` as written in the draft.
         text: String,
-        /// Why it is none.
+        /// Why it cannot be read as a duration.
         reason: String,
     },
     /// The list would be refused from its first moment, or practically never.
@@ -96,7 +96,7 @@ pub enum ListError {
     NotAList {
         /// The output, which holds something else than a list.
         path: PathBuf,
-        /// Why it is none.
+        /// Why it is no list.
         source: PeerListError,
     },
     /// The content cannot be signed as a list.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The last second of the year 9999, behind which dates are no longer written with four digits.
+/// The last second of the year 9999, after which dates are no longer written with four digits.
 pub(super) const LAST_SECOND: u64 = 253_402_300_799;
 
 /// `2030-01-31T12:00:00Z` for seconds since the Unix epoch.

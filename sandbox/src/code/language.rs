@@ -62,7 +62,7 @@ pub(super) const PYTHON_ARGS: [&str; 3] = ["-s", "-S", "-B"];
 pub(super) const PYTHON_ENV: [(&str, &str); 2] = [("PYTHONHASHSEED", "0"), ("PYTHONIOENCODING", "utf-8")];
 
 /// An interpreted source is not compiled apart: a second start of the interpreter takes longer than reading most
-/// sources. Whether it is Python at all is told by the runner, in a form that only costs the program its own verdict
+/// sources. The runner says whether it is Python at all, in a form that only costs the program its own verdict
 /// to forge. It runs the source without `compile`, whose first call takes a tenth of the start: an error of the source
 /// itself has no frame below the runner's.
 const PYTHON_RUNNER: &str = "\

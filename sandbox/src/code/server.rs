@@ -1,7 +1,7 @@
 //! The service over a local socket, for other processes of this machine.
 //!
-//! A client that connects is asked by the kernel who it is; users that are not allowed are told so and cut off. Then
-//! frames go both ways: four bytes of length, big-endian, and so much CBOR. The client opens with [`Call::Hello`];
+//! A client that connects is asked by the kernel who it is; users that are not allowed get a refusal and are cut off. Then
+//! frames go both ways: four bytes of length, big-endian, and that many bytes of CBOR. The client opens with [`Call::Hello`];
 //! each further [`Call`] is answered before the next is read. Judging is answered by any number of [`Reply::Report`]
 //! as they are made, and [`Reply::Done`]. For more than one request at a time a client connects more than once; its
 //! connections share one place in the turns of the [service](super::service). Of the server's own user, each process

@@ -88,7 +88,7 @@ pub enum SuiteError {
         /// The most that is allowed.
         limit: u64,
     },
-    /// A file's name that is none.
+    /// A name that a test's file cannot have.
     #[error(
         "{name:?} cannot name a test's file; use two different names of 1 to {MAX_NAME_BYTES} letters, digits, `.`, `_` and `-` \
          that begin with a letter or digit"

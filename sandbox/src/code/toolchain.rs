@@ -110,7 +110,7 @@ fn find(language: Language, report: &Report) -> Result<Tool, Lack> {
     Ok(Tool { program, shown, env })
 }
 
-/// What a tool needs of its toolchain's directory besides itself. What else lies there is none of a program's business: the directory may be
+/// What a tool needs of its toolchain's directory besides itself. Nothing else of it is shown: the directory may be
 /// shared with other things, as `~/.local` is.
 fn parts(language: Language) -> &'static [&'static str] {
     match language {

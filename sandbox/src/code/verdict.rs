@@ -1,4 +1,4 @@
-//! What a judged program is told.
+//! Verdicts on judged programs, by the short names that judges use.
 
 use std::fmt;
 

@@ -2,7 +2,7 @@
 
 use super::{IsolateError, Job, Lack, Outcome, Report, Requirements, Unfit};
 
-/// Nothing can be run, so there is none.
+/// No sandbox opens here, so there is no value of this type.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) report: Report,

@@ -51,7 +51,7 @@ pub struct Usage {
 /// What became of a file that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Collected {
-    /// A regular file of at most so many bytes as allowed.
+    /// The content of a regular file within its limit.
     Bytes(Vec<u8>),
     /// There is no such file, or its path leads over a link.
     Absent,

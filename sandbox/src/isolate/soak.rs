@@ -13,7 +13,7 @@ use super::{
     Collect, Collected, End, Job, Limits, Mount, Outcome, Placed, Requirements, Sandbox, Source, Unfit,
 };
 
-/// The most surprises that are told.
+/// The most surprises that are described.
 const MAX_SURPRISES: usize = 16;
 
 /// Time on the clock of what may use all of it, and of what may not.

@@ -44,7 +44,7 @@ impl Default for GuessNumberConfig {
     }
 }
 
-/// A number to be found, with a hint behind every wrong guess. What is no number ends the episode.
+/// A number to be found, with a hint after every wrong guess. What is no number ends the episode.
 #[derive(Debug)]
 pub struct GuessNumber {
     config: GuessNumberConfig,
@@ -70,7 +70,7 @@ impl GuessNumber {
     }
 }
 
-/// The most guesses that are needed among so many numbers by whoever always asks for the middle.
+/// The most guesses that are needed among `numbers` numbers by a player who always asks for the middle.
 fn halvings(numbers: i64) -> i64 {
     i64::from(i64::BITS - numbers.leading_zeros())
 }

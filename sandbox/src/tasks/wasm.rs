@@ -18,7 +18,7 @@ pub fn asks_for_module(name: &str) -> bool {
     name == NAME || name.starts_with(PREFIX)
 }
 
-/// The module that a name in a run file asks for; `None` for other tasks' names, and where the address is none.
+/// The module that a name in a run file asks for; `None` for names of other tasks and for malformed addresses.
 pub fn module_of(name: &str) -> Option<ContentId> {
     ContentId::from_hex(name.strip_prefix(PREFIX)?)
 }

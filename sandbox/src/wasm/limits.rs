@@ -35,7 +35,7 @@ pub const MAX_TEXT_CHARS: usize = 1 << 16;
 /// The most bytes of metadata about one response.
 pub const MAX_METADATA_BYTES: usize = 4 << 10;
 
-/// The bytes behind an instance's memory that nobody may touch, a multiple of every page size.
+/// The bytes after an instance's memory that nobody may touch, a multiple of every page size.
 pub(super) const GUARD_BYTES: u64 = 64 << 10;
 
 /// The most bytes of a refused module's own words that a message quotes.

@@ -77,7 +77,7 @@ pub struct Exam {
     /// What the checks draw random numbers from: the same on every node.
     seed: u32,
     /// What the checks ask for before anything depends on an outcome, encoded: the same of every program. What they ask
-    /// behind it holds outcomes, and a judged program, which sees its operations, is shown no other's than its own.
+    /// after it holds outcomes, and a judged program, which sees its operations, is shown no other's than its own.
     operations: Vec<Vec<u8>>,
 }
 

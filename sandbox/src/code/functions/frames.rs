@@ -1,4 +1,4 @@
-//! The channel from an interpreter: frames of a decimal length, a colon and so many bytes.
+//! The channel from an interpreter: frames of a decimal length, a colon and that many bytes.
 
 /// Digits of a frame's length; a channel holds fewer bytes than they can say.
 const MAX_DIGITS: usize = 9;

@@ -106,7 +106,7 @@ impl Client {
     /// them before closes the connection.
     ///
     /// # Errors
-    /// When the server is gone. What it refuses is told by the first report.
+    /// When the server is gone. A refusal arrives as the first report, an error.
     pub fn judge(&mut self, request: Request) -> Result<ClientReports<'_>, ClientError> {
         self.send(&Call::Judge(Box::new(request)))?;
         Ok(ClientReports { client: self, done: false })

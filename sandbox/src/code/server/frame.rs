@@ -1,4 +1,4 @@
-//! Frames: four bytes of length, and so many of CBOR.
+//! Frames: four bytes of length, big-endian, and that many bytes of CBOR.
 
 use std::io::{self, Read, Write};
 

@@ -1,9 +1,9 @@
 //! The lines of the file: a problem each, in one of three forms.
 //!
-//! | form | told by | prompt | reward |
+//! | form | marked by | prompt | reward |
 //! |---|---|---|---|
 //! | HumanEval | `entry_point` | `prompt`, the beginning of a program | `test`, which defines `check(candidate)` |
-//! | MBPP | `test_list` | `text`, and the first of the asserts | `test_list`, behind `test_setup_code` |
+//! | MBPP | `test_list` | `text`, and the first of the asserts | `test_list`, after `test_setup_code` |
 //! | tests | `tests` | `prompt` | what the program writes to `input` is as good as `output`, or a checker of the author says so |
 
 use std::iter;
@@ -126,7 +126,7 @@ impl Row {
         Self { line, prompt, solution, judged: Judged::HumanEval(Box::new(row)) }
     }
 
-    /// The asserts behind the first are not shown: a table of what they ask for would pass.
+    /// The asserts after the first are not shown: a table of what they ask for would pass.
     fn mbpp(line: usize, row: Mbpp) -> Result<Self, String> {
         let first = row.test_list.first().ok_or("`test_list` is empty: everything would be right")?;
         let prompt = format!("{}\nYour code should pass this test:\n{}\n", row.text.trim(), first.trim());

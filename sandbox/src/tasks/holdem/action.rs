@@ -9,7 +9,7 @@ pub enum Action {
     Fold,
     /// Matches the bet, with all its chips when it has not enough; checks when there is nothing to match.
     Call,
-    /// Bets or raises until its bet of this round is so many chips.
+    /// Bets or raises until its bet of this round is this many chips.
     RaiseTo(u64),
 }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! (cards, board, pot, to call, stack, rivals that still play, what a raise may be to), answered with `fold`, `check`, `call` or
-//! `raise 60`; or the state of ECHO-2's F.3 behind the rules, answered with `action: raise 60`.
+//! `raise 60`; or the state of ECHO-2's F.3 after the rules, answered with `action: raise 60`.
 
 use echo_protocol::trajectory::{self, MetaValue};
 

@@ -19,7 +19,7 @@ pub struct View {
     pub pot: u64,
     /// What each seat bet in this round.
     pub bets: Vec<u64>,
-    /// What each seat has behind.
+    /// The chips that each seat has not put in.
     pub stacks: Vec<u64>,
     /// Which seats have folded.
     pub folded: Vec<bool>,

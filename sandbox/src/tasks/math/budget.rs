@@ -22,7 +22,7 @@ impl Budget {
         left.map(|_| ())
     }
 
-    /// Takes the steps of arithmetic with numbers of so many words together: reducing a fraction takes time in the
+    /// Takes the steps of arithmetic with numbers of `words` machine words together: reducing a fraction takes time in the
     /// square of its length, and some even where it is short.
     pub(crate) fn charge_words(&self, words: u32) -> Option<()> {
         const SHORT: u32 = 2;

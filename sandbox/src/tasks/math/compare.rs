@@ -85,7 +85,7 @@ impl Comparison<'_> {
         self.rounded(gold, prediction) == Some(true) || identity::same(gold, prediction, self.budget)
     }
 
-    /// Where a decimal number is to be compared: whether both sides are the same to so many decimals.
+    /// Where a decimal number is to be compared: whether both sides are the same to the decimals of `Options::precision`.
     fn rounded(&self, gold: &Expr, prediction: &Expr) -> Option<bool> {
         if !is_decimal(gold) && !is_decimal(prediction) {
             return None;

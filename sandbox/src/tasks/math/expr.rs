@@ -43,7 +43,7 @@ pub(crate) enum Expr {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Number {
     pub(crate) value: Rational,
-    /// Written with a decimal point: compared to so many decimals only.
+    /// Whether it was written with a decimal point: then only the decimals of `Options::precision` are compared.
     pub(crate) decimal: bool,
 }
 
@@ -357,7 +357,7 @@ impl Expr {
     }
 }
 
-/// The terms of a sum, or what is none as the only one.
+/// The terms of a sum; an expression that is no sum is its own only term.
 fn terms(mut node: Node) -> Vec<Node> {
     if let Some(Expr::Add(terms)) = Arc::get_mut(&mut node) {
         return std::mem::take(terms);
@@ -368,7 +368,7 @@ fn terms(mut node: Node) -> Vec<Node> {
     }
 }
 
-/// The factors of a product, or what is none as the only one.
+/// The factors of a product; an expression that is no product is its own only factor.
 fn factors(mut node: Node) -> Vec<Node> {
     if let Some(Expr::Multiply(factors)) = Arc::get_mut(&mut node) {
         return std::mem::take(factors);

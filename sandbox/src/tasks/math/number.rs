@@ -82,7 +82,7 @@ pub(crate) fn power(base: &Rational, exponent: i64) -> Option<Rational> {
     Some(base.pow(i32::try_from(exponent).ok()?))
 }
 
-/// The `degree`-th root of `number` where it is rational too: of what is negative, there is none here.
+/// The `degree`-th root of `number` where it is rational too; `None` for a negative number.
 pub(crate) fn root(number: &Rational, degree: u32) -> Option<Rational> {
     if number.is_negative() || degree == 0 {
         return None;

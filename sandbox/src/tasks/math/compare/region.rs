@@ -13,7 +13,7 @@ const TOLERANCE: f64 = 1e-9;
 /// How near to a better known root a place is where two curves seem to touch.
 const TOUCHING: f64 = 1e-4;
 
-/// Roots are looked for between -sinh(16) and sinh(16), about ±4.4 million, at so many steps to either side.
+/// Roots are looked for between -sinh(16) and sinh(16), about ±4.4 million, at this many steps to either side.
 const STEPS: i32 = 192;
 
 /// How often a step in which there is a root is halved.

@@ -11,13 +11,13 @@ pub(crate) enum Frames {
     Last,
 }
 
-/// Frames that are less than so many bytes apart belong together.
+/// Frames that are fewer than this many bytes apart belong together.
 const ADJACENT: usize = 10;
 
-/// As are those with a comma, `;`, "and" or "or" between them that are less than so many bytes apart.
+/// As are those with a comma, `;`, "and" or "or" between them that are fewer than this many bytes apart.
 const LISTED: usize = 70;
 
-/// At most so many frames are joined.
+/// The most frames that are joined.
 const MAX_FRAMES: usize = 64;
 
 /// The contents of the frames in `text`, joined by commas; all of `text` where there is none.
