@@ -16,7 +16,7 @@ use echo_sandbox::code::server::{Call, PROTOCOL, Reply};
 use echo_sandbox::code::service::Request;
 use echo_sandbox::code::suite::{Checking, FileNames, Suite, Test};
 use echo_sandbox::code::verdict::{TestReport, Verdict};
-use echo_sandbox::fuzzing::{function_frames, zygote_message, server_messages, server_stream};
+use echo_sandbox::fuzzing::{function_frames, server_messages, server_stream, zygote_message};
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

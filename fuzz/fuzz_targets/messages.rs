@@ -245,14 +245,8 @@ fn sound() -> Vec<Vec<u8>> {
     let me = key.public();
     let run: RunId = written(&ContentId::of(b"run"));
     let group = group(run, me);
-    let lease = Lease {
-        run,
-        id: LeaseId(3),
-        node: me,
-        first: OrderCounter(64),
-        count: 8,
-        lifetime_ms: 600_000,
-    };
+    let lease =
+        Lease { run, id: LeaseId(3), node: me, first: OrderCounter(64), count: 8, lifetime_ms: 600_000 };
     let charter = charter(me);
     let receipt = Receipt {
         run,
