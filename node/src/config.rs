@@ -6,7 +6,7 @@ mod role;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use echo_policy::engine::DeviceChoice;
@@ -19,6 +19,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::data_dir::DataDir;
+use crate::shown_path::located;
 use layers::Layer;
 
 pub use layers::Flags;
@@ -276,17 +277,6 @@ impl Config {
 /// Where a node's data lies if nobody says where; `None` for a user without a home directory.
 fn default_data_dir() -> Option<PathBuf> {
     Some(dirs::data_local_dir()?.join(NAME))
-}
-
-/// A path as messages show it: where it is relative, they say to what.
-pub(crate) fn located(path: &Path) -> String {
-    let shown = path.display();
-    match std::env::current_dir() {
-        Ok(here) if path.is_relative() => {
-            format!("{shown} (in {}, where echo-node was started)", here.display())
-        }
-        _ => shown.to_string(),
-    }
 }
 
 fn file_layer(path: PathBuf) -> Result<impl Provider, ConfigError> {

@@ -48,6 +48,7 @@ pub mod preflight;
 pub mod returns;
 pub mod rollout;
 pub mod session;
+mod shown_path;
 pub mod status;
 pub mod supply;
 pub mod trust;

@@ -6,9 +6,9 @@ use echo_protocol::identity::PublicKey;
 use echo_protocol::peer_list::{self, MAX_LIST_BYTES, PeerList, PeerListError, Trust};
 use echo_protocol::time::UnixMillis;
 
-use crate::config;
 use crate::data_dir::DataDir;
 use crate::json_file::{self, StateError};
+use crate::shown_path::located;
 
 /// Why there is no peer list to go by.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum TrustError {
     #[error("no peer list: get one from the run's keeper and pass it with --peers FILE")]
     NoList,
     /// The list does not exist.
-    #[error("there is no peer list at {}; check --peers", config::located(.0))]
+    #[error("there is no peer list at {}; check --peers", located(.0))]
     Missing(PathBuf),
     /// The file is longer than any list.
     #[error(
