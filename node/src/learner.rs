@@ -58,6 +58,15 @@ pub struct News {
     pub ended: bool,
 }
 
+/// What the learner says is newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Newest {
+    /// The learner's epoch.
+    pub epoch: Epoch,
+    /// The newest version of that epoch; `None` before the first is published.
+    pub version: Option<PolicyVersion>,
+}
+
 /// The learner, as far as one can ask it.
 #[derive(Clone)]
 pub struct Learner {

@@ -15,6 +15,7 @@ use echo_protocol::version::PolicyVersion;
 use tokio::sync::Notify;
 
 use crate::json_file::{self, StateError};
+use crate::learner::Newest;
 use crate::workload::{Workload, WorkloadError};
 
 /// Manifests that are remembered: the installed one, the one being received, and a few between and behind them.
@@ -49,15 +50,6 @@ pub enum Standing {
     Known,
     /// Older than what is known, or of another epoch than the learner's.
     Old,
-}
-
-/// What the learner says is newest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Newest {
-    /// The learner's epoch.
-    pub epoch: Epoch,
-    /// The newest version of that epoch; `None` before the first is published.
-    pub version: Option<PolicyVersion>,
 }
 
 /// The manifests of one run.

@@ -21,8 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::backoff::Backoff;
 use crate::board::{Board, Download, State, Traffic};
 use crate::discovery::{Discovery, FIRST_PAUSE, LONGEST_PAUSE};
-use crate::learner::{AskError, Learner, News};
-use crate::manifests::Newest;
+use crate::learner::{AskError, Learner, Newest, News};
 use crate::neighbours::Neighbours;
 
 /// Unanswered heartbeats after which the connection is given up and the learner looked for anew.

@@ -10,8 +10,8 @@ use echo_protocol::net::snapshots::Stopped;
 use tokio::sync::watch;
 
 use crate::install::Installed;
-use crate::learner::{AskError, Learner};
-use crate::manifests::{MAX_MANIFESTS, Manifests, Newest};
+use crate::learner::{AskError, Learner, Newest};
+use crate::manifests::{MAX_MANIFESTS, Manifests};
 use crate::orders::{OrderStock, open_lease};
 use crate::outbox::{MAX_ENTRY_BYTES, MAX_OUTBOX_BYTES, Outbox};
 use crate::rollout::MAX_IN_FLIGHT;
