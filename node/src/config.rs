@@ -1,6 +1,7 @@
 //! The node's settings: flag over environment over file over default, and where each came from.
 
 mod layers;
+pub(crate) mod range;
 mod report;
 mod role;
 
@@ -23,6 +24,7 @@ use crate::shown_path::located;
 use layers::Layer;
 
 pub use layers::Flags;
+pub use range::OutOfRange;
 pub use report::{Reported, Source};
 pub use role::Role;
 
@@ -146,7 +148,6 @@ pub struct Config {
 
 impl Default for Settings {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             data_dir: default_data_dir().unwrap_or_else(|| NAME.into()),
             peers: None,
@@ -154,7 +155,7 @@ impl Default for Settings {
             run: None,
             listen: ["/ip4/0.0.0.0/udp/0/quic-v1", "/ip4/0.0.0.0/tcp/0"].map(str::to_owned).to_vec(),
             // Half: the computer belongs to somebody who is using it.
-            threads: (cores / 2).max(1),
+            threads: (range::cores() / 2).max(1),
             device: DeviceChoice::Auto,
             precision: None,
             max_orders: 8,

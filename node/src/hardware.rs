@@ -18,12 +18,11 @@ use echo_protocol::charter::Charter;
 use serde::Serialize;
 
 use crate::board::Board;
-use crate::config::Settings;
+use crate::config::{OutOfRange, Settings};
 use crate::json_file::{self, StateError};
 use crate::ladder::{Ladder, Loaded};
 use crate::membership;
 use crate::precision::{self, NotTaken};
-use crate::preflight::{self, Problem};
 
 pub use measure::Rates;
 
@@ -52,7 +51,7 @@ pub enum HardwareError {
     Device(#[from] DeviceError),
     /// There are not as many cores as threads are asked for, or none is.
     #[error(transparent)]
-    Threads(Box<Problem>),
+    Threads(#[from] OutOfRange),
     /// The run that this node works for does not take the owner's precision.
     #[error(transparent)]
     Precision(#[from] NotTaken),
@@ -106,7 +105,7 @@ impl Report {
     /// When there are not as many cores as threads are asked for, nothing is there of what the owner asks for, or the run that this node works for
     /// does not take the owner's precision.
     pub fn take(settings: &Settings) -> Result<Self, HardwareError> {
-        preflight::threads(settings).map_err(|problem| HardwareError::Threads(Box::new(problem)))?;
+        settings.check_threads()?;
         let precision = precision_of(settings)?;
         Self::of(Survey::take(), settings, precision)
     }

@@ -2,8 +2,6 @@
 
 mod checks;
 
-pub(crate) use checks::threads;
-
 use std::fmt;
 use std::path::PathBuf;
 
@@ -21,7 +19,7 @@ use echo_sandbox::isolate::{Lack, Report};
 use echo_sandbox::spec::SpecError;
 use serde::Serialize;
 
-use crate::config::Settings;
+use crate::config::{OutOfRange, Settings};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::precision::NotTaken;
 use crate::trust::TrustError;
@@ -99,15 +97,8 @@ pub enum Problem {
         cause: String,
     },
     /// A number outside its range.
-    #[error("{setting} is {found}; set it to {allowed}")]
-    Range {
-        /// The setting.
-        setting: &'static str,
-        /// Its value.
-        found: u64,
-        /// Its range.
-        allowed: String,
-    },
+    #[error(transparent)]
+    Range(#[from] OutOfRange),
     /// The node is to do nothing.
     #[error("roles is empty, so this node would do nothing; use --role with rollout, relay or verifier")]
     NoRole,

@@ -2,8 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::ops::RangeInclusive;
-use std::thread;
 
 use echo_policy::engine::DeviceChoice;
 use echo_policy::engine::device::Survey;
@@ -16,6 +14,7 @@ use echo_protocol::time::UnixMillis;
 use echo_sandbox::registry;
 
 use super::{MIN_FREE_BYTES, MIN_RATE, OTHER_THREADS, Problem, Target};
+use crate::config::range::{cores, within};
 use crate::config::{MAX_ORDERS, MIN_ORDERS, Settings};
 use crate::data_dir::DataDir;
 use crate::membership;
@@ -25,11 +24,11 @@ use crate::trust;
 pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
     let orders = u64::from(MIN_ORDERS)..=u64::from(MAX_ORDERS);
     let found = [
-        threads(settings),
+        settings.check_threads(),
         within("max_orders", u64::from(settings.max_orders), orders),
         within("status_every_s", settings.status_every_s, 1..=24 * 3600),
     ];
-    problems.extend(found.into_iter().filter_map(Result::err));
+    problems.extend(found.into_iter().filter_map(Result::err).map(Problem::Range));
     if settings.roles.is_empty() {
         problems.push(Problem::NoRole);
     }
@@ -52,23 +51,6 @@ pub(super) fn needed_threads(settings: &Settings) -> usize {
 pub(super) fn room_for_threads(needed: usize, startable: impl FnOnce(usize) -> usize) -> Result<(), Problem> {
     let found = startable(needed);
     if found < needed { Err(Problem::Threads { found, needed }) } else { Ok(()) }
-}
-
-fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Whether there are as many cores as threads are asked for, and one at least is.
-pub(crate) fn threads(settings: &Settings) -> Result<(), Problem> {
-    within("threads", settings.threads as u64, 1..=cores() as u64)
-}
-
-fn within(setting: &'static str, found: u64, range: RangeInclusive<u64>) -> Result<(), Problem> {
-    if range.contains(&found) {
-        return Ok(());
-    }
-    let allowed = format!("{} to {}", range.start(), range.end());
-    Err(Problem::Range { setting, found, allowed })
 }
 
 pub(super) fn disk(data: &DataDir) -> Result<(), Problem> {
