@@ -21,7 +21,7 @@ use crate::board::Board;
 use crate::config::{OutOfRange, Settings};
 use crate::json_file::{self, StateError};
 use crate::ladder::{Ladder, Loaded};
-use crate::membership;
+use crate::charter_file;
 use crate::precision::{self, NotTaken};
 
 pub use measure::Rates;
@@ -180,7 +180,7 @@ impl Report {
 
 /// The precision that this node computes in: for the run that it worked for last, if there is one.
 fn precision_of(settings: &Settings) -> Result<Precision, NotTaken> {
-    let charter = membership::last_charter(&settings.data()).and_then(|signed| Charter::open(&signed).ok());
+    let charter = charter_file::last_charter(&settings.data()).and_then(|signed| Charter::open(&signed).ok());
     match charter {
         Some((_, charter)) => precision::choose(&charter.precisions, settings.precision),
         None => Ok(settings.precision.unwrap_or_default()),

@@ -24,6 +24,7 @@
 
 pub mod backoff;
 pub mod board;
+pub mod charter_file;
 pub mod cli;
 pub mod config;
 pub mod data_dir;

@@ -1,46 +1,15 @@
-//! Which run this node works for: the learner's charter, kept from start to start.
+//! Asking the learner for the charter of its run.
 
-use echo_protocol::charter::{Charter, MAX_CHARTER_BYTES, RunId};
-use echo_protocol::identity::PublicKey;
+use echo_protocol::charter::Charter;
 use echo_protocol::net::{Host, HostConfig, NetError};
 use echo_protocol::program::last_message::LastMessage;
-use echo_protocol::signed::{ENVELOPE_BYTES, Signed};
+use echo_protocol::signed::Signed;
 
 use crate::backoff::Backoff;
-use crate::data_dir::DataDir;
+use crate::charter_file::opens;
 use crate::discovery::{Discovery, FIRST_PAUSE, LONGEST_PAUSE};
-use crate::json_file::{self, StateError};
 use crate::learner::Learner;
 use crate::preflight::Ready;
-
-/// Longest encoded charter with its signature, in bytes.
-const MAX_SIGNED_BYTES: u64 = (MAX_CHARTER_BYTES + ENVELOPE_BYTES) as u64;
-
-/// The charter kept in the data directory, if there is one of this learner.
-pub fn kept_charter(data: &DataDir, learner: &PublicKey) -> Option<Signed<Charter>> {
-    last_charter(data).filter(|signed| opens(signed, learner))
-}
-
-/// The charter kept in the data directory, whoever's it is.
-pub fn last_charter(data: &DataDir) -> Option<Signed<Charter>> {
-    let bytes = match json_file::read_bytes(&data.charter(), MAX_SIGNED_BYTES) {
-        Ok(bytes) => bytes?,
-        Err(error) => {
-            tracing::warn!(%error, "the charter has to be asked for again");
-            return None;
-        }
-    };
-    Signed::from_bytes(&bytes).ok()
-}
-
-/// Keeps a charter for the next start.
-///
-/// # Errors
-/// [`StateError::Io`]
-pub fn keep_charter(data: &DataDir, charter: &Signed<Charter>) -> Result<RunId, StateError> {
-    json_file::write_bytes(&data.charter(), &charter.to_bytes(), true)?;
-    Ok(RunId::of(charter))
-}
 
 /// Asks the learner for its charter, however long it takes.
 ///
@@ -70,14 +39,4 @@ pub async fn fetch_charter(ready: &Ready, agent: &str) -> Result<Signed<Charter>
     };
     host.shutdown().await;
     Ok(charter)
-}
-
-fn opens(signed: &Signed<Charter>, learner: &PublicKey) -> bool {
-    match Charter::open(signed) {
-        Ok((_, charter)) => charter.learner == *learner,
-        Err(error) => {
-            tracing::warn!(%error, "a charter was refused");
-            false
-        }
-    }
 }

@@ -24,6 +24,7 @@ use crate::config::Settings;
 use crate::data_dir::DataDirError;
 use crate::json_file::{self, StateError};
 use crate::ledger::LedgerError;
+use crate::charter_file;
 use crate::membership;
 use crate::outbox::OutboxError;
 use crate::preflight::Ready;
@@ -145,7 +146,7 @@ async fn work(
     stop: &CancellationToken,
 ) -> Result<bool, NodeError> {
     screen.line(&format!("joining run {}, learner {}", ready.target.name, ready.learner));
-    let mut charter = match membership::kept_charter(&ready.data, &ready.target.learner) {
+    let mut charter = match charter_file::kept_charter(&ready.data, &ready.target.learner) {
         Some(charter) => charter,
         None => match stop.run_until_cancelled(membership::fetch_charter(ready, AGENT)).await {
             Some(charter) => charter?,
@@ -153,7 +154,7 @@ async fn work(
         },
     };
     loop {
-        let run = membership::keep_charter(&ready.data, &charter)?;
+        let run = charter_file::keep_charter(&ready.data, &charter)?;
         screen.line(&format!(
             "run {} ({}), node {}",
             ready.target.name,

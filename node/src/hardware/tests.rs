@@ -116,7 +116,7 @@ fn the_precision_is_that_of_the_run_that_is_known() {
     let mut settings = settings(dir.path(), "cpu");
     settings.precision = Some(Precision::Int4);
     assert_eq!(Report::take(&settings).unwrap().precision, Precision::Int4);
-    membership::keep_charter(&settings.data(), &testing::charter()).unwrap();
+    charter_file::keep_charter(&settings.data(), &testing::charter()).unwrap();
     assert!(matches!(Report::take(&settings), Err(HardwareError::Precision(_))));
     settings.precision = None;
     assert_eq!(Report::take(&settings).unwrap().precision, Precision::F32);

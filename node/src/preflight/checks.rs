@@ -17,7 +17,7 @@ use super::{MIN_FREE_BYTES, MIN_RATE, OTHER_THREADS, Problem, Target};
 use crate::config::range::{cores, within};
 use crate::config::{MAX_ORDERS, MIN_ORDERS, Settings};
 use crate::data_dir::DataDir;
-use crate::membership;
+use crate::charter_file;
 use crate::precision;
 use crate::trust;
 
@@ -120,7 +120,7 @@ pub(super) fn target(settings: &Settings, list: &PeerList) -> Result<Target, Pro
 
 /// The run's charter, where it is known from an earlier start. A run that is new to this node is looked at when it is joined.
 pub(super) fn kept_charter(data: &DataDir, target: &Target) -> Option<Charter> {
-    let kept = membership::kept_charter(data, &target.learner)?;
+    let kept = charter_file::kept_charter(data, &target.learner)?;
     Charter::open(&kept).ok().map(|(_, charter)| charter)
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::{Config, Flags, Role};
-use crate::{membership, testing};
+use crate::{charter_file, testing};
 use echo_policy::precision::Precision;
 use echo_protocol::peer_list::{self, ListedRun, PeerList};
 use std::fs;
@@ -92,7 +92,7 @@ fn a_precision_that_the_known_run_does_not_take_is_a_problem_for_who_generates()
     write_list(dir.path(), &[("sums", 200)]);
     let settings = Settings { precision: Some(Precision::Int8), ..settings(dir.path()) };
     drop(check(&settings, NOW).expect("the charter is not known yet"));
-    membership::keep_charter(&settings.data(), &testing::charter()).unwrap();
+    charter_file::keep_charter(&settings.data(), &testing::charter()).unwrap();
     let text = check(&settings, NOW).unwrap_err().to_string();
     assert!(text.contains("precision is int8, and the run takes f32"), "{text}");
     drop(check(&Settings { roles: [Role::Relay].into(), ..settings.clone() }, NOW).unwrap());

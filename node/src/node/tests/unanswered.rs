@@ -1,7 +1,7 @@
 //! Learners that are there and of another version: they take connections, and leave some protocol unanswered.
 
 use super::*;
-use crate::membership;
+use crate::charter_file;
 
 async fn learner_host() -> (Host, echo_protocol::net::HostEvents) {
     let key = testing::learner_key();
@@ -37,7 +37,7 @@ async fn a_learner_that_answers_nothing_is_tried_with_pauses_and_named_once() {
     let learner = silent_learner(questions.clone()).await;
     let settings = relaying(dir.path(), &learner);
     std::fs::create_dir_all(&settings.data_dir).unwrap();
-    membership::keep_charter(&settings.data(), &testing::charter()).unwrap();
+    charter_file::keep_charter(&settings.data(), &testing::charter()).unwrap();
     let (stop, running) = start(&settings);
     while *questions.lock().unwrap() == 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
