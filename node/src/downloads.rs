@@ -21,11 +21,21 @@ use crate::ladder::Ladder;
 use crate::learner::Learner;
 use crate::manifests::{LINES, Manifests};
 use crate::neighbours::Neighbours;
-use crate::node::NodeError;
 use crate::workload::{Workload, WorkloadError};
 
 /// The pause before a snapshot that could not be installed is tried again, at first and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// Why a node receives no more snapshots.
+#[derive(Debug, thiserror::Error)]
+pub enum DownloadError {
+    /// The snapshot service was taken down.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// The run's tasks ask for something that this machine lacks.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+}
 
 /// Everything that receiving snapshots needs.
 pub struct Downloads {
@@ -62,8 +72,8 @@ impl Downloads {
     /// Follows the snapshot service until it stops.
     ///
     /// # Errors
-    /// [`Stopped`]; [`WorkloadError::Machine`] when the files of tasks ask for what this machine lacks.
-    pub async fn run(self, mut events: mpsc::Receiver<SnapshotEvent>) -> Result<(), NodeError> {
+    /// [`DownloadError`]
+    pub async fn run(self, mut events: mpsc::Receiver<SnapshotEvent>) -> Result<(), DownloadError> {
         let (complete, completed) = watch::channel(None);
         // One question at a time; what comes while it is under way is asked again by the relay machine.
         let (ask, asked) = mpsc::channel(1);
@@ -103,7 +113,7 @@ impl Downloads {
     }
 
     /// Installs the newest complete snapshot; those that are overtaken meanwhile are skipped.
-    async fn install(&self, mut completed: watch::Receiver<Option<Arc<Manifest>>>) -> Result<(), NodeError> {
+    async fn install(&self, mut completed: watch::Receiver<Option<Arc<Manifest>>>) -> Result<(), DownloadError> {
         let mut in_use: Option<Arc<Manifest>> = None;
         let (mut backoff, mut failure) = (Backoff::new(AGAIN.0, AGAIN.1), LastMessage::default());
         // After a failure the newest is tried again when this is over, or a newer one has come.

@@ -1,37 +1,29 @@
 //! The node as a whole: everything is put together here, and taken down again in the right order.
 
+pub mod error;
 mod works;
 
-use std::error::Error;
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use echo_policy::engine::device::DeviceError;
-use echo_policy::engine::{EngineError, set_threads};
-use echo_protocol::charter::{Charter, CharterError};
+use echo_policy::engine::set_threads;
+use echo_protocol::charter::Charter;
 use echo_protocol::clock;
-use echo_protocol::net::NetError;
-use echo_protocol::net::snapshots::Stopped;
 use echo_protocol::program::last_message::LastMessage;
 use echo_protocol::signed::Signed;
-use echo_protocol::store::StoreError;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::board::{Board, Facts, State};
 use crate::config::Settings;
-use crate::data_dir::DataDirError;
-use crate::json_file::{self, StateError};
-use crate::ledger::LedgerError;
+use crate::json_file;
 use crate::charter_file;
 use crate::membership;
-use crate::outbox::OutboxError;
 use crate::preflight::Ready;
 use crate::session::Ending;
 use crate::status::Screen;
 use crate::trust;
-use crate::workload::WorkloadError;
+use error::NodeError;
 use works::Works;
 
 /// What this program calls itself among peers.
@@ -43,67 +35,6 @@ pub const IDLE_FOR: Duration = Duration::from_secs(2);
 
 /// The pause before the node looks again whether a full disk has room, at first and at most.
 const NO_ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-
-/// Why a node can't go on.
-#[derive(Debug, thiserror::Error)]
-pub enum NodeError {
-    /// The network.
-    #[error(transparent)]
-    Net(#[from] NetError),
-    /// A file of state.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// The run's charter.
-    #[error(transparent)]
-    Charter(#[from] CharterError),
-    /// The run asks for something that this node cannot do.
-    #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    /// A place in the data directory.
-    #[error(transparent)]
-    DataDir(#[from] DataDirError),
-    /// The chunk store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The outbox.
-    #[error(transparent)]
-    Outbox(#[from] OutboxError),
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// What the owner wants to generate on.
-    #[error("{0}; set device (--device) to something else, or leave it out")]
-    Device(#[from] DeviceError),
-    /// The number of threads.
-    #[error(transparent)]
-    Threads(#[from] EngineError),
-    /// The snapshot service.
-    #[error(transparent)]
-    Snapshots(#[from] Stopped),
-    /// No thread for the worker.
-    #[error("no thread for generating: {0}")]
-    Thread(#[from] std::io::Error),
-    /// A part of the node died of a defect of ours.
-    #[error("{part} has ended unexpectedly; this is a defect of echo-node, the log says more")]
-    Died {
-        /// Which part.
-        part: &'static str,
-    },
-}
-
-impl NodeError {
-    /// Whether all it wants is room on a disk.
-    fn is_full_disk(&self) -> bool {
-        let is_full = |error: &io::Error| {
-            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-        };
-        let mut causes = std::iter::successors(Some(self as &(dyn Error + 'static)), |&error| error.source());
-        causes.any(|error| match error.downcast_ref::<sled::Error>() {
-            Some(sled::Error::Io(error)) => is_full(error),
-            _ => error.downcast_ref::<io::Error>().is_some_and(is_full),
-        })
-    }
-}
 
 /// How a node ended, and what it did.
 #[derive(Clone, Debug)]

@@ -413,20 +413,3 @@ async fn a_node_that_stops_gives_its_orders_back() {
     assert!((660_000..720_000).contains(&ahead), "clocks that differ stop nothing: {ahead}");
     learner.die().await;
 }
-
-#[test]
-fn a_full_disk_is_told_from_other_failures() {
-    let of_database = |source| {
-        NodeError::from(crate::outbox::OutboxError::Database { path: "outbox".into(), source }).is_full_disk()
-    };
-    let io = |kind: std::io::ErrorKind| std::io::Error::from(kind);
-    assert!(of_database(sled::Error::Io(io(std::io::ErrorKind::StorageFull))));
-    assert!(!of_database(sled::Error::Io(io(std::io::ErrorKind::PermissionDenied))));
-    assert!(!of_database(sled::Error::CollectionNotFound(Default::default())));
-    let of_file = |kind| {
-        let (path, source) = ("status.json".into(), io(kind));
-        NodeError::from(StateError::Io { path, source }).is_full_disk()
-    };
-    assert!(of_file(std::io::ErrorKind::QuotaExceeded) && !of_file(std::io::ErrorKind::NotFound));
-    assert!(!NodeError::Died { part: "generating" }.is_full_disk());
-}

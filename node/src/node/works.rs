@@ -15,7 +15,8 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{AGENT, DELIVER_FOR, IDLE_FOR, NodeError};
+use super::error::NodeError;
+use super::{AGENT, DELIVER_FOR, IDLE_FOR};
 use crate::board::{Board, State};
 use crate::config::Settings;
 use crate::discovery::Discovery;
