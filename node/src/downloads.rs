@@ -113,7 +113,10 @@ impl Downloads {
     }
 
     /// Installs the newest complete snapshot; those that are overtaken meanwhile are skipped.
-    async fn install(&self, mut completed: watch::Receiver<Option<Arc<Manifest>>>) -> Result<(), DownloadError> {
+    async fn install(
+        &self,
+        mut completed: watch::Receiver<Option<Arc<Manifest>>>,
+    ) -> Result<(), DownloadError> {
         let mut in_use: Option<Arc<Manifest>> = None;
         let (mut backoff, mut failure) = (Backoff::new(AGAIN.0, AGAIN.1), LastMessage::default());
         // After a failure the newest is tried again when this is over, or a newer one has come.

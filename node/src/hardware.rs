@@ -18,10 +18,10 @@ use echo_protocol::charter::Charter;
 use serde::Serialize;
 
 use crate::board::Board;
+use crate::charter_file;
 use crate::config::{OutOfRange, Settings};
 use crate::json_file::{self, StateError};
 use crate::ladder::{Ladder, Loaded};
-use crate::charter_file;
 use crate::precision::{self, NotTaken};
 
 pub use measure::Rates;

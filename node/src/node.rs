@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::board::{Board, Facts, State};
+use crate::charter_file;
 use crate::config::Settings;
 use crate::json_file;
-use crate::charter_file;
 use crate::membership;
 use crate::preflight::Ready;
 use crate::session::Ending;
-use crate::status::Screen;
+use crate::status::screen::Screen;
 use crate::trust;
 use error::NodeError;
 use works::Works;

@@ -5,6 +5,7 @@
 //! it take over as the charter says; every token knows the version that produced it. An order counts as done when its group is in the
 //! outbox, on disk. Where the device is lost, the worker goes on with the next of the ladder, without a token lost.
 
+mod error;
 mod flight;
 mod given_up;
 mod sample;
@@ -27,7 +28,8 @@ use crate::ladder::Ladder;
 use crate::orders::{LeasedOrder, OrderSource};
 use crate::outbox::{Outbox, OutboxError};
 use crate::returns::Returns;
-use crate::workload::{Workload, WorkloadError};
+use crate::workload::Workload;
+use error::RolloutError;
 use flight::Flight;
 use given_up::GivenUp;
 
@@ -38,28 +40,6 @@ pub const MAX_IN_FLIGHT: usize = 8;
 const STOPPED: &str = "the node stops";
 /// Why a node whose learner was put back gives its orders back.
 const SET_BACK: &str = "the learner went back to an older policy";
-
-/// Why what was in flight came to nothing.
-#[derive(Debug, thiserror::Error)]
-enum RolloutError {
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    #[error(transparent)]
-    Outbox(#[from] OutboxError),
-}
-
-impl RolloutError {
-    /// Whether it is one order's own fault: a prompt without tokens, or with too many.
-    fn is_of_order(&self) -> bool {
-        match self {
-            Self::Engine(error) => error.is_of_request(),
-            Self::Workload(WorkloadError::Tokenizer(error)) => error.is_of_text(),
-            Self::Workload(_) | Self::Outbox(_) => false,
-        }
-    }
-}
 
 /// Everything that the worker needs.
 pub struct Worker {

@@ -1,6 +1,6 @@
 //! What the owner sees: a line every few seconds, a progress bar while a snapshot comes in, and a file for programs.
 
-mod screen;
+pub mod screen;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::board::{Board, Facts, State};
 use crate::json_file;
 
-pub use screen::{LogWriter, Screen};
+use screen::Screen;
 
 /// How often the progress bar and the status file are renewed.
 const REFRESH: Duration = Duration::from_millis(500);

@@ -93,9 +93,8 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_from_other_failures() {
-        let of_database = |source| {
-            NodeError::from(OutboxError::Database { path: "outbox".into(), source }).is_full_disk()
-        };
+        let of_database =
+            |source| NodeError::from(OutboxError::Database { path: "outbox".into(), source }).is_full_disk();
         let io = |kind: io::ErrorKind| io::Error::from(kind);
         assert!(of_database(sled::Error::Io(io(io::ErrorKind::StorageFull))));
         assert!(!of_database(sled::Error::Io(io(io::ErrorKind::PermissionDenied))));

@@ -14,10 +14,10 @@ use echo_protocol::time::UnixMillis;
 use echo_sandbox::registry;
 
 use super::{MIN_FREE_BYTES, MIN_RATE, OTHER_THREADS, Problem, Target};
+use crate::charter_file;
 use crate::config::range::{cores, within};
 use crate::config::{MAX_ORDERS, MIN_ORDERS, Settings};
 use crate::data_dir::DataDir;
-use crate::charter_file;
 use crate::precision;
 use crate::trust;
 

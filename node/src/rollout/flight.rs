@@ -14,7 +14,7 @@ use echo_protocol::precision::{Caches, PrecisionName};
 use echo_protocol::signed::Signed;
 use echo_protocol::trajectory::TrajectoryGroup;
 
-use super::RolloutError;
+use super::error::RolloutError;
 use super::sample::Sample;
 use crate::install::Installed;
 use crate::ladder::Ladder;

@@ -1,0 +1,28 @@
+//! Why orders in flight come to nothing.
+
+use echo_policy::error::EngineError;
+
+use crate::outbox::OutboxError;
+use crate::workload::WorkloadError;
+
+/// Why what was in flight came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RolloutError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    #[error(transparent)]
+    Outbox(#[from] OutboxError),
+}
+
+impl RolloutError {
+    /// Whether it is one order's own fault: a prompt without tokens, or with too many.
+    pub(super) fn is_of_order(&self) -> bool {
+        match self {
+            Self::Engine(error) => error.is_of_request(),
+            Self::Workload(WorkloadError::Tokenizer(error)) => error.is_of_text(),
+            Self::Workload(_) | Self::Outbox(_) => false,
+        }
+    }
+}
