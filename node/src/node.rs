@@ -1,6 +1,9 @@
 //! The node as a whole: everything is put together here, and taken down again in the right order.
 
 pub mod error;
+mod network;
+mod parts;
+mod resources;
 mod works;
 
 use std::sync::Arc;
@@ -24,7 +27,7 @@ use crate::session::Ending;
 use crate::status::screen::Screen;
 use crate::trust;
 use error::NodeError;
-use works::Works;
+use works::Supervisor;
 
 /// What this program calls itself among peers.
 pub const AGENT: &str = concat!("echo-node/", env!("CARGO_PKG_VERSION"));
@@ -68,7 +71,7 @@ pub async fn run(
     Ok(Summary { run_ended, facts })
 }
 
-/// Works for one run after the other; true when the last one has ended, false when stopped.
+/// Supervisor for one run after the other; true when the last one has ended, false when stopped.
 async fn work(
     ready: &Ready,
     settings: &Settings,
@@ -100,7 +103,7 @@ async fn work(
     }
 }
 
-/// Works for the run of `charter` until it has ended, or begins anew; `None` when stopped. A full disk ends
+/// Supervisor for the run of `charter` until it has ended, or begins anew; `None` when stopped. A full disk ends
 /// no node: what its database was to keep is lost to it, so it begins again as from its start,
 /// as soon as there is room.
 async fn serve(
@@ -114,7 +117,7 @@ async fn serve(
     let (mut backoff, mut said) = (Backoff::new(NO_ROOM.0, NO_ROOM.1), LastMessage::default());
     loop {
         let began = Instant::now();
-        let works = Works::start(ready, settings, screen, board, charter);
+        let works = Supervisor::start(ready, settings, screen, board, charter);
         let ended = match works.await {
             Ok(works) => works.run(stop).await,
             Err(error) => Err(error),

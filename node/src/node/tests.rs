@@ -76,7 +76,7 @@ impl FakeLearner {
             limits: ConnectionLimits::hub(),
             ..HostConfig::client(key.secret(), "fake learner")
         };
-        let (host, mut events) = super::works::start_host(config).await.unwrap();
+        let (host, mut events) = super::network::start_host(config).await.unwrap();
         let store = Arc::new(ChunkStore::open(&dir.join("learner")).unwrap());
         let config = SnapshotsConfig::new(key.public(), Role::Source, Mode::Star);
         let (snapshots, mut snapshot_events) = Snapshots::start(host.clone(), store.clone(), config).unwrap();

@@ -11,7 +11,7 @@ async fn learner_host() -> (Host, echo_protocol::net::HostEvents) {
         limits: ConnectionLimits::hub(),
         ..HostConfig::client(key.secret(), "fake learner")
     };
-    super::super::works::start_host(config).await.unwrap()
+    super::super::network::start_host(config).await.unwrap()
 }
 
 /// Answers nothing, and closes the connection over which it was asked.

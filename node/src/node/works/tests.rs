@@ -6,9 +6,9 @@ async fn works(
     dir: &std::path::Path,
     session: impl Future<Output = Result<Ending, NodeError>> + Send + 'static,
     worker: impl Future<Output = Result<(), NodeError>> + Send + 'static,
-) -> Works {
+) -> Supervisor {
     let (host, _events) = testing::host(90, Vec::new()).await;
-    Works {
+    Supervisor {
         host,
         outbox: Outbox::open(dir, &testing::run_id(), &testing::learner_key().public()).unwrap(),
         board: Arc::default(),
