@@ -71,7 +71,7 @@ pub async fn run(
     Ok(Summary { run_ended, facts })
 }
 
-/// Supervisor for one run after the other; true when the last one has ended, false when stopped.
+/// Works for one run after the other; true when the last one has ended, false when stopped.
 async fn work(
     ready: &Ready,
     settings: &Settings,
@@ -103,7 +103,7 @@ async fn work(
     }
 }
 
-/// Supervisor for the run of `charter` until it has ended, or begins anew; `None` when stopped. A full disk ends
+/// Works for the run of `charter` until it has ended, or begins anew; `None` when stopped. A full disk ends
 /// no node: what its database was to keep is lost to it, so it begins again as from its start,
 /// as soon as there is room.
 async fn serve(
@@ -117,9 +117,9 @@ async fn serve(
     let (mut backoff, mut said) = (Backoff::new(NO_ROOM.0, NO_ROOM.1), LastMessage::default());
     loop {
         let began = Instant::now();
-        let works = Supervisor::start(ready, settings, screen, board, charter);
-        let ended = match works.await {
-            Ok(works) => works.run(stop).await,
+        let starting = Supervisor::start(ready, settings, screen, board, charter);
+        let ended = match starting.await {
+            Ok(supervisor) => supervisor.run(stop).await,
             Err(error) => Err(error),
         };
         let error = match ended {

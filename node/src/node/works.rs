@@ -88,7 +88,7 @@ impl Supervisor {
         Ok(Self { host, outbox, board: board.clone(), session, worker, stop_worker, returning, services })
     }
 
-    /// Supervisor until the session ends by itself, or until `stop` (`None`). Then everything is taken down.
+    /// Works until the session ends by itself, or until `stop` (`None`). Then everything is taken down.
     pub(super) async fn run(mut self, stop: &CancellationToken) -> Result<Option<Ending>, NodeError> {
         let ended = loop {
             tokio::select! {

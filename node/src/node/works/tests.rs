@@ -2,7 +2,7 @@ use super::*;
 use crate::testing;
 
 /// Parts that do nothing but end, or not.
-async fn works(
+async fn supervisor(
     dir: &std::path::Path,
     session: impl Future<Output = Result<Ending, NodeError>> + Send + 'static,
     worker: impl Future<Output = Result<(), NodeError>> + Send + 'static,
@@ -27,17 +27,17 @@ async fn a_worker_that_runs_out_of_orders_as_the_session_ends_is_no_defect() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         Ok(Ending::Rechartered(Box::new(testing::charter())))
     };
-    let works = works(dir.path(), session, async { Ok(()) }).await;
-    let ended = works.run(&CancellationToken::new()).await.unwrap();
+    let supervisor = supervisor(dir.path(), session, async { Ok(()) }).await;
+    let ended = supervisor.run(&CancellationToken::new()).await.unwrap();
     assert!(matches!(ended, Some(Ending::Rechartered(_))), "{ended:?}");
 }
 
 #[tokio::test]
 async fn a_stopped_node_does_not_wait_for_what_takes_long() {
     let dir = tempfile::tempdir().unwrap();
-    let works = works(dir.path(), std::future::pending(), std::future::pending()).await;
+    let supervisor = supervisor(dir.path(), std::future::pending(), std::future::pending()).await;
     let stop = CancellationToken::new();
     stop.cancel();
-    let ended = tokio::time::timeout(STOP_WITHIN * 10, works.run(&stop)).await;
+    let ended = tokio::time::timeout(STOP_WITHIN * 10, supervisor.run(&stop)).await;
     assert!(matches!(ended, Ok(Ok(None))), "{ended:?}");
 }
