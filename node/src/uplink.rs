@@ -3,7 +3,7 @@
 //! Frames of signed groups go up, frames of answers come down, a window of groups apart. What was not answered when the stream
 //! ends is sent again over the next one: the learner answers a group that it has already with "duplicate", and that settles it.
 
-mod flight;
+mod in_flight;
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ use crate::backoff::Backoff;
 use crate::board::Board;
 use crate::ledger::{Ledger, LedgerError, ReceiptError};
 use crate::outbox::{MAX_ENTRY_BYTES, Outbox, OutboxError};
-use flight::Flight;
+use in_flight::Flight;
 
 /// Groups under way at once.
 pub const WINDOW: usize = 16;
