@@ -1,4 +1,7 @@
 //! The command line.
+//!
+//! Its one module is a command that joins no network: `verify-server`. The other commands are in
+//! `main.rs`. May import `devices`, `settings` and `state`.
 
 use std::path::PathBuf;
 

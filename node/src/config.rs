@@ -1,4 +1,13 @@
 //! The node's settings: flag over environment over file over default, and where each came from.
+//!
+//! A setting that nobody knows is an error with the nearest name. May import `state`.
+//!
+//! ```text
+//! defaults ─┐
+//! node.toml ┼─ layers, each over the one above ── Config ─┬─ Settings (role, range) ── preflight
+//! ECHO_NODE_┤                                             └─ report (`echo-node config`)
+//! flags ────┘
+//! ```
 
 mod layers;
 pub(crate) mod range;

@@ -1,21 +1,42 @@
-//! The volunteer's daemon: receives the newest policy, generates and scores rollouts, signs them and sends them to the learner.
+//! The volunteer's daemon: receives the newest policy, generates and scores rollouts, signs them and
+//! sends them to the learner.
 //!
 //! ```text
-//! peer list ─ discovery ─┐                       ┌─ snapshots (chunks in, chunks out)
-//!                        session ── manifests ───┤
-//! learner ── leases ─────┤                       └─ install ── policy ─┐
-//!                        └─ leased orders ──────────────────────── rollout (a thread)
-//! learner ── answers ─── uplink ── outbox (durable) ── signed groups ──┘
+//! peer list ── discovery ─┐                       ┌─ snapshot service (chunks in, chunks out)
+//!                      session ──── manifests ────┤
+//! learner ─── leasing ────┤                       └─ install ── policy ──┐
+//!                         └─ orders ───────────────────────────────── worker (a thread)
+//! learner ─── answers ─── sender ─── outbox (durable) ─── signed groups ─┘
 //! ```
 //!
-//! - [`config`] and [`preflight`] say what the node runs with, and everything that would keep it from running;
-//! - [`hardware`] says which devices there are and how fast the best one is;
-//! - [`discovery`] finds the learner, [`session`] keeps talking to it, [`neighbours`] are those that it names;
-//! - [`downloads`] follows snapshots, [`install`] makes a policy of one;
-//! - [`precision`] says in which numbers it generates, [`ladder`] on which device;
-//! - [`rollout`] turns leased orders into signed groups, [`outbox`] keeps them, [`uplink`] delivers them, [`ledger`] keeps what the learner said of them;
-//! - [`verifier`] checks the groups of others, where its owner wants it;
-//! - [`status`] tells the owner; [`node`] puts it all together and takes it down again.
+//! Each folder's front page says what it is for, what it may import, and draws its one way through.
+//! From the bottom up:
+//!
+//! - `state` is what lies on disk: data directory, peer list, known peers, charter.
+//! - `settings` puts flags, environment, file and defaults together.
+//! - `status` holds what the node knows about itself, and shows it to the owner.
+//! - `devices` says what is computed on, and in which precision.
+//! - `preflight` lists everything that would keep the node from running.
+//! - `workload` is what a run asks of a node, read from its charter.
+//! - `learner_link` finds the learner and keeps talking to it.
+//! - `snapshots` follows published policies and installs them.
+//! - `delivery` keeps finished groups until the learner has answered, and keeps its receipts.
+//! - `rollout` turns leased orders into signed groups.
+//! - `verifier` checks the groups of others, where its owner wants it.
+//! - `runtime` starts all of these for a run, and takes them down in order.
+//! - `cli` is the command line, with the one command that joins no network: `verify-server`.
+//!
+//! # A group
+//!
+//! `rollout::leasing` asks for a lease and `rollout::orders` opens it. `rollout::worker` takes an order
+//! and generates its samples, which `echo_sandbox` judges. `delivery::outbox` puts the signed group on
+//! disk, `delivery::sender` delivers it, and `delivery::receipts` keeps the answer.
+//!
+//! # A snapshot
+//!
+//! `snapshots::gossip` or `snapshots::manifest_fetch` brings a manifest, and `snapshots::manifests`
+//! checks it. The snapshot service fetches its chunks. `snapshots::install` makes a policy of them on
+//! the best of `devices::fallback`, and the worker goes on under it between two tokens.
 //!
 //! Nothing here limits disk or schedule yet: there is no setting for what is not enforced.
 

@@ -1,4 +1,16 @@
-//! The node as a whole: everything is put together here, and taken down again in the right order.
+//! The node as a whole: starts its parts for a run, waits, and takes them down in order.
+//!
+//! May import every folder of this crate; only `main` imports this one.
+//!
+//! ```text
+//! run ── charter (kept, or asked for) ── supervisor, once for each run of the learner
+//!                                            │
+//!         resources  workload, devices, outbox, chunk store
+//!         network    host, snapshot service, learner
+//!         parts      rollout, gossip, downloads, manifests, verifier, leasing, delivery, status, session
+//!                                            │
+//! ends:   worker ── delivery of the rest ── orders given back ── session ── services ── host
+//! ```
 
 pub mod error;
 mod network;

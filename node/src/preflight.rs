@@ -1,4 +1,14 @@
 //! Everything that would keep the node from running, listed at once, each with its mend.
+//!
+//! Creates the data directory and the identity, and changes nothing else. May import `devices`,
+//! `settings` and `state`.
+//!
+//! ```text
+//! settings ── checks: clock, ranges, threads, lock, disk, identity, addresses,
+//!                     peer list, resolver, run, tasks, precision, device
+//!                        │
+//!             Ready ─────┴───── Problems (all of them)
+//! ```
 
 mod checks;
 

@@ -1,8 +1,16 @@
 //! Checking the groups of others, for the learner: the role `verifier`.
 //!
-//! One stream to the learner at a time: an offer goes up with the policies that are here, another when a newer one is installed; groups come down, and a
-//! signed report goes up on each. They are checked one by one on a thread that may block, with the node's threads. What was not reported when
-//! the stream ends is forgotten: the learner looks itself then.
+//! There is one stream to the learner at a time. An offer goes up with the policies that are here, and
+//! another one after each installation. Groups come down, and a signed report goes up on each. They are
+//! checked one by one on a thread that may block, with the node's threads. What was not reported when
+//! the stream ends is forgotten: the learner checks it itself then. May import `learner_link` for its
+//! pauses, `snapshots`, `status` and `workload`.
+//!
+//! ```text
+//! installed policies ── policy_cache (the newest 3) ── offer ── learner
+//!                            │                                     │
+//! learner ◄── report ◄── check (form, rules, rewards, tokens) ◄── group
+//! ```
 
 mod check;
 mod shelf;
