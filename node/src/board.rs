@@ -28,7 +28,7 @@ pub enum State {
     Relaying,
     /// Checking what others have generated: this node does not generate.
     Verifying,
-    /// Generating rollouts.
+    /// Drawing tokens for at least one order.
     Generating,
     /// The outbox is full: nothing is generated until the learner takes something.
     OutboxFull,
@@ -43,18 +43,18 @@ pub enum State {
 /// A snapshot on its way here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Download {
-    /// Its version.
+    /// The version that is being received.
     pub version: PolicyVersion,
     /// Bytes that are here.
     pub have: u64,
-    /// Bytes in all.
+    /// Bytes that are fetched for it in all, where deltas save some.
     pub total: u64,
 }
 
 /// A device that is not taken any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LostDevice {
-    /// Its name.
+    /// Its name, as devices are listed.
     pub name: String,
     /// What became of it.
     pub why: String,
@@ -65,7 +65,7 @@ pub struct LostDevice {
 pub struct Traffic {
     /// Bytes received, useful or not.
     pub received_bytes: u64,
-    /// Bytes sent.
+    /// Bytes sent to consumers of snapshots.
     pub sent_bytes: u64,
     /// Groups received that were not here before.
     pub groups: u64,
@@ -86,7 +86,7 @@ pub struct Facts {
     pub learner: bool,
     /// Why it does not answer, where it says so: this node is banned, for instance.
     pub silence: Option<String>,
-    /// The installed version.
+    /// The installed version; `None` before the first of the run.
     pub version: Option<PolicyVersion>,
     /// The learner's epoch in which it was published.
     pub epoch: Option<Epoch>,
@@ -114,7 +114,7 @@ pub struct Facts {
     pub denounced: u64,
     /// Groups that wait for the learner.
     pub outbox: u64,
-    /// Connected peers.
+    /// Peers that are connected now, of any kind.
     pub peers: usize,
     /// Where snapshots come from: the first digits of a key.
     pub parent: Option<String>,
@@ -140,12 +140,12 @@ impl Facts {
 pub struct Board(Mutex<(Facts, Meter)>);
 
 impl Board {
-    /// Changes some facts.
+    /// Changes facts under the lock, so `change` must not wait for anything.
     pub fn set(&self, change: impl FnOnce(&mut Facts)) {
         change(&mut self.lock().0);
     }
 
-    /// Counts finished trajectories.
+    /// Counts finished trajectories, and takes them into the rate.
     pub fn generated(&self, now: UnixMillis, trajectories: u64) {
         let (facts, meter) = &mut *self.lock();
         facts.rollouts += trajectories;
@@ -157,7 +157,7 @@ impl Board {
         *self.lock().0.refused.entry(reason.name()).or_default() += 1;
     }
 
-    /// Takes a look.
+    /// A copy of all facts, with the rate as it is at `now`.
     pub fn facts(&self, now: UnixMillis) -> Facts {
         let (facts, meter) = &mut *self.lock();
         Facts { rollouts_per_s: meter.per_second(now), ..facts.clone() }

@@ -30,7 +30,7 @@ pub fn last_charter(data: &DataDir) -> Option<Signed<Charter>> {
 /// Keeps a charter for the next start.
 ///
 /// # Errors
-/// [`StateError::Io`]
+/// [`StateError::Io`]; the charter before it is then still there.
 pub fn keep_charter(data: &DataDir, charter: &Signed<Charter>) -> Result<RunId, StateError> {
     json_file::write_bytes(&data.charter(), &charter.to_bytes(), true)?;
     Ok(RunId::of(charter))

@@ -50,8 +50,8 @@ pub const MIN_ORDERS: u32 = 2;
 /// Most orders that a node may hold at once.
 pub const MAX_ORDERS: u32 = 1024;
 
-/// What is logged unless the owner says otherwise. Gossip would warn of every message that a silent peer does
-/// not take.
+/// What is logged unless the owner says otherwise. Gossip would warn of every message that a silent
+/// peer does not take.
 const LOG: &str = "warn,libp2p_gossipsub::behaviour=error,echo_node=info,echo_protocol=info";
 
 /// What a node runs with.
@@ -94,9 +94,9 @@ pub enum ConfigError {
     /// There is no such setting.
     #[error("{key:?} ({place}) is no setting of echo-node; {advice}")]
     Unknown {
-        /// What was found.
+        /// The key as it was found, as in the file.
         key: String,
-        /// Where.
+        /// The layer that has it: a file's path, a flag or a variable.
         place: String,
         /// The nearest setting, or all of them.
         advice: String,
@@ -107,9 +107,9 @@ pub enum ConfigError {
     /// A variable that has to be a number.
     #[error("{variable}={text:?} in the environment is no whole number: write one, as in {variable}=2")]
     Number {
-        /// The variable.
+        /// The variable's name, with its prefix.
         variable: String,
-        /// What it holds.
+        /// Its value, which is no whole number.
         text: String,
     },
     /// A value that settings cannot hold.
@@ -117,7 +117,7 @@ pub enum ConfigError {
     NotText {
         /// Where it was found.
         place: String,
-        /// What it holds.
+        /// The value, as the system gave it.
         value: OsString,
     },
     /// Nobody says where the node's data lies, and this user has no home directory.
@@ -126,9 +126,9 @@ pub enum ConfigError {
     /// The settings file cannot be read.
     #[error("settings file {}: {what}", located(.path))]
     File {
-        /// The file.
+        /// The settings file, as it was named.
         path: PathBuf,
-        /// What is wrong.
+        /// The system's reason, or that it is too long.
         what: String,
     },
 }
@@ -150,7 +150,7 @@ impl From<figment::Error> for ConfigError {
 /// Effective settings and their sources.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The effective settings.
+    /// The values that the node runs with.
     pub settings: Settings,
     sources: BTreeMap<String, Source>,
 }
@@ -178,7 +178,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The data directory.
+    /// The data directory, with the paths of everything in it.
     pub fn data(&self) -> DataDir {
         DataDir::new(&self.data_dir)
     }
@@ -203,7 +203,7 @@ impl Settings {
         Duration::from_secs(self.status_every_s.max(1))
     }
 
-    /// What to log.
+    /// The filter of the log, from the setting `log`.
     ///
     /// # Errors
     /// What is wrong with the filter. A word that is no level would be taken for the name of a part, and
@@ -230,11 +230,11 @@ impl Settings {
 impl Config {
     /// Puts the layers together: `flags` over `env` (all variables of the process) over the settings file over the defaults.
     ///
-    /// The file is the one that `--config` or `ECHO_NODE_CONFIG` names, which must exist, or `node.toml` in the data directory,
-    /// which need not.
+    /// The file is the one that `--config` or `ECHO_NODE_CONFIG` names, which must exist. Otherwise it is
+    /// `node.toml` in the data directory, which need not exist.
     ///
     /// # Errors
-    /// [`ConfigError`]
+    /// [`ConfigError`]: an unknown key, a wrong type, no text, or a file that can't be read.
     pub fn load(
         flags: &Flags,
         env: impl IntoIterator<Item = (OsString, OsString)>,

@@ -32,7 +32,7 @@ pub enum DataDirError {
         "data directory {path}: {source}; choose another with --data-dir, or make it writable for this user"
     )]
     NotWritable {
-        /// The directory.
+        /// The directory, as the settings name it.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -40,7 +40,7 @@ pub enum DataDirError {
     /// Another node holds the lock.
     #[error("another echo-node is using {path}; stop it, or give this one a --data-dir of its own")]
     InUse {
-        /// The directory.
+        /// The directory, as the settings name it.
         path: PathBuf,
     },
 }
@@ -54,7 +54,7 @@ impl DataDir {
     /// Creates the directory if need be and takes its lock.
     ///
     /// # Errors
-    /// [`DataDirError`]
+    /// [`DataDirError`]: it can't be written, or another node has the lock.
     pub fn lock(&self) -> Result<DirectoryLock, DataDirError> {
         DirectoryLock::take(&self.0).map_err(|error| match error {
             LockError::Held => DataDirError::InUse { path: self.0.clone() },
@@ -62,12 +62,12 @@ impl DataDir {
         })
     }
 
-    /// The directory itself.
+    /// The directory itself, which may not exist yet.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The secret key.
+    /// The file of the secret key, readable by its owner alone.
     pub fn identity(&self) -> PathBuf {
         self.0.join("identity")
     }
@@ -92,7 +92,7 @@ impl DataDir {
         self.0.join("installed")
     }
 
-    /// Chunks of snapshots.
+    /// The directory of the chunk store.
     pub fn chunks(&self) -> PathBuf {
         self.0.join("chunks")
     }

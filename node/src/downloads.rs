@@ -72,7 +72,7 @@ impl Downloads {
     /// Follows the snapshot service until it stops.
     ///
     /// # Errors
-    /// [`DownloadError`]
+    /// [`DownloadError`]; everything else is logged and tried again.
     pub async fn run(self, mut events: mpsc::Receiver<SnapshotEvent>) -> Result<(), DownloadError> {
         let (complete, completed) = watch::channel(None);
         // One question at a time; what comes while it is under way is asked again by the relay machine.

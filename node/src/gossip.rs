@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 
 use crate::manifests::{Manifests, Standing};
 
-/// Listens to other peers until the host stops: judges gossiped manifests, and tells through `learner_gone` when the learner's
-/// connection ends.
+/// Listens to other peers until the host stops. Judges gossiped manifests, and notifies `learner_gone`
+/// when the learner's connection ends.
 pub async fn listen(
     mut events: HostEvents,
     learner: PeerId,

@@ -72,7 +72,7 @@ pub enum HardwareError {
 /// What was found, and what was measured.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// All devices.
+    /// All devices that were found, used or not.
     pub devices: Vec<Listed>,
     /// Why there are none of a kind.
     pub absent: Vec<String>,
@@ -84,12 +84,12 @@ pub struct Report {
     pub measured: Option<Rates>,
 }
 
-/// A device.
+/// A device, and what becomes of it.
 #[derive(Debug, Serialize)]
 pub struct Listed {
     /// How it is asked for.
     pub device: String,
-    /// The device.
+    /// What the survey found of it.
     #[serde(flatten)]
     pub found: Found,
     /// Whether it is the one that is used.

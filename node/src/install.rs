@@ -23,7 +23,7 @@ pub enum InstallError {
     /// A chunk is damaged or gone: it has to be fetched again.
     #[error("chunk {} of the snapshot: {source}", index.0)]
     Chunk {
-        /// Which chunk.
+        /// Its place in the snapshot, counted from 0.
         index: ChunkIndex,
         /// What is wrong with it.
         source: StoreError,
@@ -52,7 +52,7 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Its version.
+    /// The version of the policy, as a plain number.
     pub fn version(&self) -> u64 {
         self.policy.version()
     }
@@ -65,7 +65,7 @@ impl Installed {
     /// The same version, loaded once more: on the best device that is left.
     ///
     /// # Errors
-    /// As [`Ladder::load`].
+    /// As [`Ladder::load`]: no device is left that takes it.
     pub fn reload(&self, ladder: &Ladder) -> Result<Self, EngineError> {
         let loaded =
             ladder.load(self.version(), self.policy.config(), self.weights.weights(), self.precision())?;
@@ -92,7 +92,7 @@ impl From<ReadError> for InstallError {
 /// a coarser precision than the snapshot's are made of them in memory. Blocks.
 ///
 /// # Errors
-/// [`InstallError`]
+/// [`InstallError`]; a damaged chunk is named, so that it can be fetched again.
 pub fn load(
     store: &ChunkStore,
     images: &Images,

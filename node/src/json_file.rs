@@ -15,7 +15,7 @@ pub enum StateError {
     /// The disk failed, is full, or forbids it.
     #[error("{path}: {source}{}", hint(.source))]
     Io {
-        /// The file.
+        /// The file that was read or replaced.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -23,9 +23,9 @@ pub enum StateError {
     /// The file holds something else, or too much.
     #[error("{path} is damaged: {what}; delete it, this node writes it anew")]
     Damaged {
-        /// The file.
+        /// The file that holds it.
         path: PathBuf,
-        /// What is wrong.
+        /// The parser's complaint, or that it is too long.
         what: String,
     },
 }
@@ -65,7 +65,7 @@ pub fn read_bytes(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StateError
 /// The value in the file, `None` if there is no such file.
 ///
 /// # Errors
-/// [`StateError`]
+/// [`StateError::Io`]; [`StateError::Damaged`] when it is too long or no such JSON.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StateError> {
     let Some(bytes) = read_bytes(path, MAX_STATE_BYTES)? else { return Ok(None) };
     serde_json::from_slice(&bytes)

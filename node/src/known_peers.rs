@@ -15,9 +15,9 @@ pub const MAX_KNOWN_ADDRESSES: usize = 8;
 /// A peer and where it was reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPeer {
-    /// Its peer id.
+    /// Its libp2p peer id, as text.
     pub peer: String,
-    /// Its addresses.
+    /// Its multiaddresses, as text; those that don't parse are skipped.
     pub addresses: Vec<String>,
 }
 
@@ -55,10 +55,10 @@ impl KnownPeers {
         }
     }
 
-    /// Writes them.
+    /// Replaces the file, without waiting for the disk.
     ///
     /// # Errors
-    /// [`StateError::Io`]
+    /// [`StateError::Io`]; the old file is then still there.
     pub fn write(&self, path: &Path) -> Result<(), StateError> {
         json_file::write(path, self, false)
     }

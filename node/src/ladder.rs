@@ -24,7 +24,7 @@ pub struct Ladder {
 /// A device, as far as it has come.
 #[derive(Debug)]
 enum Rung {
-    /// Not opened yet.
+    /// Listed by the survey, and not opened yet.
     Found(Found),
     /// In use, or ready to be.
     Open(Device),
@@ -34,9 +34,9 @@ enum Rung {
 
 /// A policy, and where it was loaded.
 pub struct Loaded {
-    /// The device.
+    /// The device that had room for it.
     pub device: Device,
-    /// The policy.
+    /// The policy, ready to draw tokens there.
     pub policy: Policy<AnyBackend>,
 }
 
@@ -66,7 +66,7 @@ impl Ladder {
         Self { rungs: devices.into_iter().map(|device| Mutex::new(Rung::Open(device))).collect(), board }
     }
 
-    /// The processor alone.
+    /// The processor alone, with a board that nobody reads.
     pub fn cpu() -> Self {
         Self::of(vec![Device::cpu()], Arc::default())
     }

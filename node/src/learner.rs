@@ -32,7 +32,7 @@ pub enum AskError {
     Refused {
         /// What was asked for.
         asked: &'static str,
-        /// Why.
+        /// The learner's words, without control characters, at most 200 characters.
         reason: String,
     },
     /// The answer belongs to another question.
@@ -46,7 +46,7 @@ pub enum AskError {
 /// What is new at the learner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    /// The learner's epoch.
+    /// The learner's epoch, one higher with each of its starts.
     pub epoch: Epoch,
     /// The learner's wall clock.
     pub wall: UnixMillis,
@@ -61,7 +61,7 @@ pub struct News {
 /// What the learner says is newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Newest {
-    /// The learner's epoch.
+    /// The learner's epoch, in which the version counts.
     pub epoch: Epoch,
     /// The newest version of that epoch; `None` before the first is published.
     pub version: Option<PolicyVersion>,
@@ -80,7 +80,7 @@ impl Learner {
         Self { host, peer }
     }
 
-    /// Its peer id.
+    /// The learner's libp2p peer id.
     pub fn peer(&self) -> PeerId {
         self.peer
     }
@@ -99,7 +99,7 @@ impl Learner {
     /// Says that this node is here, and asks what is new.
     ///
     /// # Errors
-    /// [`AskError`]
+    /// [`AskError`]; a refusal means that this node is banned, or that the fleet is full.
     pub async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<News, AskError> {
         match self.ask(&Request::Heartbeat(heartbeat), "heartbeat").await? {
             Response::News { epoch, wall, newest, neighbourhood, ended } => {
@@ -113,7 +113,7 @@ impl Learner {
     /// The manifest of the newest snapshot, unopened.
     ///
     /// # Errors
-    /// [`AskError`]
+    /// [`AskError`]; `None` within `Ok` when nothing is published yet.
     pub async fn newest_manifest(&self) -> Result<Option<Signed<Manifest>>, AskError> {
         match self.ask(&Request::Manifest(None), "manifest").await? {
             Response::Manifest(manifest) => Ok(manifest),
@@ -124,7 +124,7 @@ impl Learner {
     /// The manifest of this version, unopened; `None` when the learner keeps it no more.
     ///
     /// # Errors
-    /// [`AskError`]
+    /// [`AskError`]; a version that is gone is no error.
     pub async fn manifest_of(&self, version: PolicyVersion) -> Result<Option<Signed<Manifest>>, AskError> {
         match self.ask(&Request::Manifest(Some(version)), "manifest").await? {
             Response::Manifest(manifest) => Ok(manifest),
@@ -132,11 +132,11 @@ impl Learner {
         }
     }
 
-    /// At most [`MAX_LEASES`] leases, unopened, for at most `orders` orders behind `last`, the last that came, and after how many milliseconds to
-    /// ask for more.
+    /// At most [`MAX_LEASES`] leases, unopened, for at most `orders` orders after `last`, the last that
+    /// came; and the milliseconds to wait before asking for more.
     ///
     /// # Errors
-    /// [`AskError`]
+    /// [`AskError`]: a refusal means that this node gets no leases now.
     pub async fn leases(
         &self,
         orders: u32,
@@ -151,10 +151,10 @@ impl Learner {
         }
     }
 
-    /// Gives orders back.
+    /// Gives orders back, so that others get them at once.
     ///
     /// # Errors
-    /// [`AskError`]
+    /// [`AskError::Net`] is worth another try, the others are not.
     pub async fn give_back(&self, returned: Returned) -> Result<(), AskError> {
         match self.ask(&Request::Return(returned), "return").await? {
             Response::Returned => Ok(()),
@@ -165,7 +165,7 @@ impl Learner {
     /// Whom to receive snapshots from, now that the neighbours `lost` are gone.
     ///
     /// # Errors
-    /// [`AskError`]
+    /// [`AskError`]; `None` within `Ok` for a node that sent no heartbeat yet.
     pub async fn neighbours(&self, mut lost: Vec<PublicKey>) -> Result<Option<Neighbourhood>, AskError> {
         lost.truncate(MAX_NEIGHBOURS);
         match self.ask(&Request::Neighbours { lost }, "neighbours").await? {

@@ -42,7 +42,7 @@ pub enum LedgerError {
     /// The disk failed, is full, or forbids it.
     #[error("{path}: {source}{}", json_file::hint(.source))]
     Io {
-        /// The file.
+        /// The file or directory that failed.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -50,15 +50,15 @@ pub enum LedgerError {
     /// The file holds something else.
     #[error("{path} is no file of receipts: {what}; move it away, receipts of it can be checked nowhere")]
     Damaged {
-        /// The file.
+        /// The file that is not as it should be.
         path: PathBuf,
-        /// What is wrong.
+        /// The first thing in it that makes no sense.
         what: String,
     },
     /// No node has worked there.
     #[error("{path} is no node's data directory: it holds no identity; name the right one with --data-dir")]
     NoNode {
-        /// The directory.
+        /// The data directory that was named.
         path: PathBuf,
     },
     /// Whose receipts they are cannot be read.
@@ -67,7 +67,7 @@ pub enum LedgerError {
     /// The counts of refusals.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The charter.
+    /// A charter does not open: the run's, or that at the head of a file.
     #[error(transparent)]
     Charter(#[from] CharterError),
 }
@@ -106,7 +106,7 @@ impl Ledger {
     /// Opens the ledger in `dir` for the run of `charter`, in which this node is `me`. What a crash left half written is cut off.
     ///
     /// # Errors
-    /// [`LedgerError`]
+    /// [`LedgerError`]: the charter does not open, or a file can't be read or written.
     pub fn open(dir: &Path, charter: &Signed<Charter>, me: PublicKey) -> Result<Self, LedgerError> {
         let (run, opened) = Charter::open(charter)?;
         fs::create_dir_all(dir).map_err(|source| LedgerError::Io { path: dir.to_owned(), source })?;
@@ -136,7 +136,7 @@ impl Ledger {
     /// Counts a refused group.
     ///
     /// # Errors
-    /// [`LedgerError`]
+    /// [`LedgerError::State`] when the counts can't be written.
     pub fn refused(
         &mut self,
         now: UnixMillis,

@@ -23,8 +23,8 @@ pub const MAX_MANIFESTS: usize = 8;
 /// Longest encoded manifest with its signature, in bytes.
 const MAX_SIGNED_BYTES: u64 = (MAX_MANIFEST_BYTES + ENVELOPE_BYTES) as u64;
 
-/// Of the versions that come and are installed, one has a line in this time: a fast run makes dozens a
-/// second.
+/// Of the versions that come and are installed, one has a line in the log in this time. A fast run makes
+/// dozens a second.
 pub(crate) static LINES: Paced = Paced::new(Duration::from_secs(10));
 
 /// A manifest that no honest peer hands on.
@@ -33,7 +33,7 @@ pub enum BadManifest {
     /// Not signed by the run's key, or not readable.
     #[error(transparent)]
     Signed(#[from] SignedError),
-    /// Contradicts itself.
+    /// Signed by the run, but contradicts itself.
     #[error(transparent)]
     Form(#[from] ManifestError),
     /// Not what the run's charter says.
@@ -108,7 +108,7 @@ impl Manifests {
     /// Checks the manifest of an older version that was missed, for the sake of its deltas.
     ///
     /// # Errors
-    /// As [`Manifests::offer`].
+    /// As [`Manifests::offer`]; one of another epoch is ignored.
     pub async fn offer_missed(&self, signed: Signed<Manifest>) -> Result<Result<(), BadManifest>, Stopped> {
         let manifest = match self.open(&signed) {
             Ok(manifest) => manifest,
@@ -131,8 +131,8 @@ impl Manifests {
         known.epoch != Some(newest.epoch) || newest.version > known.newest()
     }
 
-    /// Turns to the epoch that the learner is in. What was seen of another one counts no more, however large
-    /// its numbers are.
+    /// Turns to the epoch that the learner is in. What was seen of another one counts no more, even where
+    /// its versions are higher.
     pub fn turn_to(&self, epoch: Epoch) {
         let mut known = self.lock();
         if known.epoch != Some(epoch) {
@@ -189,7 +189,7 @@ impl Manifests {
     /// Keeps the manifest of an installed version at `path`, for the next start. Does nothing for a version no longer remembered.
     ///
     /// # Errors
-    /// [`StateError::Io`]
+    /// [`StateError::Io`]; the manifest before it is then still kept.
     pub fn keep(&self, version: PolicyVersion, path: &Path) -> Result<(), StateError> {
         let signed = self.lock().seen.get(&version).map(|seen| seen.signed.to_bytes());
         signed.map_or(Ok(()), |bytes| json_file::write_bytes(path, &bytes, true))

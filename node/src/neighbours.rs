@@ -20,7 +20,7 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// None yet.
+    /// No neighbours yet: the learner has named none.
     pub fn new(host: Host, snapshots: Snapshots, board: Arc<Board>) -> Self {
         Self { host, snapshots, board, digest: Arc::default() }
     }
@@ -33,7 +33,7 @@ impl Neighbours {
     /// Takes over what the learner named.
     ///
     /// # Errors
-    /// [`Stopped`]
+    /// [`Stopped`] when the snapshot service was taken down.
     pub async fn take(&self, neighbourhood: Neighbourhood) -> Result<(), Stopped> {
         *self.digest.lock().unwrap_or_else(PoisonError::into_inner) = neighbourhood.digest();
         self.board.set(|facts| {

@@ -33,23 +33,23 @@ pub enum OutboxError {
         "the outbox is full ({groups} groups, {bytes} bytes): generating pauses until the learner takes some"
     )]
     Full {
-        /// Groups that wait.
+        /// Groups that wait, of [`MAX_OUTBOX_GROUPS`] at most.
         groups: u64,
-        /// Their bytes.
+        /// Bytes of these groups, of [`MAX_OUTBOX_BYTES`] at most.
         bytes: u64,
     },
     /// A group longer than the learner takes.
     #[error("group {counter} has {len} bytes; the learner takes {MAX_ENTRY_BYTES}")]
     TooLarge {
-        /// The order.
+        /// The order whose group it is.
         counter: OrderCounter,
         /// The length of its group.
         len: usize,
     },
-    /// The database failed.
+    /// The database failed: a full disk, or damaged files.
     #[error("outbox {path}: {source} ({})", hint(.source))]
     Database {
-        /// Its directory.
+        /// The directory of the outbox.
         path: PathBuf,
         /// What the database said.
         source: sled::Error,
@@ -85,7 +85,7 @@ impl Outbox {
     /// untouched, and so do those that another key has signed. Blocks while the disk is read.
     ///
     /// # Errors
-    /// [`OutboxError::Database`]
+    /// [`OutboxError::Database`] when its files can't be read or written.
     pub fn open(dir: &Path, run: &RunId, me: &PublicKey) -> Result<Self, OutboxError> {
         let fail = |source| OutboxError::Database { path: dir.to_owned(), source };
         let db = database::open(dir).map_err(fail)?;
@@ -147,7 +147,7 @@ impl Outbox {
     /// Not flushed at once: should a crash bring the entry back, it is sent again and answered as a duplicate.
     ///
     /// # Errors
-    /// [`OutboxError::Database`]
+    /// [`OutboxError::Database`]; the group may then be sent once more.
     pub fn settle(&self, counter: OrderCounter) -> Result<(), OutboxError> {
         if let Some(bytes) = self.tree.remove(key(counter)).map_err(|e| self.fail(e))? {
             self.held.groups.fetch_sub(1, Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl Outbox {
     /// Whether the order's group waits here.
     ///
     /// # Errors
-    /// [`OutboxError::Database`]
+    /// [`OutboxError::Database`] when the tree can't be read.
     pub fn contains(&self, counter: OrderCounter) -> Result<bool, OutboxError> {
         self.tree.contains_key(key(counter)).map_err(|e| self.fail(e))
     }
@@ -168,7 +168,7 @@ impl Outbox {
     /// The order's group, if it waits here.
     ///
     /// # Errors
-    /// [`OutboxError::Database`]
+    /// [`OutboxError::Database`] when the tree can't be read.
     pub fn get(&self, counter: OrderCounter) -> Result<Option<Vec<u8>>, OutboxError> {
         let group = self.tree.get(key(counter)).map_err(|e| self.fail(e))?;
         Ok(group.map(|bytes| bytes.to_vec()))
@@ -177,7 +177,7 @@ impl Outbox {
     /// The waiting group of the lowest order for which `skip` is false.
     ///
     /// # Errors
-    /// [`OutboxError::Database`]
+    /// [`OutboxError::Database`] when the tree can't be read.
     pub fn first(
         &self,
         skip: impl Fn(OrderCounter) -> bool,
@@ -196,12 +196,12 @@ impl Outbox {
         Ok(None)
     }
 
-    /// Groups that wait.
+    /// The number of groups that wait.
     pub fn len(&self) -> u64 {
         self.held.groups.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing waits.
+    /// Whether no group waits for the learner.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

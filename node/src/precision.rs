@@ -10,7 +10,7 @@ use echo_protocol::precision::PrecisionName;
     "precision is {wanted}, and the run takes {taken}; set precision (--precision) to one of these, or leave it out for {default}"
 )]
 pub struct NotTaken {
-    /// The setting.
+    /// What the owner's setting asks for.
     wanted: Precision,
     /// What the charter lists.
     taken: String,

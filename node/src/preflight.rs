@@ -52,7 +52,7 @@ pub enum Problem {
     /// The disk is nearly full.
     #[error("{path} has {free_mib} MiB free and echo-node wants {} MiB; free some, or choose another --data-dir", MIN_FREE_BYTES >> 20)]
     Disk {
-        /// The data directory.
+        /// The data directory, whose disk was looked at.
         path: PathBuf,
         /// MiB that are free.
         free_mib: u64,
@@ -60,7 +60,7 @@ pub enum Problem {
     /// The free space cannot be asked for.
     #[error("cannot tell how much space {path} has: {source}; choose a --data-dir on a local disk")]
     DiskUnknown {
-        /// The data directory.
+        /// The data directory, whose disk was looked at.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -83,7 +83,7 @@ pub enum Problem {
     /// It is not clear which run to join.
     #[error("{what}; {available}")]
     Run {
-        /// What is wrong.
+        /// That there are several runs, or none of the wanted name.
         what: String,
         /// Which runs there are.
         available: String,
@@ -93,7 +93,7 @@ pub enum Problem {
         "run {run:?} of the peer list names {key} as its learner, which is no Ed25519 key; its keeper has to mend it"
     )]
     NoKey {
-        /// The run's name.
+        /// The run's name in the list.
         run: String,
         /// The bytes that are no key.
         key: PublicKey,
@@ -103,7 +103,7 @@ pub enum Problem {
     Listen {
         /// The address, as it was given.
         address: String,
-        /// What is wrong.
+        /// What the system says, or which part of the address is wrong.
         cause: String,
     },
     /// A number outside its range.
@@ -126,9 +126,9 @@ pub enum Problem {
         "log is {filter:?}, and {cause}; use error, warn, info, debug or trace, or a filter such as info,echo_node=debug"
     )]
     Log {
-        /// The setting.
+        /// The value of the setting `log`.
         filter: String,
-        /// What is wrong.
+        /// Which part of the filter makes no sense.
         cause: String,
     },
     /// A rate at which nothing would get through.
@@ -136,9 +136,9 @@ pub enum Problem {
         "{setting} is {found}, and below {MIN_RATE} nothing gets through; write a unit, such as 40mbit or 5MB/s"
     )]
     Rate {
-        /// The setting.
+        /// Its name: `max_upload` or `max_download`.
         setting: &'static str,
-        /// Its value.
+        /// Its value, in bytes a second.
         found: BytesPerSec,
     },
     /// Threads would be missing.
@@ -164,7 +164,7 @@ impl Problem {
     }
 }
 
-/// All problems found.
+/// All problems that were found, in the order of the checks.
 #[derive(Debug)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -183,20 +183,20 @@ impl std::error::Error for Problems {}
 pub struct Target {
     /// Its name in the peer list.
     pub name: String,
-    /// Its learner's key.
+    /// The key that signs the run's charter and manifests.
     pub learner: PublicKey,
 }
 
 /// Everything that was checked, in the form in which it is used.
 #[derive(Debug)]
 pub struct Ready {
-    /// The data directory.
+    /// The data directory, which exists and is writable.
     pub data: DataDir,
     /// Keeps other nodes out of it.
     pub lock: DirectoryLock,
     /// Who this node is.
     pub identity: NodeKey,
-    /// Where to listen.
+    /// Addresses to listen on, each of which was bound for a moment.
     pub listen: Vec<Multiaddr>,
     /// Bootstrap peers, each ending in `/p2p/…`.
     pub bootstraps: Vec<Multiaddr>,

@@ -45,7 +45,7 @@ const SET_BACK: &str = "the learner went back to an older policy";
 pub struct Worker {
     /// What the run asks for.
     pub workload: Arc<Workload>,
-    /// Signs the groups.
+    /// Signs the groups: this node's identity.
     pub key: Arc<NodeKey>,
     /// Orders to work on.
     pub orders: OrderSource,
@@ -72,8 +72,8 @@ impl Worker {
     /// wait for the thread.
     ///
     /// # Errors
-    /// The thread sends [`OutboxError::Database`] when finished work can't be kept: generating more would be
-    /// pointless.
+    /// The thread sends [`OutboxError::Database`] when finished work can't be kept, as generating more
+    /// would then be pointless.
     pub fn spawn(self) -> std::io::Result<oneshot::Receiver<Result<(), OutboxError>>> {
         let (runtime, (ended, result)) = (Handle::current(), oneshot::channel());
         thread::Builder::new().name("rollout".to_owned()).spawn(move || {
@@ -196,8 +196,8 @@ impl Worker {
         self.policy.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// The installed policy, if it was not looked at before. An older one than that in use is for
-    /// [`Worker::set_back`].
+    /// The installed policy, if it was not looked at before and is not older than the one in use, which
+    /// is a case for [`Worker::set_back`].
     fn newer(&mut self, newest: &Installed) -> Option<Arc<Installed>> {
         let has_changed = !self.is_set_back(newest) && self.policy.has_changed().unwrap_or(false);
         let installed = has_changed.then(|| self.policy.borrow_and_update().clone()).flatten();

@@ -57,11 +57,11 @@ enum Talk {
 
 /// Everything that a session needs.
 pub struct Session {
-    /// The network.
+    /// The host, whose connections and addresses heartbeats report.
     pub host: Host,
-    /// Finds the learner.
+    /// Finds the learner at first, and whenever it is lost.
     pub discovery: Discovery,
-    /// The learner.
+    /// Asked for its charter, and sent the heartbeats.
     pub learner: Learner,
     /// Its key and the run.
     pub run: RunId,

@@ -22,20 +22,20 @@ const REFRESH: Duration = Duration::from_millis(500);
 
 /// Reports on a node.
 pub struct Reporter {
-    /// The node's facts.
+    /// The node's facts, which every part writes.
     pub board: Arc<Board>,
-    /// Counts the peers.
+    /// Asked for the number of connected peers.
     pub host: Host,
     /// Where the file for programs lies.
     pub path: PathBuf,
     /// The time between two lines.
     pub every: Duration,
-    /// Where lines go.
+    /// Where lines and the progress bar go.
     pub screen: Screen,
 }
 
 impl Reporter {
-    /// Reports until dropped.
+    /// Reports until it is dropped; a file that can't be written costs one log line.
     pub async fn run(self) {
         let mut refresh = tokio::time::interval(REFRESH);
         refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);

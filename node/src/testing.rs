@@ -74,7 +74,7 @@ fn charter_of(task: TaskSpec) -> Signed<Charter> {
     Signed::sign(&charter, &learner_key()).unwrap()
 }
 
-/// The run.
+/// The id of the run, the hash of its charter.
 pub(crate) fn run_id() -> RunId {
     RunId::of(&charter())
 }

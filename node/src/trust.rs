@@ -33,9 +33,9 @@ pub enum TrustError {
     /// The list is refused.
     #[error("{path}: {source}")]
     Refused {
-        /// The list.
+        /// The list, by the path that the owner named.
         path: PathBuf,
-        /// Why.
+        /// What is wrong: signature, age, version or keeper.
         source: PeerListError,
     },
     /// `list_key` is no key.
@@ -49,7 +49,7 @@ pub enum TrustError {
 /// the count of versions anew, since another keeper counts for himself. Nothing is written; see [`remember`].
 ///
 /// # Errors
-/// [`TrustError`]
+/// [`TrustError`]: no such list, a key that is none, or a list that is refused.
 pub fn open_list(
     data: &DataDir,
     path: Option<&Path>,
@@ -78,7 +78,7 @@ pub fn open_list(
 /// Remembers the keeper and the newest version for the next start.
 ///
 /// # Errors
-/// [`StateError::Io`]
+/// [`StateError::Io`]; what was remembered before is then still there.
 pub fn remember(data: &DataDir, trust: &Trust) -> Result<(), StateError> {
     json_file::write(&data.trust(), trust, true)
 }

@@ -34,10 +34,10 @@ pub const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 pub const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// The pause before the stream is opened again.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause.
+/// The longest pause before that, after many failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Complaints of one kind have one line in this time. A second process of this identity is refused dozens a
-/// second.
+/// Complaints of one kind have one line in the log in this time. A second process of this identity is
+/// refused dozens of times a second.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Why a stream ended.
@@ -61,13 +61,13 @@ enum UplinkError {
 
 /// Delivers groups until it is dropped.
 pub struct Uplink {
-    /// Opens the streams.
+    /// Opens the streams, one at a time.
     pub host: Host,
-    /// The learner.
+    /// The learner, by its libp2p peer id.
     pub learner: PeerId,
     /// What is to be delivered.
     pub outbox: Outbox,
-    /// Counts the answers.
+    /// Counts what was accepted, refused and is waiting.
     pub board: Arc<Board>,
     /// Keeps receipts and refusals.
     pub ledger: Mutex<Ledger>,
@@ -82,7 +82,7 @@ pub fn complaints() -> Paced {
 }
 
 impl Uplink {
-    /// Delivers for ever.
+    /// Delivers for ever, over one stream after the other.
     ///
     /// # Errors
     /// [`OutboxError`] when the outbox can't be read any more.

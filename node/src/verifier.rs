@@ -40,7 +40,7 @@ use shelf::{MAX_COPY_BYTES, Shelf};
 const CAPACITY: u32 = 2;
 /// The pause before the stream is opened again.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause.
+/// The longest pause before that, after many failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Why a stream ended.
@@ -64,13 +64,13 @@ enum VerifierError {
 
 /// Checks groups until the node ends.
 pub struct Verifier {
-    /// Opens the streams.
+    /// Opens the streams, one at a time.
     pub host: Host,
-    /// The learner.
+    /// The learner, by its libp2p peer id.
     pub learner: PeerId,
     /// What the run asks for.
     pub workload: Arc<Workload>,
-    /// Signs the reports.
+    /// Signs the reports: this node's identity.
     pub key: Arc<NodeKey>,
     /// The installed policy, replaced as newer ones are installed.
     pub policy: watch::Receiver<Option<Arc<Installed>>>,

@@ -59,9 +59,9 @@ pub enum WorkloadError {
     /// A snapshot that is not what the charter says.
     #[error("snapshot {version} contradicts the run's charter: {what}")]
     OffCharter {
-        /// Its version.
+        /// The version that the manifest names.
         version: echo_protocol::version::PolicyVersion,
-        /// The contradiction.
+        /// What differs from the charter, in words.
         what: String,
     },
     /// Judging failed; the response is worth nothing at all, not even a reward of 0.
@@ -84,13 +84,13 @@ impl From<SpecError> for WorkloadError {
 /// A run: its tasks, its model and how it is sampled.
 #[derive(Debug)]
 pub struct Workload {
-    /// The run.
+    /// The run's id, the hash of its signed charter.
     pub run: RunId,
-    /// Its learner.
+    /// The key of its learner, which signs leases and manifests.
     pub learner: PublicKey,
     /// Shape of the model.
     pub model: ModelConfig,
-    /// G.
+    /// G: trajectories of an order.
     pub group_size: u32,
     sampling: SamplingParams,
     snapshot_type: TensorType,
@@ -150,11 +150,11 @@ impl Workload {
         Ok(Self { precision, ..self })
     }
 
-    /// Checks that this machine can do what the run's tasks need, as far as that is known before their files are there. Only who
-    /// generates has to.
+    /// Checks that this machine can do what the run's tasks need, as far as that is known before their
+    /// files are there. Only a node that generates has to.
     ///
     /// # Errors
-    /// [`WorkloadError::Machine`]
+    /// [`WorkloadError::Machine`], which names what is missing and how to get it.
     pub fn check_machine(&self) -> Result<(), WorkloadError> {
         Ok(self.specs.iter().try_for_each(registry::check_machine)?)
     }
@@ -211,7 +211,7 @@ impl Workload {
     /// An order, and what it asks for.
     ///
     /// # Errors
-    /// [`WorkloadError::TasksNotHere`]
+    /// [`WorkloadError::TasksNotHere`] before the first snapshot has brought their files.
     pub fn assignment(&self, counter: OrderCounter) -> Result<(WorkOrder, Assignment<'_>), WorkloadError> {
         let tasks = self.tasks.get().ok_or(WorkloadError::TasksNotHere)?;
         let order = WorkOrder::derive(&self.run, Purpose::Train, counter);
@@ -223,7 +223,7 @@ impl Workload {
     /// is not for whatever somebody publishes.
     ///
     /// # Errors
-    /// [`WorkloadError::OffCharter`]
+    /// [`WorkloadError::OffCharter`], which says where they differ.
     pub fn check(&self, manifest: &Manifest) -> Result<(), WorkloadError> {
         let fail = |what: String| Err(WorkloadError::OffCharter { version: manifest.version, what });
         if manifest.run != self.run {
@@ -256,7 +256,7 @@ impl Workload {
     /// The run's tokenizer; `files` are the snapshot's companions.
     ///
     /// # Errors
-    /// [`WorkloadError::Tokenizer`], [`WorkloadError::MissingFile`]
+    /// [`WorkloadError::Tokenizer`]; [`WorkloadError::MissingFile`] when the snapshot lacks a file.
     pub fn tokenizer(&self, files: &[(String, Vec<u8>)]) -> Result<Tokenizer, WorkloadError> {
         let file = |name: &str| files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes.as_slice());
         match &self.tokenizer {
@@ -300,7 +300,7 @@ impl Workload {
     /// Begins an episode of the order.
     ///
     /// # Errors
-    /// [`WorkloadError::TasksNotHere`]
+    /// [`WorkloadError::TasksNotHere`] before the first snapshot has brought their files.
     pub fn play(&self, counter: OrderCounter) -> Result<Play<'_>, WorkloadError> {
         Ok(self.assignment(counter)?.1.play())
     }

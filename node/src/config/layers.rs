@@ -107,7 +107,7 @@ pub struct Flags {
 
 impl Flags {
     /// # Errors
-    /// [`ConfigError::NotText`]
+    /// [`ConfigError::NotText`] when a path is not UTF-8.
     pub(super) fn layer(&self) -> Result<Layer, ConfigError> {
         for (flag, path) in [("--data-dir", &self.data_dir), ("--peers", &self.peers)] {
             if let Some(path) = path.as_ref().filter(|path| path.to_str().is_none()) {
@@ -128,7 +128,7 @@ pub(super) struct Environment {
 /// Picks the variables with our prefix. Texts stay texts even where they look like numbers; a list is split at commas.
 ///
 /// # Errors
-/// [`ConfigError::NotText`], [`ConfigError::Number`]
+/// [`ConfigError::NotText`] for what is not UTF-8, [`ConfigError::Number`] for a wrong number.
 pub(super) fn environment(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Environment, ConfigError> {

@@ -14,18 +14,18 @@ use super::{Config, ENV_PREFIX};
 pub enum Source {
     /// A flag of the command line.
     Flag(String),
-    /// An environment variable.
+    /// An environment variable, by its whole name.
     Env(String),
-    /// The settings file.
+    /// The settings file, by its path.
     File(PathBuf),
-    /// Nobody set it.
+    /// Nobody set it, so the default holds.
     Default,
 }
 
 /// One setting as it is reported.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reported {
-    /// Its name.
+    /// The setting's name, as in the settings file.
     pub key: String,
     /// Its value; null for none.
     pub value: serde_json::Value,

@@ -17,32 +17,32 @@ const FIRST_CALL: usize = 8;
 /// The share of the time that a call for a prompt may take.
 const SHARE_OF_CALL: f64 = 0.05;
 
-/// What is measured.
+/// The device, the model and the time of a measurement.
 pub(super) struct Task<'a> {
-    /// The device's name.
+    /// The device's name, under which the result is kept.
     pub(super) device: &'a str,
-    /// The model.
+    /// The size of the model, for the report.
     pub(super) size: Size,
-    /// For how long.
+    /// Seconds for all three figures together.
     pub(super) seconds: f64,
     /// Threads of the processor.
     pub(super) threads: usize,
-    /// The model's weights.
+    /// The random weights of the model.
     pub(super) weights: &'a Weights,
 }
 
 /// What a device did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
-    /// The device's name.
+    /// The device's name, by which a node finds its own rates.
     pub device: String,
-    /// In which numbers.
+    /// The precision that was computed in.
     pub precision: Precision,
     /// Threads of the processor.
     pub threads: usize,
-    /// The model's size.
+    /// The model's size by name, such as `108m`.
     pub size: String,
-    /// Its parameters.
+    /// The number of the model's parameters.
     pub parameters: u64,
     /// Tokens a second of a prompt.
     pub prefill_tok_s: f64,

@@ -7,7 +7,7 @@ use echo_policy::engine::device::About;
 use super::{Listed, Rates, Report};
 
 impl Report {
-    /// The devices.
+    /// The devices, two lines each, and why others are absent.
     pub fn devices(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.

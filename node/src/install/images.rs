@@ -20,7 +20,7 @@ impl Images {
     /// Opens or creates the directory.
     ///
     /// # Errors
-    /// [`DataDirError::NotWritable`]
+    /// [`DataDirError::NotWritable`] when it can't be created or listed.
     pub fn open(dir: &Path) -> Result<Self, DataDirError> {
         let not_writable = |source| DataDirError::NotWritable { path: dir.to_owned(), source };
         fs::create_dir_all(dir).map_err(not_writable)?;

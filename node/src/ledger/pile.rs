@@ -65,7 +65,7 @@ impl Pile {
         Ok(pile)
     }
 
-    /// Appends a receipt.
+    /// Appends a receipt, and begins a new file where this one is full.
     pub(super) fn add(&mut self, receipt: &Signed<Receipt>) -> Result<(), LedgerError> {
         if self.bytes >= MAX_PILE_BYTES {
             self.rotate()?;

@@ -16,17 +16,17 @@ const MAX_DETAIL: usize = 300;
 /// Groups that were refused for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedGroups {
-    /// How many.
+    /// Groups refused for this reason, over all starts.
     pub groups: u64,
     /// When the last one was.
     pub last_at: UnixMillis,
-    /// Its order.
+    /// The order of the last one.
     pub last_order: OrderCounter,
     /// What the learner said of it.
     pub detail: String,
 }
 
-/// All reasons.
+/// The counts of a run, by reason, and their file.
 #[derive(Debug)]
 pub(super) struct Refused {
     path: PathBuf,

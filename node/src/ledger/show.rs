@@ -26,7 +26,7 @@ const TORN: &str = "the file ends within a receipt: of a crash the node's next s
 pub struct Shown {
     /// The file of receipts.
     pub path: PathBuf,
-    /// What it proves.
+    /// What the receipts prove, and what is wrong with them.
     pub proof: Proof,
     /// Refused groups by reason.
     pub refused: BTreeMap<String, RefusedGroups>,
@@ -45,7 +45,7 @@ pub fn mine(data: &DataDir) -> Result<Vec<Shown>, LedgerError> {
 /// All runs in the ledger's directory. None where there is no directory.
 ///
 /// # Errors
-/// [`LedgerError`]
+/// [`LedgerError`] of the first file that is none of receipts.
 pub fn all(dir: &Path, node: PublicKey) -> Result<Vec<Shown>, LedgerError> {
     let Ok(entries) = fs::read_dir(dir) else { return Ok(Vec::new()) };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -60,7 +60,7 @@ pub fn all(dir: &Path, node: PublicKey) -> Result<Vec<Shown>, LedgerError> {
 /// The receipts in one file, and the refusals beside it. They are `node`'s, or whoever's they are.
 ///
 /// # Errors
-/// [`LedgerError`]
+/// [`LedgerError`] when it is no file of receipts, or the counts beside it are damaged.
 pub fn one(path: PathBuf, node: Option<PublicKey>) -> Result<Shown, LedgerError> {
     let proof = verify(&path, node)?;
     let refused = json_file::read(&path.with_extension("refused.json"))?.unwrap_or_default();
@@ -68,7 +68,7 @@ pub fn one(path: PathBuf, node: Option<PublicKey>) -> Result<Shown, LedgerError>
 }
 
 impl Shown {
-    /// For people.
+    /// A paragraph for people, one finding a line.
     pub fn text(&self) -> String {
         let Proof { run, name, learner, node, account, from, .. } = &self.proof;
         let node = node.map_or_else(|| "nobody".to_owned(), |node| node.to_string());
@@ -103,7 +103,7 @@ impl Shown {
         lines.join("\n")
     }
 
-    /// For programs.
+    /// The same as JSON, for programs.
     pub fn json(&self) -> Value {
         let Proof { run, name, learner, node, account, from, last_at, torn } = &self.proof;
         json!({

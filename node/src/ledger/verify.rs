@@ -15,7 +15,7 @@ use super::pile::{Frames, older};
 /// What the receipts of one run prove.
 #[derive(Debug)]
 pub struct Proof {
-    /// The run.
+    /// The run of the charter at the file's head.
     pub run: RunId,
     /// Its name for people.
     pub name: String,

@@ -20,13 +20,13 @@ use crate::workload::WorkloadError;
 /// Why a node can't go on.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// The network.
+    /// No host can be started, as when its addresses stay in use.
     #[error(transparent)]
     Net(#[from] NetError),
     /// A file of state.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The run's charter.
+    /// The run's charter contradicts itself.
     #[error(transparent)]
     Charter(#[from] CharterError),
     /// The run asks for something that this node cannot do.
@@ -35,13 +35,13 @@ pub enum NodeError {
     /// A place in the data directory.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The chunk store.
+    /// The chunk store can't be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The outbox.
+    /// The outbox can't be opened, read or written: finished work would be lost.
     #[error(transparent)]
     Outbox(#[from] OutboxError),
-    /// The ledger.
+    /// The receipts of this run can't be opened.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// What the owner wants to generate on.
@@ -50,7 +50,7 @@ pub enum NodeError {
     /// The number of threads.
     #[error(transparent)]
     Threads(#[from] EngineError),
-    /// The snapshot service.
+    /// The snapshot service was taken down while it was needed.
     #[error(transparent)]
     Snapshots(#[from] Stopped),
     /// No thread for the worker.
@@ -59,7 +59,7 @@ pub enum NodeError {
     /// A part of the node died of a defect of ours.
     #[error("{part} has ended unexpectedly; this is a defect of echo-node, the log says more")]
     Died {
-        /// Which part.
+        /// The part, as the message begins.
         part: &'static str,
     },
 }

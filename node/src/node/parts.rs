@@ -45,9 +45,9 @@ type Version = Option<(Epoch, PolicyVersion)>;
 
 /// The values that parts pass to each other, where they are written. Each has one writer.
 pub(super) struct Writers {
-    /// Written by downloads.
+    /// Written by downloads, after each installation.
     pub(super) policy: watch::Sender<Policy>,
-    /// Written by downloads.
+    /// Written by downloads, after the board, which heartbeats read.
     pub(super) installed: watch::Sender<Version>,
     /// Whether the learner answers: written by the session.
     pub(super) linked: watch::Sender<bool>,
@@ -198,7 +198,7 @@ impl Parts<'_> {
         })
     }
 
-    /// Keeps orders coming.
+    /// Asks for leases, so that orders keep coming.
     pub(super) fn leasing(&self, stock: OrderStock) -> Service {
         let leasing = Leasing {
             learner: self.network.learner.clone(),

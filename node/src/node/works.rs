@@ -126,8 +126,8 @@ impl Supervisor {
         ended
     }
 
-    /// How the session ends, now that the worker has ended by itself: orders end for good only with the
-    /// session.
+    /// How the session ends, now that the worker has ended by itself. Orders end for good only with the
+    /// session, so it is about to end.
     async fn session_ending(&mut self) -> Result<Option<Ending>, NodeError> {
         match tokio::time::timeout(SESSION_ENDS_WITHIN, &mut self.session).await {
             Ok(ended) => session_end(ended),

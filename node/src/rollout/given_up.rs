@@ -12,8 +12,8 @@ use crate::returns::Returns;
 
 /// Most orders that are remembered, the newest.
 const MAX_REMEMBERED: usize = 1024;
-/// Orders that are given up have one line in this time: a task may be unable to judge a good part of its
-/// prompts.
+/// Orders that are given up have one line in the log in this time. A task may be unable to judge a good
+/// part of its prompts.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Orders that were given up: one whose prompt has no tokens, or that the task could not judge. Each goes

@@ -25,8 +25,8 @@ impl<'w> Sample<'w> {
         Self { play, end: Err(WorkloadError::NotOver) }
     }
 
-    /// Takes a turn of the policy, and returns what it hears, if its episode goes on. One that cannot be judged is over: what failed is
-    /// told by [`Sample::trajectory`].
+    /// Takes a turn of the policy, and returns what it hears, if its episode goes on. An episode that
+    /// cannot be judged is over, and [`Sample::trajectory`] returns what failed.
     pub(super) fn hear(&mut self, turn: Turn<'_>, tokenizer: &Tokenizer) -> Option<Vec<u32>> {
         self.reply(turn, tokenizer).unwrap_or_else(|error| {
             self.end = Err(error);

@@ -28,7 +28,7 @@ impl Screen {
         Self { bars, bar: Arc::default() }
     }
 
-    /// Prints a line.
+    /// Prints a line, above the progress bar if there is one.
     pub fn line(&self, text: &str) {
         match &self.bars {
             Some(bars) => bars.suspend(|| output::line(text)),

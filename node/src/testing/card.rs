@@ -10,7 +10,7 @@ use echo_policy::weights::Weights;
 
 /// What a card is asked for.
 pub(crate) enum Call<'a> {
-    /// To load weights.
+    /// To load the weights of a policy.
     Load,
     /// To go on with a sequence: all of its tokens, those that are fed now included.
     Feed(&'a [u32]),

@@ -47,8 +47,8 @@ impl TextDecoder for Text<'_> {
     }
 }
 
-/// Reports on the group in `frame` by the policies on the shelf, in the precision that it declares. Blocks, for about as long as the prefill of all its tokens
-/// takes.
+/// Reports on the group in `frame` by the policies that are held, in the precision that it declares.
+/// Blocks for about as long as the prefill of all its tokens takes.
 ///
 /// # Errors
 /// When the frame is no signed message, so that nothing in it has a name.

@@ -7,8 +7,8 @@ use echo_policy::audit::{Auditor, VersionWeights};
 use echo_policy::tokenizer::Tokenizer;
 use echo_protocol::version::PolicyVersion;
 
-/// Versions that are held; each takes as much of the disk as the model, and memory while it is asked. Groups are mostly of the newest version or the one
-/// before.
+/// Versions that are held. Each takes as much of the disk as the model, and memory while it is asked.
+/// Groups are mostly of the newest version or the one before it.
 const HELD: usize = 3;
 /// Most bytes of memory for policies that are made to compute in other numbers than are published.
 pub(super) const MAX_COPY_BYTES: usize = 8 << 30;
@@ -38,7 +38,7 @@ impl Shelf {
         }
     }
 
-    /// Their versions.
+    /// The versions that are here, in ascending order.
     pub(super) fn held(&self) -> Vec<PolicyVersion> {
         self.weights.keys().copied().collect()
     }
@@ -53,7 +53,7 @@ impl Shelf {
         self.tokenizer.as_deref()
     }
 
-    /// Who asks them.
+    /// Checks tokens by these versions, and keeps the copies that it makes for that.
     pub(super) fn auditor(&self) -> &Auditor {
         &self.auditor
     }
