@@ -138,8 +138,8 @@ impl Worker {
         given_up: &mut GivenUp,
     ) -> Result<(), RolloutError> {
         let stop = self.stop.clone();
-        // When a policy took over last, and how many tokens there were then. Another one comes when that has come to something, else policies
-        // that come faster than what was said can be computed anew would leave no token.
+        // When a policy took over last, and the tokens drawn by then. The next one waits until some were
+        // drawn since: policies that come faster than caches are computed again would leave no token.
         let mut last: Option<(Instant, u64)> = None;
         loop {
             let came_to = |(since, before): (Instant, u64)| {
