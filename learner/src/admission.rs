@@ -27,6 +27,7 @@
 //! Ω is the learner's: whatever metadata the node claims is replaced by what judging gives, so it need not be compared, and
 //! no lie in it can reach the trainer or the metrics.
 
+pub mod group;
 mod judge;
 mod rejection;
 mod tally;
@@ -35,7 +36,6 @@ use std::sync::Arc;
 
 use echo_protocol::charter::{Charter, RunId};
 use echo_protocol::codec::CodecError;
-use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::precision::PrecisionName;
@@ -52,6 +52,7 @@ use crate::record::Fault;
 
 pub use echo_sandbox::judge::REWARD_TOLERANCE;
 pub use echo_sandbox::replay::TextDecoder;
+pub use group::{Admitted, Checked, Progress};
 pub use rejection::{MAX_DETAIL_BYTES, Refusal, Rejection};
 pub use tally::{Look, Looks, Tally};
 
@@ -63,35 +64,6 @@ const TOKEN_BYTES: usize = 15 + 40;
 /// Encoded bytes of a trajectory at most, beside its tokens: Ω with all its entries, lengths of turns, field names, reward.
 const TRAJECTORY_BYTES: usize = 8 << 10;
 
-/// Where the learner is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Updates made so far: the version of the next batch.
-    pub current: PolicyVersion,
-    /// The newest version that was ever published in this run, also before a restart; `None` before the first.
-    pub newest_published: Option<PolicyVersion>,
-    /// The version that this process published between two periods: the one that a run which had ended goes on from.
-    pub between_periods: Option<PolicyVersion>,
-}
-
-/// A group whose bytes, signer and form are right. Nothing about its claims is checked yet.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Checked {
-    id: ContentId,
-    group: TrajectoryGroup,
-}
-
-/// A group that may be trained on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Admitted {
-    /// BLAKE3 of the body that its node signed.
-    pub id: ContentId,
-    /// The group. Rewards and Ω are the learner's own.
-    pub group: TrajectoryGroup,
-    /// Whether the task counts each trajectory as right.
-    pub correct: Vec<bool>,
-}
-
 /// Checks the groups of one run.
 pub struct Admission {
     run: RunId,
@@ -101,18 +73,6 @@ pub struct Admission {
     decoder: Arc<dyn TextDecoder>,
     /// Of the charter's precisions those that are taken now.
     precisions: Vec<PrecisionName>,
-}
-
-impl Checked {
-    /// BLAKE3 of the body that its node signed.
-    pub fn id(&self) -> ContentId {
-        self.id
-    }
-
-    /// The group.
-    pub fn group(&self) -> &TrajectoryGroup {
-        &self.group
-    }
 }
 
 impl Admission {
@@ -221,7 +181,7 @@ impl Admission {
                 LeaseRefusal::Delivered(_) => RefuseReason::Duplicate,
                 _ => RefuseReason::Lease,
             };
-            let refusal = Refusal::new(reason, error.to_string()).held(Fault::of_lease(error, book));
+            let refusal = Refusal::new(reason, error.to_string()).held(error.fault(book));
             return Err(refusal.of(counter).into());
         }
         self.check_versions(group, progress)

@@ -18,8 +18,10 @@ mod batch;
 mod entry;
 mod forget;
 mod index;
+pub mod outcome;
 mod plan;
 mod recover;
+pub mod stored_group;
 mod totals;
 mod watermark;
 
@@ -30,14 +32,15 @@ use echo_protocol::order::OrderCounter;
 use echo_protocol::staleness::Staleness;
 use echo_protocol::version::PolicyVersion;
 
-use crate::admission::Admitted;
+use crate::admission::group::Admitted;
 use crate::filter::Filter;
 use crate::store::{Store, StoreError, Tree, seal, unseal};
 use entry::Entry;
 use index::{Index, Place};
 use plan::Plan;
 
-pub use entry::{DropReason, OrderStatus, StoredGroup};
+pub use outcome::{DropReason, OrderStatus};
+pub use stored_group::StoredGroup;
 pub use totals::{Count, Totals};
 pub use watermark::Watermark;
 

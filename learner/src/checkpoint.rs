@@ -30,10 +30,6 @@ pub use state::{Part, State, Streams};
 #[cfg(test)]
 pub(crate) use tests::state_at;
 
-/// Checkpoints that are kept unless the run file says otherwise.
-pub const DEFAULT_KEEP: usize = 3;
-/// Most checkpoints that may be kept.
-pub const MAX_KEEP: usize = 1000;
 /// How often a reader lists checkpoints that another process deletes before it has read them.
 const READ_ATTEMPTS: usize = 3;
 

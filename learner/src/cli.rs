@@ -3,7 +3,7 @@
 use crate::bench;
 use crate::device::BUILT_IN;
 use crate::export;
-use crate::peers;
+use crate::peers::command as peers;
 use crate::prefilter;
 use crate::rehearsal::Plan;
 use clap::{Parser, Subcommand};

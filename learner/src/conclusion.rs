@@ -1,9 +1,10 @@
 //! What a finished run leaves behind: the exported policy, and what the run came to.
 
 use crate::checkpoint::Checkpoint;
-use crate::prepare::{PrepareError, export_policy, sweep_exports, write_whole};
+use crate::prepare::{PrepareError, export_policy, sweep_exports};
 use crate::run_dir::RunDir;
 use crate::service::Shared;
+use crate::store::atomic_file::write_whole;
 use crate::summary::Summary;
 use crate::trainer::weights_of;
 use anyhow::Context;
@@ -20,7 +21,7 @@ const WEIGHTS: &str = "model.safetensors";
 /// # Errors
 /// When the run directory cannot be written.
 pub fn conclude(shared: &Shared, dir: &RunDir, last: &Checkpoint) -> anyhow::Result<()> {
-    let weights = weights_of(&shared.workload.model, last)?;
+    let weights = weights_of(&shared.workload.model, &last.weights)?;
     let tokenizer = shared.workload.charter.tokenizer.travels().then(|| dir.start());
     replace_policy(&dir.policy(), |draft| {
         export_policy(draft, &shared.workload, &weights, tokenizer.as_deref())

@@ -1,28 +1,30 @@
 //! The run file: everything that an operator decides about a run.
 
-mod admission;
-mod buffer;
-mod checkpoints;
+pub mod admission;
+pub mod buffer;
+pub mod checkpoints;
 mod error;
-mod filter;
-mod network;
-mod precision;
-mod record;
+pub mod evaluation;
+pub mod filter;
+pub mod fleet;
+mod model;
+pub mod network;
+pub mod precision;
+pub mod record;
+mod run;
 mod sampling;
+pub mod snapshot;
 mod staleness;
 mod tasks;
-mod train;
-mod verify;
-mod watch;
+pub mod train;
+pub mod verify;
+mod warmup;
+pub mod watch;
 
 use crate::batch::MAX_SEQUENCES;
 use crate::buffer::{MAX_BATCH_GROUPS, MAX_JOURNALED_BATCHES};
-use crate::checkpoint::MAX_KEEP;
-use crate::publisher::MAX_KEEP_VERSIONS;
+use crate::option_error::{OptionError, above_zero, setting};
 use crate::trainer::MIN_TEMPERATURE;
-use echo_policy::config::TinySizes;
-use echo_protocol::manifest::TensorType;
-use echo_protocol::rate::BytesPerSec;
 use echo_protocol::staleness::Staleness;
 use echo_sandbox::registry::from_files;
 use echo_sandbox::tasks::wasm;
@@ -34,15 +36,21 @@ pub use admission::AdmissionSection;
 pub use buffer::BufferSection;
 pub use checkpoints::CheckpointsSection;
 pub use error::ConfigError;
+pub use evaluation::EvaluationSection;
 pub use filter::FilterSection;
+pub use fleet::FleetSection;
+pub use model::{ModelSection, TinySection};
 pub use network::NetworkSection;
 pub use precision::PrecisionWeights;
 pub use record::RecordSection;
+pub use run::RunSection;
 pub use sampling::SamplingSection;
+pub use snapshot::SnapshotSection;
 pub use staleness::{DEFAULT_BUDGET, StalenessSection};
 pub use tasks::TaskEntry;
 pub use train::TrainSection;
 pub use verify::VerifySection;
+pub use warmup::WarmupSection;
 pub use watch::WatchSection;
 
 /// Highest temperature that a charter takes.
@@ -107,119 +115,6 @@ pub struct RunConfig {
     pub watch: WatchSection,
 }
 
-/// `[run]`
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunSection {
-    /// A name for people.
-    pub name: String,
-    /// The run directory; relative paths are relative to the run file.
-    pub dir: PathBuf,
-    /// Updates in all.
-    pub updates: u64,
-    /// Seed of the random starting weights.
-    #[serde(default)]
-    pub seed: u64,
-}
-
-/// `[model]`: exactly one of `path` and `tiny`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelSection {
-    /// A Hugging Face directory with weights and tokenizer.
-    pub path: Option<PathBuf>,
-    /// Whether prompts, and what environments say, are messages of the chat template in `path`; left out, where one is there.
-    pub chat: Option<bool>,
-    /// A small model of the Qwen3 form with random weights and the character tokenizer.
-    pub tiny: Option<TinySection>,
-}
-
-/// `[model.tiny]`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TinySection {
-    /// Width of the residual stream.
-    pub hidden: usize,
-    /// Number of layers.
-    pub layers: usize,
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads.
-    pub kv_heads: usize,
-    /// Width of one head.
-    pub head_dim: usize,
-    /// Width of the MLP.
-    pub intermediate: usize,
-    /// Longest sequence, in tokens.
-    pub positions: usize,
-}
-
-/// `[warmup]`: supervised updates on the tasks' own solutions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WarmupSection {
-    /// Updates.
-    pub updates: u64,
-    /// Examples in a batch.
-    pub batch: usize,
-    /// Learning rate.
-    pub learning_rate: f64,
-    /// Ends the warm-up early, once this share of fresh orders is answered right; left out, all updates are made.
-    pub until_accuracy: Option<f64>,
-}
-
-/// `[evaluation]`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct EvaluationSection {
-    /// Held-out orders, one response each at the run's sampling settings.
-    pub orders: u64,
-    /// Updates between evaluations; 0: at the start and at the end.
-    pub every: u64,
-}
-
-/// `[snapshot]`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SnapshotSection {
-    /// Element type of published tensors: `f32`, `bf16` or `f16`.
-    pub dtype: TensorType,
-    /// Size of a chunk in bytes.
-    pub chunk_bytes: u32,
-    /// K: published versions that are kept, so that nodes which hold any of them need only deltas.
-    pub keep_versions: usize,
-}
-
-/// `[fleet]`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FleetSection {
-    /// B̂w: a node's uplink; left out, the median of those that nodes declare or others measure. ⌊B0/B̂w⌋ chains are built.
-    pub node_uplink: Option<BytesPerSec>,
-    /// Seconds until an order that was leased and not delivered is leased again.
-    pub lease_s: u64,
-    /// Most orders that one node holds at once.
-    pub orders_per_node: u32,
-}
-
-impl Default for EvaluationSection {
-    fn default() -> Self {
-        Self { orders: 512, every: 0 }
-    }
-}
-
-impl Default for SnapshotSection {
-    fn default() -> Self {
-        Self { dtype: TensorType::Bf16, chunk_bytes: 4 << 20, keep_versions: 3 }
-    }
-}
-
-impl Default for FleetSection {
-    fn default() -> Self {
-        Self { node_uplink: None, lease_s: 600, orders_per_node: 64 }
-    }
-}
-
 impl RunConfig {
     /// Reads and checks a run file; its relative paths become relative to the file.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
@@ -238,7 +133,7 @@ impl RunConfig {
         config.task_files().for_each(|path| *path = base.join(&*path));
         config.model.path = config.model.path.map(|p| base.join(p));
         config.network.peers = config.network.peers.map(|p| base.join(p));
-        config.checkpoints.resolve(|path| Ok::<_, ConfigError>(base.join(path)))?;
+        config.checkpoints.resolve(|path| Ok::<_, OptionError>(base.join(path)))?;
         config.validate()?;
         Ok(config)
     }
@@ -263,20 +158,12 @@ impl RunConfig {
         self.watch.validate()?;
         self.record.validate()?;
         self.verify.validate()?;
-        let above_zero = |field, found: u64| {
-            let rule = "it has to be at least 1";
-            if found > 0 { Ok(()) } else { Err(ConfigError::Number { field, found, rule }) }
-        };
         above_zero("run.updates", self.run.updates)?;
         above_zero("train.groups_per_update", self.train.groups_per_update as u64)?;
         above_zero("train.minibatches", self.train.minibatches as u64)?;
         above_zero("train.micro_batch_tokens", self.train.micro_batch_tokens as u64)?;
         above_zero("train.max_skipped", u64::from(self.train.max_skipped))?;
         above_zero("evaluation.orders", self.evaluation.orders)?;
-        let setting = |field, found: f64, right, rule| {
-            let wrong = || ConfigError::Setting { field, found: found.to_string(), rule };
-            if right { Ok(()) } else { Err(wrong()) }
-        };
         let (norm, decay) = (self.train.max_grad_norm, self.train.weight_decay);
         setting("train.max_grad_norm", norm, norm > 0.0, "it has to be above 0; inf does not clip")?;
         let decays = decay >= 0.0 && decay.is_finite();
@@ -285,50 +172,31 @@ impl RunConfig {
         if groups > MAX_BATCH_GROUPS || groups.saturating_mul(responses) > MAX_SEQUENCES {
             let (field, found) = ("train.groups_per_update", groups as u64);
             let rule = "at most 16384, and at most 65536 responses in a batch";
-            return Err(ConfigError::Number { field, found, rule });
+            return Err(OptionError::Number { field, found, rule }.into());
         }
         if !(MIN_TEMPERATURE..=MAX_TEMPERATURE).contains(&self.sampling.temperature) {
             let (field, found) = ("sampling.temperature", self.sampling.temperature.to_string());
             let rule = "it has to be 0.01 to 10; where responses are all the likeliest one there is nothing to compare";
-            return Err(ConfigError::Setting { field, found, rule });
+            return Err(OptionError::Setting { field, found, rule }.into());
         }
         let cut = self.sampling.top_p < 1.0 || self.sampling.top_k > 0;
         if self.admission.audit && cut {
             let (field, found) = ("admission.audit", "true".to_owned());
             let rule = "with top_p below 1 or top_k above 0 draws at the cut differ between machines, and honest nodes would be refused: leave both as they are, or set it to false";
-            return Err(ConfigError::Setting { field, found, rule });
+            return Err(OptionError::Setting { field, found, rule }.into());
         }
-        self.admission.validate(&self.sampling)?;
+        self.admission.validate(self.sampling.temperature)?;
         self.buffer.validate(groups)?;
-        if !(1..=MAX_KEEP_VERSIONS).contains(&self.snapshot.keep_versions) {
-            let (field, found) = ("snapshot.keep_versions", self.snapshot.keep_versions as u64);
-            return Err(ConfigError::Number { field, found, rule: "it has to be 1 to 16" });
-        }
-        if !(1..=MAX_KEEP).contains(&self.checkpoints.keep) {
-            let (field, found) = ("checkpoints.keep", self.checkpoints.keep as u64);
-            return Err(ConfigError::Number { field, found, rule: "it has to be 1 to 1000" });
-        }
+        self.snapshot.validate()?;
+        self.checkpoints.validate()?;
         let updates = self.staleness()?.period().saturating_mul(self.checkpoints.keep as u64 + 1);
         if updates > MAX_JOURNALED_BATCHES as u64 {
             let (field, found) = ("checkpoints.keep", self.checkpoints.keep as u64);
             let rule = "(keep + 1) times the period of [staleness], one checkpoint each, has to be 4096 updates or fewer: their batches are kept to go on from the oldest of them";
-            return Err(ConfigError::Number { field, found, rule });
+            return Err(OptionError::Number { field, found, rule }.into());
         }
-        above_zero("fleet.lease_s", self.fleet.lease_s)?;
-        above_zero("fleet.orders_per_node", u64::from(self.fleet.orders_per_node))?;
-        let Some(warmup) = &self.warmup else { return Ok(()) };
-        above_zero("warmup.updates", warmup.updates)?;
-        above_zero("warmup.batch", warmup.batch as u64)?;
-        let rate = warmup.learning_rate;
-        setting(
-            "warmup.learning_rate",
-            rate,
-            rate > 0.0 && rate.is_finite(),
-            "it has to be above 0, and finite",
-        )?;
-        let goal = warmup.until_accuracy.unwrap_or(1.0);
-        let rule = "it is a share of right answers: above 0, at most 1";
-        setting("warmup.until_accuracy", goal, goal > 0.0 && goal <= 1.0, rule)
+        self.fleet.validate()?;
+        self.warmup.as_ref().map_or(Ok(()), |warmup| Ok(warmup.validate()?))
     }
 
     /// Refuses what would be looked at by nobody.
@@ -336,7 +204,7 @@ impl RunConfig {
         if self.model.tiny.is_some() && self.model.chat.is_some() {
             let found = self.model.chat.unwrap_or_default().to_string();
             let rule = "a model of [model.tiny] has no chat template: leave it out";
-            return Err(ConfigError::Setting { field: "model.chat", found, rule });
+            return Err(OptionError::Setting { field: "model.chat", found, rule });
         }
         let is_made_of_file =
             |name: &str| wasm::asks_for_module(name) || from_files().any(|task| task == name);
@@ -362,14 +230,6 @@ impl RunConfig {
     /// The staleness policy.
     pub fn staleness(&self) -> Result<Staleness, ConfigError> {
         self.staleness.policy()
-    }
-}
-
-impl TinySection {
-    /// The model's sizes with a vocabulary of `vocab` tokens.
-    pub fn sizes(&self, vocab: usize) -> TinySizes {
-        let Self { hidden, layers, heads, kv_heads, head_dim, intermediate, positions } = *self;
-        TinySizes { vocab, hidden, layers, heads, kv_heads, head_dim, intermediate, positions }
     }
 }
 

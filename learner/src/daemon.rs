@@ -10,12 +10,12 @@ use crate::controller::{Controller, Plan};
 use crate::demand;
 use crate::desk::{Desk, DeskConfig};
 use crate::device;
-use crate::evaluation;
+use crate::evaluation::{self, EvaluationRow};
 use crate::fleet::{Fleet, FleetConfig, UNKNOWN_UPLINK};
 use crate::learning::{Ended, Learning};
 use crate::leases::LeaseConfig;
 use crate::log;
-use crate::metrics::{self, EvaluationRow, UpdateRow};
+use crate::metrics::{self, UpdateRow};
 use crate::peers;
 use crate::preflight;
 use crate::prepare::{Founded, companion_files, export_policy, scratch_beside};
@@ -296,7 +296,7 @@ fn trainer(founded: &Founded, checkpoint: Option<&Checkpoint>) -> anyhow::Result
     let (model, train) = (&founded.workload.model, &founded.config.train);
     let start = || Weights::load_dir(&founded.dir.start(), model);
     let trainer = match checkpoint {
-        Some(found) => Trainer::resume(model, found, train)?,
+        Some(found) => Trainer::resume(model, &found.weights, &found.optimizer, train)?,
         None => Trainer::new(model, &start()?, train)?,
     };
     let trainer = trainer.at_temperature(founded.workload.charter.sampling.temperature)?;

@@ -1,7 +1,6 @@
 //! How good the policy is on orders that it is never trained on.
 
 use crate::answers::{Answer, AnswerError, answers};
-use crate::metrics::EvaluationRow;
 use crate::workload::Workload;
 use echo_policy::decoder::DecoderError;
 use echo_policy::engine::{EngineError, Policy};
@@ -10,12 +9,26 @@ use echo_protocol::order::{Purpose, WorkOrder};
 use echo_protocol::version::PolicyVersion;
 use echo_sandbox::mix::TaskMix;
 use echo_sandbox::task::Task;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Orders that are answered at once: bounds the engine's caches and logits.
 const ORDERS_AT_ONCE: u64 = 256;
+
+/// One evaluation on the held-out orders.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EvaluationRow {
+    /// The version evaluated.
+    pub evaluated: u64,
+    /// Share of held-out orders answered right; none where no order could be judged.
+    pub held_out_accuracy: Option<f64>,
+    /// Mean reward on the held-out orders; none where no order could be judged.
+    pub held_out_reward: Option<f64>,
+    /// How many orders could be judged.
+    pub orders: u64,
+}
 
 /// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]

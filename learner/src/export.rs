@@ -116,7 +116,7 @@ mod tests {
         };
         let bytes =
             |weights: &Weights| weights.iter().map(|tensor| tensor.bytes().to_vec()).collect::<Vec<_>>();
-        let expected = weights_of(&founded.workload.model, &newest).unwrap();
+        let expected = weights_of(&founded.workload.model, &newest.weights).unwrap();
         assert_eq!(bytes(&load("newest")), bytes(&expected));
         assert_ne!(bytes(&load("older")), bytes(&expected));
 

@@ -4,8 +4,8 @@
 //! group, so a group has the same fate after any restart; and as a dropped group leaves room for another order at once, the
 //! learner does not starve while some groups pass.
 
-use crate::admission::Admitted;
-use crate::buffer::DropReason;
+use crate::admission::group::Admitted;
+use crate::buffer::outcome::DropReason;
 use echo_protocol::trajectory::TrajectoryGroup;
 
 /// A filter; the default lets everything pass.

@@ -19,8 +19,7 @@ pub mod score;
 pub mod trust;
 mod view;
 
-use crate::panel::Owners;
-use crate::record::Network;
+use crate::record::{Network, Owners};
 use chains::Chains;
 use echo_protocol::control::Peer;
 use echo_protocol::heartbeat::{ACTIVE_FOR_MS, Heartbeat, LOST_AFTER_MS, UplinkReport};

@@ -21,6 +21,7 @@
 
 mod changes;
 mod journal;
+mod refusal;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,7 @@ use echo_protocol::time::UnixMillis;
 use changes::{Change, Changes, Rest};
 
 pub use journal::{FlushedLeases, LeaseJournal, LeaseJournalError, UnflushedLeases};
+pub use refusal::LeaseRefusal;
 pub use snapshot::{LeaseSnapshot, OpenLease, SnapshotError};
 
 /// Most orders that are out or idle at once. At the limit no fresh order is leased.
@@ -61,31 +63,6 @@ pub struct LeaseConfig {
     pub lifetime_ms: u64,
     /// Most orders that are out with one node.
     pub max_open_per_node: u64,
-}
-
-/// Why a delivery is not covered by a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LeaseRefusal {
-    /// No such lease is open.
-    #[error("there is no open lease {0:?}")]
-    NotFound(LeaseId),
-    /// The lease is somebody else's.
-    #[error("lease {0:?} belongs to another node")]
-    OtherNode(LeaseId),
-    /// The order is not one of the lease's.
-    #[error("lease {lease:?} does not cover order {counter}")]
-    OutsideRange {
-        /// The lease.
-        lease: LeaseId,
-        /// The order.
-        counter: OrderCounter,
-    },
-    /// The lease ran out and the order was given to somebody else, or it was given back.
-    #[error("order {0} is no longer held under this lease")]
-    Expired(OrderCounter),
-    /// The order has been delivered already, or was given up.
-    #[error("order {0} is settled: it was delivered, or {MAX_LEASES_OF_ORDER} leases of it brought nothing")]
-    Delivered(OrderCounter),
 }
 
 #[derive(Clone, Debug)]

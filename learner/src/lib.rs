@@ -40,6 +40,7 @@ mod log;
 pub mod metrics;
 pub mod objective;
 pub mod optimizer;
+pub mod option_error;
 pub mod panel;
 pub mod peers;
 pub mod prefilter;

@@ -6,6 +6,8 @@
 
 mod rows;
 
+use crate::evaluation::EvaluationRow;
+use crate::publisher::PublicationRow;
 use echo_protocol::version::PolicyVersion;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,7 +17,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-pub use rows::{EvaluationRow, PublicationRow, UpdateRow, WeightRow};
+pub use rows::{UpdateRow, WeightRow};
 
 /// Updates of a [`History`].
 pub const RECENT_UPDATES: usize = 50;

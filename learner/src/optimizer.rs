@@ -15,6 +15,7 @@ mod config;
 mod error;
 mod fused;
 mod guard;
+mod norms;
 mod slot;
 mod state;
 
@@ -27,10 +28,11 @@ use crate::schedule::Schedule;
 pub use config::AdamWConfig;
 pub use error::OptimizerError;
 use fused::Coefficients;
-use guard::Norms;
-pub use guard::{Guard, MAX_GRADIENT_NORM, NORM_WINDOW, SkipCause};
+pub use guard::{Guard, MAX_GRADIENT_NORM, SkipCause};
+use norms::Norms;
+pub use norms::{NORM_WINDOW, NORMS_NAME};
 use slot::Slot;
-pub use state::{FIRST_MOMENT_PREFIX, NORMS_NAME, SECOND_MOMENT_PREFIX, STEP_NAME};
+pub use state::{FIRST_MOMENT_PREFIX, SECOND_MOMENT_PREFIX, STEP_NAME};
 
 /// What became of a gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -34,9 +34,9 @@ use echo_protocol::content::ContentId;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::time::UnixMillis;
 use echo_protocol::version::PolicyVersion;
-use serde::{Deserialize, Serialize};
 
-use crate::record::Network;
+use crate::record::network::Network;
+use crate::record::owner::{Owner, Owners};
 use case::Case;
 use owners::Accounts;
 use pace::Pace;
@@ -59,27 +59,6 @@ pub const MAX_DEBTORS: usize = 4096;
 const DEBT_MS: u64 = 60_000;
 /// A case that nobody has settled so long after its deadline is forgotten, in milliseconds.
 const FORGOTTEN_AFTER_MS: u64 = 600_000;
-
-/// What counts as one owner.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Owners {
-    /// All keys of one network, and all of which no network is known.
-    #[default]
-    Network,
-    /// Each key: on one machine, and where everybody is known.
-    Key,
-}
-
-impl Owners {
-    /// Whose a key is that is connected from `network`.
-    pub fn owner(self, key: PublicKey, network: Option<Network>) -> Owner {
-        match self {
-            Self::Key => Owner::Key(key),
-            Self::Network => Owner::Network(network),
-        }
-    }
-}
 
 /// How a panel is formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,15 +121,6 @@ pub enum Heard {
     Ruled(Ruling),
     /// The learner has looked already: whether the report is right.
     Judged(bool),
-}
-
-/// One owner, as [`Owners`] counts them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owner {
-    /// This key.
-    Key(PublicKey),
-    /// All keys of this network.
-    Network(Option<Network>),
 }
 
 /// Verifiers, and the groups that they look at.

@@ -6,20 +6,18 @@
 //! knows of peers to a second file, which `peers list` and `peers show` read.
 
 pub mod command;
-mod journal;
-mod listing;
+pub mod journal;
+pub mod listing;
 
 use crate::record::{Decision, Subject};
 use crate::run_dir::RunDir;
 use crate::service::Shared;
 use echo_protocol::clock;
+use journal::Entry;
+use listing::Listing;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-pub use command::Command;
-pub use journal::{Entry, JournalError, MAX_LINE_BYTES, append};
-pub use listing::{ListedNetwork, ListedPeer, Listing, MAX_LISTED};
 
 /// How often the operator's journal is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

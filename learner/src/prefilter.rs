@@ -6,7 +6,8 @@
 
 use crate::answers::answers;
 use crate::config::RunConfig;
-use crate::prepare::{Beginning, begin, write_whole};
+use crate::prepare::{Beginning, begin};
+use crate::store::atomic_file::write_whole;
 use crate::workload::Workload;
 use anyhow::{Context, bail, ensure};
 use clap::Args;

@@ -1,13 +1,15 @@
 //! Founding a run: key, model, starting policy, charter.
 
 mod error;
+mod limits;
 mod overruled;
 mod start;
 mod tasks;
 
 use crate::config::RunConfig;
 use crate::run_dir::{RunDir, RunLock};
-use crate::sampling_audit::check_room;
+use crate::sampling_audit::room::check_room;
+use crate::store::atomic_file::write_whole;
 use crate::warmup::warm_up;
 use crate::workload::Workload;
 use echo_policy::export::{ExportExtras, export};
@@ -352,15 +354,6 @@ fn absolute(setting: &'static str, path: &Path) -> Result<PathBuf, PrepareError>
         return Err(PrepareError::NotUnicode { setting, path });
     }
     Ok(path)
-}
-
-/// Puts `bytes` at `path`, durably and as a whole.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), PrepareError> {
-    let draft = path.with_extension("draft");
-    fs::write(&draft, bytes)
-        .and_then(|()| fs::File::options().write(true).open(&draft)?.sync_all())
-        .and_then(|()| fs::rename(&draft, path))
-        .map_err(io_error(path))
 }
 
 #[cfg(test)]

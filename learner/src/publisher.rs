@@ -4,10 +4,10 @@
 //! published before, which is read back from disk. So no policy but the one that is published is in memory.
 
 mod encoder;
+mod row;
 
-use crate::config::SnapshotSection;
-use crate::metrics::PublicationRow;
-use crate::workload::Workload;
+use crate::config::snapshot::SnapshotSection;
+use crate::workload::{Workload, tensor_type};
 use echo_policy::decoder::DecoderError;
 use echo_policy::weights::{DType, RawTensor};
 use echo_protocol::codec::CodecError;
@@ -24,8 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Most published versions that may be kept.
-pub const MAX_KEEP_VERSIONS: usize = 16;
+pub use row::PublicationRow;
 
 /// Why a snapshot cannot be published.
 #[derive(Debug, thiserror::Error)]
@@ -174,24 +173,6 @@ fn item(tensor: RawTensor) -> SnapshotItem {
         dtype: tensor_type(tensor.dtype),
         shape: tensor.shape.iter().map(|&dim| dim as u64).collect(),
         bytes: tensor.bytes,
-    }
-}
-
-/// The policy's element type in the words of the protocol.
-pub fn tensor_type(dtype: DType) -> TensorType {
-    match dtype {
-        DType::F32 => TensorType::F32,
-        DType::BF16 => TensorType::Bf16,
-        DType::F16 => TensorType::F16,
-    }
-}
-
-/// The protocol's element type in the words of the policy.
-pub fn dtype(tensor_type: TensorType) -> DType {
-    match tensor_type {
-        TensorType::F32 => DType::F32,
-        TensorType::Bf16 => DType::BF16,
-        TensorType::F16 => DType::F16,
     }
 }
 

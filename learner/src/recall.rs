@@ -5,13 +5,11 @@
 //! or somebody deleted them), it makes and publishes these versions again, and so may the next one ([`Republished`]).
 
 use crate::checkpoint::{CheckpointError, Checkpoints};
-use crate::metrics::PublicationRow;
-use crate::prepare::PrepareError;
-use crate::publisher::dtype;
-use crate::republished::Republished;
+use crate::publisher::PublicationRow;
+use crate::republished::{Republished, RepublishedError};
 use crate::sampling_audit::{MAX_POLICIES, SamplingAudit};
 use crate::trainer::{TrainError, decoder_of};
-use crate::workload::Workload;
+use crate::workload::{Workload, dtype};
 use candle_core::Device;
 use echo_policy::audit::VersionWeights;
 use echo_policy::decoder::DecoderError;
@@ -47,7 +45,7 @@ pub async fn republished(
     checkpoints: &Checkpoints,
     at: PolicyVersion,
     announced: &[PublicationRow],
-) -> Result<Republished, PrepareError> {
+) -> Result<Republished, RepublishedError> {
     let announced = announced.iter().map(|row| PolicyVersion(row.published));
     let published = announced.chain(versions(checkpoints).await).max().unwrap_or(at);
     if published > at {

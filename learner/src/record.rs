@@ -15,10 +15,12 @@
 mod decay;
 mod fault;
 mod journal;
-mod network;
+pub mod network;
+pub mod owner;
 mod peer;
 mod silence;
 mod snapshot;
+mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,9 +32,11 @@ use serde::{Deserialize, Serialize};
 pub use fault::Fault;
 pub use journal::{RECEIPTS_KEPT, RecordJournal};
 pub use network::{LIARS_WITHIN_MS, NETWORK_LIARS, Network, NetworkRecord};
-pub use peer::{PROBATION, PeerRecord, Standing};
+pub use owner::{Owner, Owners};
+pub use peer::{PROBATION, PeerRecord};
 pub use silence::{Silence, date};
 pub use snapshot::{MAX_SNAPSHOT_PEERS, RecordSnapshot};
+pub use standing::Standing;
 
 /// Most peers that are remembered.
 pub const MAX_PEERS: usize = 1 << 16;

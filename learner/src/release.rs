@@ -7,11 +7,12 @@
 
 use crate::checkpoint::{CheckpointError, Checkpoints, State};
 use crate::desk::DeskError;
-use crate::metrics::PublicationRow;
 use crate::optimizer::OptimizerError;
-use crate::publisher::{PublishError, Publisher, dtype};
+use crate::publisher::PublicationRow;
+use crate::publisher::{PublishError, Publisher};
 use crate::service::Shared;
 use crate::trainer::Trainer;
+use crate::workload::dtype;
 use candle_core::Tensor;
 use echo_policy::audit::VersionWeights;
 use echo_policy::decoder::{Decoder, DecoderError};

@@ -6,13 +6,32 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use echo_protocol::staleness::Staleness;
 use echo_protocol::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
 
-use crate::prepare::{PrepareError, write_whole};
+use crate::store::atomic_file::{FileError, write_whole};
+
+/// Why the list of versions that were published twice cannot be kept or read back.
+#[derive(Debug, thiserror::Error)]
+pub enum RepublishedError {
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The list of versions that were published twice is not what was written.
+    #[error(
+        "{path} is damaged ({why}): restore it from a backup. Without one, move it away: the run goes on, and groups of versions that were \
+         published twice may be refused for some updates"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
 
 /// Ranges of versions, both ends included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,14 +43,12 @@ impl Republished {
     ///
     /// # Errors
     /// When the file cannot be read, or is damaged.
-    pub fn load(path: &Path) -> Result<Self, PrepareError> {
+    pub fn load(path: &Path) -> Result<Self, RepublishedError> {
         match fs::read(path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| PrepareError::DamagedVersions {
-                path: path.to_owned(),
-                why: error.to_string(),
-            }),
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|error| RepublishedError::Damaged { path: path.to_owned(), why: error.to_string() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(source) => Err(PrepareError::Io { path: path.to_owned(), source }),
+            Err(source) => Err(FileError { path: path.to_owned(), source }.into()),
         }
     }
 
@@ -39,10 +56,10 @@ impl Republished {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn save(&self, path: &Path) -> Result<(), PrepareError> {
+    pub fn save(&self, path: &Path) -> Result<(), RepublishedError> {
         let bytes = serde_json::to_vec(self).map_err(io::Error::from);
-        let bytes = bytes.map_err(|source| PrepareError::Io { path: path.to_owned(), source })?;
-        write_whole(path, &bytes)
+        let bytes = bytes.map_err(|source| FileError { path: path.to_owned(), source })?;
+        Ok(write_whole(path, &bytes)?)
     }
 
     /// The same for a learner that goes on from `at`, where `published` is the newest version that was published before.

@@ -12,14 +12,13 @@
 //! A group is audited in the precision that it declares. Of versions whose groups come in others than are published, policies are made in memory as they are asked
 //! for, as many as `[admission] max_copy_bytes` allows. What cannot be audited is refused, and nobody is blamed. Where caches were kept over a change of version, the audit keeps its own.
 
-mod room;
+pub mod room;
 
 use crate::admission::{Refusal, Rejection};
-use crate::publisher::dtype;
 use crate::record::Fault;
 use crate::republished::Republished;
 use crate::sequences;
-use crate::workload::Workload;
+use crate::workload::{Workload, dtype};
 use echo_policy::audit::{AuditError, Auditor, CannotAudit, Finding, Sample, Standard, VersionWeights};
 use echo_policy::decoder::{Decoder, DecoderError};
 use echo_policy::weights::Weights;
@@ -33,8 +32,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-pub use room::{NoRoom, check_room};
 
 /// Most policies that are kept, where the staleness budget admits more. A group that verifiers look at keeps those that it names until it is decided
 /// ([`SamplingAudit::all_policies_of`]).

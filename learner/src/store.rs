@@ -8,6 +8,7 @@
 //! Where a disk has lost parts of the files all the same, a value may come back with a part missing: so every value is
 //! a record with a checksum, and its reader books the damage.
 
+pub mod atomic_file;
 mod memory;
 mod record;
 mod sled_store;

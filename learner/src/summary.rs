@@ -1,6 +1,7 @@
 //! What a run came to: `summary.json`, derived from the metrics and the account of trajectories.
 
 use crate::buffer::Totals;
+use crate::evaluation::EvaluationRow;
 use crate::metrics::{self, UpdateRow};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -59,7 +60,7 @@ impl Summary {
         group_size: u32,
     ) -> io::Result<Self> {
         let evaluations = metrics::evaluations(metrics)?;
-        let accuracy = |row: Option<&metrics::EvaluationRow>| row.and_then(|row| row.held_out_accuracy);
+        let accuracy = |row: Option<&EvaluationRow>| row.and_then(|row| row.held_out_accuracy);
         let (mut staleness, mut newest) = (BTreeMap::new(), UpdateRow::default());
         let (mut updates, mut waited, mut learning) = (0_u64, 0.0, 0.0);
         metrics::each_row(metrics, |row: UpdateRow| {

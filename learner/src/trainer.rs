@@ -3,13 +3,13 @@
 mod claims;
 mod effort;
 mod gaps;
-mod grouping;
+pub mod grouping;
 mod rows;
 
 use crate::batch::{BatchError, Heard, Sequence, micro_batches, pack};
 use crate::buffer::StoredGroup;
-use crate::checkpoint::Checkpoint;
-use crate::config::{PrecisionWeights, TrainSection};
+use crate::config::precision::PrecisionWeights;
+use crate::config::train::TrainSection;
 use crate::device::DeviceError;
 use crate::objective::{Known, Objective, ObjectiveError, ObjectiveStats, Outcome, Scored, step_ends};
 use crate::optimizer::{AdamW, AdamWConfig, OptimizerError, SkipCause, StepOutcome, StepReport};
@@ -169,15 +169,16 @@ impl Trainer {
         Self::over(decoder.with_compute(train.compute), train)
     }
 
-    /// A trainer that goes on from a checkpoint, bit for bit on the CPU.
+    /// A trainer that goes on from a checkpoint's weights and optimizer state, bit for bit on the CPU.
     pub fn resume(
         config: &ModelConfig,
-        checkpoint: &Checkpoint,
+        weights: &BTreeMap<String, Tensor>,
+        optimizer: &BTreeMap<String, Tensor>,
         train: &TrainSection,
     ) -> Result<Self, TrainError> {
-        let decoder = decoder_of(config, &checkpoint.weights, &train.device.open(train.compute)?)?;
+        let decoder = decoder_of(config, weights, &train.device.open(train.compute)?)?;
         let mut trainer = Self::over(decoder.with_compute(train.compute), train)?;
-        trainer.optimizer.load_state(&checkpoint.optimizer)?;
+        trainer.optimizer.load_state(optimizer)?;
         Ok(trainer)
     }
 
@@ -430,8 +431,11 @@ impl Trainer {
 }
 
 /// A checkpoint's weights in f32.
-pub fn weights_of(config: &ModelConfig, checkpoint: &Checkpoint) -> Result<Weights, TrainError> {
-    Ok(decoder_of(config, &checkpoint.weights, &Device::Cpu)?.to_weights(echo_policy::weights::DType::F32)?)
+pub fn weights_of(
+    config: &ModelConfig,
+    checkpoint: &BTreeMap<String, Tensor>,
+) -> Result<Weights, TrainError> {
+    Ok(decoder_of(config, checkpoint, &Device::Cpu)?.to_weights(echo_policy::weights::DType::F32)?)
 }
 
 /// The policy whose parameters are `weights`, those of a checkpoint.

@@ -9,7 +9,7 @@ mod endpoint;
 mod prometheus;
 mod tensorboard;
 
-use crate::config::WatchSection;
+use crate::config::watch::WatchSection;
 use crate::metrics::{self, History, Metrics};
 use crate::run_dir::RunDir;
 use catalog::{Reading, readings};
@@ -150,7 +150,8 @@ fn now() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{EvaluationRow, UpdateRow};
+    use crate::evaluation::EvaluationRow;
+    use crate::metrics::UpdateRow;
     use tensorboard::tests::scalars;
 
     fn update(update: u64, reward: f64) -> UpdateRow {

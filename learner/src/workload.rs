@@ -1,5 +1,7 @@
 //! What a charter means in terms of tokens and rewards: the model's form, the tokenizer and the task mix.
 
+mod element_type;
+
 use echo_policy::config::ModelConfig;
 use echo_policy::engine::SampleRequest;
 use echo_policy::sampler::SamplingParams;
@@ -9,9 +11,12 @@ use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
 use echo_sandbox::assignment::Assignment;
 use echo_sandbox::files::TaskFiles;
 use echo_sandbox::mix::TaskMix;
+use echo_sandbox::replay::TextDecoder;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+
+pub use element_type::{dtype, tensor_type};
 
 /// A run's charter, opened and ready to derive work from.
 #[derive(Debug)]
@@ -186,7 +191,7 @@ impl Workload {
     }
 }
 
-impl crate::admission::TextDecoder for Workload {
+impl TextDecoder for Workload {
     fn decode(&self, ids: &[u32]) -> Result<String, String> {
         self.tokenizer.decode(ids, false).map_err(|e| e.to_string())
     }

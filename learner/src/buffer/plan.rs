@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use echo_protocol::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{DropReason, Entry, Final};
+use super::entry::{Entry, Final};
 use super::index::{Index, Place};
+use super::outcome::DropReason;
 use super::totals::{Count, Totals};
 use crate::store::{StoreError, Tree, WriteBatch, seal};
 

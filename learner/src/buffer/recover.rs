@@ -6,9 +6,10 @@ use std::sync::Arc;
 use echo_protocol::order::OrderCounter;
 use echo_protocol::version::PolicyVersion;
 
-use super::entry::{DropReason, Entry, counter};
+use super::entry::{Entry, counter};
 use super::forget::Forgotten;
 use super::index::Index;
+use super::outcome::DropReason;
 use super::plan::{HEAD, Head, Plan, end};
 use super::totals::{Count, Totals};
 use super::{BufferError, BufferLimits, ReplayBuffer, Write};

@@ -5,7 +5,7 @@ use std::ops::{AddAssign, SubAssign};
 
 use serde::{Deserialize, Serialize};
 
-use super::entry::DropReason;
+use super::outcome::DropReason;
 
 /// How many groups, and how many trajectories in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use echo_protocol::version::PolicyVersion;
 use serde::{Deserialize, Serialize};
 
-use super::entry::DropReason;
+use super::outcome::DropReason;
 use super::plan::{HEAD, Head};
 use super::totals::{Count, Totals};
 use super::{BufferError, ReplayBuffer};

@@ -2,7 +2,7 @@
 
 use super::shelf::{OBJECTS, Shelf, VERSION_DIGITS};
 use super::{CheckpointError, Checkpoints};
-use crate::config::CheckpointsSection;
+use crate::config::checkpoints::CheckpointsSection;
 use crate::run_dir::RunDir;
 use object_store::ObjectStore;
 use object_store::aws::AmazonS3Builder;

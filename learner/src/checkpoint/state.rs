@@ -1,8 +1,8 @@
 //! What a checkpoint says besides its tensors.
 
 use crate::desk::DeskState;
+use crate::evaluation::EvaluationRow;
 use crate::fleet::MemberView;
-use crate::metrics::EvaluationRow;
 use echo_protocol::charter::RunId;
 use echo_protocol::content::ContentId;
 use echo_protocol::lease::LeaseId;

@@ -1,6 +1,6 @@
 //! `[admission]`
 
-use super::{ConfigError, SamplingSection};
+use crate::option_error::OptionError;
 use echo_policy::audit::Standard;
 use echo_policy::engine::cpu::computes_as_known;
 use echo_policy::precision::Precision;
@@ -30,11 +30,11 @@ impl Default for AdmissionSection {
 }
 
 impl AdmissionSection {
-    pub(super) fn validate(&self, sampling: &SamplingSection) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self, temperature: f32) -> Result<(), OptionError> {
         let distinct: BTreeSet<&PrecisionName> = self.precisions.iter().collect();
         let known = |name: &&PrecisionName| name.as_str().parse::<Precision>().is_ok();
         let can_audit = |name: &&PrecisionName| {
-            let standard = Standard::of(name.as_str(), sampling.temperature);
+            let standard = Standard::of(name.as_str(), temperature);
             standard.is_ok_and(|standard| computes_as_known(standard.precision))
         };
         let listed = self.precisions.len() == distinct.len() && distinct.len() <= MAX_PRECISIONS;
@@ -48,6 +48,6 @@ impl AdmissionSection {
             return Ok(());
         };
         let found = self.precisions.iter().map(PrecisionName::as_str).collect::<Vec<_>>().join(", ");
-        Err(ConfigError::Setting { field: "admission.precisions", found: format!("[{found}]"), rule })
+        Err(OptionError::Setting { field: "admission.precisions", found: format!("[{found}]"), rule })
     }
 }

@@ -1,7 +1,7 @@
 //! `[buffer]`: how much may wait to be trained on.
 
-use super::ConfigError;
 use crate::buffer::BufferLimits;
+use crate::option_error::OptionError;
 use crate::store::MAX_VALUE_BYTES;
 use serde::{Deserialize, Serialize};
 
@@ -29,16 +29,16 @@ impl BufferSection {
         BufferLimits { max_bytes, max_groups, ..BufferLimits::default() }
     }
 
-    pub(super) fn validate(&self, groups_per_update: usize) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self, groups_per_update: usize) -> Result<(), OptionError> {
         if self.max_groups < groups_per_update {
             let (field, found) = ("buffer.max_groups", self.max_groups as u64);
             let rule = "less than train.groups_per_update: no batch would ever come together";
-            return Err(ConfigError::Number { field, found, rule });
+            return Err(OptionError::Number { field, found, rule });
         }
         if self.max_bytes < MAX_VALUE_BYTES as u64 {
             let (field, found) = ("buffer.max_bytes", self.max_bytes);
             let rule = "it has to be at least 16777216, for the largest group";
-            return Err(ConfigError::Number { field, found, rule });
+            return Err(OptionError::Number { field, found, rule });
         }
         Ok(())
     }

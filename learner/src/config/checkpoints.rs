@@ -1,9 +1,13 @@
 //! `[checkpoints]`
 
-use super::ConfigError;
-use crate::checkpoint::DEFAULT_KEEP;
+use crate::option_error::OptionError;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+
+/// Checkpoints that are kept unless the run file says otherwise.
+pub const DEFAULT_KEEP: usize = 3;
+/// Most checkpoints that may be kept.
+pub const MAX_KEEP: usize = 1000;
 
 /// `[checkpoints]`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,13 +26,21 @@ impl Default for CheckpointsSection {
 }
 
 impl CheckpointsSection {
+    pub(crate) fn validate(&self) -> Result<(), OptionError> {
+        if (1..=MAX_KEEP).contains(&self.keep) {
+            return Ok(());
+        }
+        let (field, found) = ("checkpoints.keep", self.keep as u64);
+        Err(OptionError::Number { field, found, rule: "it has to be 1 to 1000" })
+    }
+
     /// Replaces a directory by what `change` makes of it; URLs stay.
-    pub(crate) fn resolve<E: From<ConfigError>>(
+    pub(crate) fn resolve<E: From<OptionError>>(
         &mut self,
         change: impl FnOnce(&Path) -> Result<PathBuf, E>,
     ) -> Result<(), E> {
         let Some(store) = self.store.as_mut().filter(|store| !store.contains("://")) else { return Ok(()) };
-        let refused = |found: String, rule| ConfigError::Setting { field: "checkpoints.store", found, rule };
+        let refused = |found: String, rule| OptionError::Setting { field: "checkpoints.store", found, rule };
         if is_meant_as_url(store) {
             let rule =
                 "use s3://BUCKET/PREFIX for a bucket, and ./NAME for a directory whose name looks like that";
@@ -52,9 +64,9 @@ fn is_meant_as_url(store: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn resolved(store: &str) -> Result<String, ConfigError> {
+    fn resolved(store: &str) -> Result<String, OptionError> {
         let mut section = CheckpointsSection { store: Some(store.to_owned()), keep: 1 };
-        section.resolve(|path| Ok::<_, ConfigError>(Path::new("/base").join(path)))?;
+        section.resolve(|path| Ok::<_, OptionError>(Path::new("/base").join(path)))?;
         Ok(section.store.unwrap())
     }
 
@@ -77,7 +89,7 @@ mod tests {
         use std::os::unix::ffi::OsStrExt as _;
         let mut section = CheckpointsSection { store: Some("checkpoints".into()), keep: 1 };
         let base = Path::new(std::ffi::OsStr::from_bytes(b"/r\xff"));
-        let resolved = section.resolve(|path| Ok::<_, ConfigError>(base.join(path)));
-        assert!(matches!(resolved, Err(ConfigError::Setting { field: "checkpoints.store", .. })));
+        let resolved = section.resolve(|path| Ok::<_, OptionError>(base.join(path)));
+        assert!(matches!(resolved, Err(OptionError::Setting { field: "checkpoints.store", .. })));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::objective::ObjectiveError;
 use crate::optimizer::OptimizerError;
+use crate::option_error::OptionError;
 use crate::schedule::ScheduleError;
 use echo_protocol::staleness::StalenessError;
 use std::path::PathBuf;
@@ -30,26 +31,9 @@ pub enum ConfigError {
         "[model] needs exactly one of `path = \"DIR\"` (a Hugging Face directory) and a table [model.tiny]"
     )]
     Model,
-    /// A number outside its domain.
-    #[error("{field} = {found}: {rule}")]
-    Number {
-        /// Which field.
-        field: &'static str,
-        /// What it is.
-        found: u64,
-        /// What it has to be.
-        rule: &'static str,
-    },
     /// A setting outside its domain.
-    #[error("{field} = {found}: {rule}")]
-    Setting {
-        /// Which field.
-        field: &'static str,
-        /// What it is.
-        found: String,
-        /// What it has to be.
-        rule: &'static str,
-    },
+    #[error(transparent)]
+    Option(#[from] OptionError),
     /// A file for no task.
     #[error(
         "[data] {name}: no task that is made of a file is called that; known are {known}, wasm with its module's address"

@@ -1,6 +1,6 @@
 //! `[train.filter]`
 
-use super::ConfigError;
+use crate::option_error::OptionError;
 use serde::{Deserialize, Serialize};
 
 /// `[train.filter]`: which groups are not trained on.
@@ -14,13 +14,13 @@ pub struct FilterSection {
 }
 
 impl FilterSection {
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), OptionError> {
         let Some([low, high]) = self.pass_rate else { return Ok(()) };
         if 0.0 <= low && low <= high && high <= 1.0 {
             return Ok(());
         }
         let (field, found) = ("train.filter.pass_rate", format!("[{low}, {high}]"));
         let rule = "two shares, the lower one first, each from 0 to 1";
-        Err(ConfigError::Setting { field, found, rule })
+        Err(OptionError::Setting { field, found, rule })
     }
 }

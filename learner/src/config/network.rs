@@ -1,6 +1,6 @@
 //! `[network]`
 
-use super::ConfigError;
+use crate::option_error::OptionError;
 use echo_protocol::net::Multiaddr;
 use echo_protocol::rate::BytesPerSec;
 use echo_protocol::relay::Mode;
@@ -29,17 +29,17 @@ pub struct NetworkSection {
 }
 
 impl NetworkSection {
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), OptionError> {
         for (field, addresses) in [("network.listen", &self.listen), ("network.external", &self.external)] {
             if let Some(wrong) = addresses.iter().find(|text| text.parse::<Multiaddr>().is_err()) {
                 let rule = "it has to be a multiaddress, such as /ip4/0.0.0.0/tcp/4001";
-                return Err(ConfigError::Setting { field, found: format!("{wrong:?}"), rule });
+                return Err(OptionError::Setting { field, found: format!("{wrong:?}"), rule });
             }
         }
         match &self.list_key {
             Some(key) if self.peers.is_none() => {
                 let (field, found) = ("network.list_key", format!("{key:?}"));
-                Err(ConfigError::Setting {
+                Err(OptionError::Setting {
                     field,
                     found,
                     rule: "it says who signed `peers`, which is not set",

@@ -1,6 +1,6 @@
 //! `[train.precision_weight]`
 
-use super::ConfigError;
+use crate::option_error::OptionError;
 use echo_policy::precision::Precision;
 use echo_protocol::precision::PrecisionName;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ impl PrecisionWeights {
         }
     }
 
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), OptionError> {
         let weights = [
             ("train.precision_weight.bf16", self.bf16),
             ("train.precision_weight.int8", self.int8),
@@ -45,7 +45,7 @@ impl PrecisionWeights {
         match weights.into_iter().find(|(_, weight)| !(0.0..=1.0).contains(weight)) {
             Some((field, weight)) => {
                 let rule = "it has to be 0 to 1, which is what f32 weighs";
-                Err(ConfigError::Setting { field, found: weight.to_string(), rule })
+                Err(OptionError::Setting { field, found: weight.to_string(), rule })
             }
             None => Ok(()),
         }

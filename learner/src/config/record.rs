@@ -1,6 +1,6 @@
 //! `[record]`
 
-use super::ConfigError;
+use crate::option_error::OptionError;
 use crate::record::RecordConfig;
 use serde::{Deserialize, Serialize};
 
@@ -33,17 +33,17 @@ impl Default for RecordSection {
 
 impl RecordSection {
     /// Checks every number.
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), OptionError> {
         let times = [("record.half_life_h", self.half_life_h), ("record.suspension_s", self.suspension_s)];
         if let Some((field, found)) = times.into_iter().find(|(_, found)| *found == 0) {
-            return Err(ConfigError::Number { field, found, rule: "it has to be at least 1" });
+            return Err(OptionError::Number { field, found, rule: "it has to be at least 1" });
         }
         if self.recheck_floor > 0.0 && self.recheck_floor <= 1.0 {
             return Ok(());
         }
         let (field, found) = ("record.recheck_floor", self.recheck_floor.to_string());
         let rule = "it has to be above 0 and at most 1: whoever is never looked at again may lie";
-        Err(ConfigError::Setting { field, found, rule })
+        Err(OptionError::Setting { field, found, rule })
     }
 
     /// The same for the record.

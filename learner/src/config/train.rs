@@ -1,12 +1,13 @@
 //! `[train]`
 
-use super::{FilterSection, PrecisionWeights};
+use crate::config::filter::FilterSection;
+use crate::config::precision::PrecisionWeights;
 use crate::device::DeviceChoice;
 use crate::filter::Filter;
 use crate::objective::{Choice, Preset};
 use crate::optimizer::Guard;
 use crate::schedule::Schedule;
-use crate::trainer::GroupBy;
+use crate::trainer::grouping::GroupBy;
 use echo_policy::decoder::{Activations, Compute};
 use serde::{Deserialize, Serialize};
 

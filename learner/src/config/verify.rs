@@ -1,7 +1,8 @@
 //! `[verify]`
 
-use super::ConfigError;
-use crate::panel::{MAX_MEMBERS, Owners, PanelConfig};
+use crate::option_error::OptionError;
+use crate::panel::{MAX_MEMBERS, PanelConfig};
+use crate::record::owner::Owners;
 use serde::{Deserialize, Serialize};
 
 /// Longest time for verifiers, in seconds: a node takes a learner for dead that answers nothing for twenty.
@@ -30,7 +31,7 @@ impl Default for VerifySection {
 
 impl VerifySection {
     /// Checks every number.
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), OptionError> {
         let most = self.n.min(MAX_MEMBERS);
         let checks = [
             ("verify.n", self.n as u64, self.n <= MAX_MEMBERS, "it has to be at most 16; 0 asks no verifier"),
@@ -48,7 +49,7 @@ impl VerifySection {
             ),
         ];
         match checks.into_iter().find(|(_, _, holds, _)| !holds) {
-            Some((field, found, _, rule)) => Err(ConfigError::Number { field, found, rule }),
+            Some((field, found, _, rule)) => Err(OptionError::Number { field, found, rule }),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! `[watch]`
 
-use super::ConfigError;
+use crate::option_error::OptionError;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -26,11 +26,11 @@ impl Default for WatchSection {
 }
 
 impl WatchSection {
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), OptionError> {
         match self.peak_flops {
             Some(peak) if !(peak.is_finite() && peak > 0.0) => {
                 let (field, found) = ("watch.peak_flops", peak.to_string());
-                Err(ConfigError::Setting { field, found, rule: "above 0, such as 9.9e14" })
+                Err(OptionError::Setting { field, found, rule: "above 0, such as 9.9e14" })
             }
             _ => Ok(()),
         }

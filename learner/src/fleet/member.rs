@@ -2,7 +2,7 @@
 
 use super::score::Record;
 use super::trust::Reports;
-use crate::panel::Owner;
+use crate::record::Owner;
 use echo_protocol::heartbeat::{Heartbeat, Reach};
 use echo_protocol::identity::PublicKey;
 use echo_protocol::rate::BytesPerSec;

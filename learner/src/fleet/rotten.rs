@@ -6,7 +6,7 @@
 //! itself bans.
 
 use super::trust::{MAX_ACCUSED, MAX_ACCUSERS, QUORUM};
-use crate::panel::Owner;
+use crate::record::Owner;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::time::UnixMillis;
 use std::collections::{BTreeMap, BTreeSet};

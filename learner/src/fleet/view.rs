@@ -70,7 +70,7 @@ impl Fleet {
 #[cfg(test)]
 mod tests {
     use crate::fleet::{Fleet, FleetConfig, Standing};
-    use crate::panel::Owners;
+    use crate::record::Owners;
     use echo_protocol::control::Peer;
     use echo_protocol::heartbeat::Heartbeat;
     use echo_protocol::identity::PublicKey;

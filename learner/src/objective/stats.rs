@@ -1,6 +1,6 @@
 //! Figures about a batch, kept as sums so that those of micro-batches can be merged.
 
-use super::plan::Known;
+use super::known::Known;
 use super::ratio::LOG_RATIO_LIMIT;
 use super::surrogate::Side;
 

@@ -1,20 +1,14 @@
 //! The divergence guard: which gradients are not stepped on.
 
-use std::collections::VecDeque;
 use std::fmt;
 
-use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::{NORMS_NAME, OptimizerError};
+use super::OptimizerError;
+use super::norms::Norms;
 
 /// A gradient norm above this is treated like one that is not finite: its square would overflow f32 moments.
 pub const MAX_GRADIENT_NORM: f64 = 1e18;
-/// Updates whose norms the guard remembers.
-pub const NORM_WINDOW: usize = 64;
-/// Fewer norms than this have no median worth comparing with.
-const MIN_NORMS: usize = 8;
-
 /// Why no step was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -68,7 +62,7 @@ impl fmt::Display for SkipCause {
 pub struct Guard {
     /// Largest norm that is stepped on.
     pub max_norm: Option<f64>,
-    /// The same as a multiple of the median of the last [`NORM_WINDOW`] updates' norms, once there are eight. A norm that is
+    /// The same as a multiple of the median of the last [`NORM_WINDOW`](super::NORM_WINDOW) updates' norms, once there are eight. A norm that is
     /// refused does not enter the median.
     pub max_norm_ratio: Option<f64>,
 }
@@ -107,47 +101,9 @@ impl Guard {
     }
 }
 
-/// Norms of the last updates, oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Norms(VecDeque<f64>);
-
-impl Norms {
-    pub(super) fn push(&mut self, norm: f64) {
-        if self.0.len() == NORM_WINDOW {
-            self.0.pop_front();
-        }
-        self.0.push_back(norm);
-    }
-
-    fn median(&self) -> Option<f64> {
-        if self.0.len() < MIN_NORMS {
-            return None;
-        }
-        let mut norms: Vec<f64> = self.0.iter().copied().collect();
-        let middle = norms.len() / 2;
-        Some(*norms.select_nth_unstable_by(middle, f64::total_cmp).1)
-    }
-
-    /// For a checkpoint: what is skipped after a resume must be what would have been skipped without it.
-    pub(super) fn to_tensor(&self) -> Result<Option<Tensor>, OptimizerError> {
-        let norms: Vec<f64> = self.0.iter().copied().collect();
-        if norms.is_empty() { Ok(None) } else { Ok(Some(Tensor::new(norms, &Device::Cpu)?)) }
-    }
-
-    pub(super) fn from_tensor(tensor: &Tensor) -> Result<Self, OptimizerError> {
-        let norms = tensor.to_vec1::<f64>().ok();
-        let usable = |norms: &Vec<f64>| {
-            norms.len() <= NORM_WINDOW && norms.iter().all(|norm| norm.is_finite() && *norm >= 0.0)
-        };
-        let problem = "is no list of norms";
-        let norms =
-            norms.filter(usable).ok_or(OptimizerError::State { name: NORMS_NAME.to_owned(), problem })?;
-        Ok(Self(norms.into()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::norms::{MIN_NORMS, NORM_WINDOW};
     use super::*;
 
     fn norms(values: impl IntoIterator<Item = f64>) -> Norms {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use candle_core::{Device, Tensor};
 
-use super::guard::Norms;
+use super::norms::{NORMS_NAME, Norms};
 use super::slot;
 use super::{AdamW, OptimizerError};
 
@@ -14,9 +14,6 @@ pub const STEP_NAME: &str = "optimizer.step";
 pub const FIRST_MOMENT_PREFIX: &str = "optimizer.m.";
 /// Prefix of the second moments in an exported state; the parameter's name follows.
 pub const SECOND_MOMENT_PREFIX: &str = "optimizer.v.";
-/// Name of the guard's norms in an exported state; absent while it has none.
-pub const NORMS_NAME: &str = "optimizer.norms";
-
 impl AdamW {
     /// The state as named tensors for a checkpoint, bit-exact: `optimizer.m.NAME` and `optimizer.v.NAME` in f32 with
     /// the parameter's shape, `optimizer.step`, i64 of shape `[1]`, and with a guard that compares norms `optimizer.norms`, f64. All on

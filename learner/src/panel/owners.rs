@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{MAX_CASES, Owner};
+use super::MAX_CASES;
+use crate::record::Owner;
 
 /// What owners have earned: one group at first, one more for each report in time. Only those that have earned something are remembered.
 #[derive(Debug, Default)]

@@ -1,10 +1,12 @@
 //! The errors of founding and finding a run.
 
-use super::tasks::{MAX_TASK_FILES, MAX_TASK_FILES_BYTES};
+use super::limits::{MAX_TASK_FILES, MAX_TASK_FILES_BYTES};
 use crate::config::ConfigError;
 use crate::device::DeviceError;
+use crate::option_error::OptionError;
 use crate::run_dir::RunKeyError;
-use crate::sampling_audit::NoRoom;
+use crate::sampling_audit::room::NoRoom;
+use crate::store::atomic_file::FileError;
 use crate::warmup::WarmupError;
 use crate::workload::WorkloadError;
 use echo_policy::config::ConfigError as ModelError;
@@ -79,17 +81,6 @@ pub enum PrepareError {
         found: PublicKey,
         /// The one in the charter.
         named: PublicKey,
-    },
-    /// The list of versions that were published twice is not what was written.
-    #[error(
-        "{path} is damaged ({why}): restore it from a backup. Without one, move it away: the run goes on, and groups of versions that were \
-         published twice may be refused for some updates"
-    )]
-    DamagedVersions {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
     },
     /// A file of the run directory is not what was written.
     #[error("{path} is damaged ({why}): restore it from a backup")]
@@ -177,6 +168,18 @@ pub enum PrepareError {
     /// Writing the starting policy.
     #[error(transparent)]
     Export(#[from] ExportError),
+}
+
+impl From<OptionError> for PrepareError {
+    fn from(error: OptionError) -> Self {
+        Self::Config(error.into())
+    }
+}
+
+impl From<FileError> for PrepareError {
+    fn from(FileError { path, source }: FileError) -> Self {
+        Self::Io { path, source }
+    }
 }
 
 /// What went wrong at this path.

@@ -1,9 +1,10 @@
 //! The tasks of a run, and the files that they are made of.
 
 use super::error::{PrepareError, io_error};
-use super::write_whole;
+use super::limits::{MAX_TASK_FILES, MAX_TASK_FILES_BYTES};
 use crate::config::{RunConfig, TaskEntry};
 use crate::run_dir::RunDir;
+use crate::store::atomic_file::write_whole;
 use echo_protocol::charter::{TaskSpec, task_file_name};
 use echo_protocol::content::ContentId;
 use echo_sandbox::files::{MAX_TASK_FILE_BYTES, TaskFiles};
@@ -12,11 +13,6 @@ use echo_sandbox::tasks::wasm;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Most files of tasks, and their bytes together: a snapshot has at most 16 companion files, and nodes take 256 MiB of them, the
-/// tokenizer's included.
-pub(super) const MAX_TASK_FILES: usize = 12;
-pub(super) const MAX_TASK_FILES_BYTES: u64 = 128 << 20;
 
 /// Where the files of tasks lie in a run directory, each once.
 pub(super) fn task_paths(

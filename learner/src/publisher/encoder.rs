@@ -1,6 +1,6 @@
 //! Chunks as they come from the cutter, stored and expressed against older ones on all threads.
 
-use crate::metrics::PublicationRow;
+use super::row::PublicationRow;
 use echo_protocol::content::{ChunkIndex, ContentId};
 use echo_protocol::delta::{self, Kind, Width};
 use echo_protocol::manifest::{DeltaEntry, Manifest};

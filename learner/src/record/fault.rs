@@ -2,8 +2,6 @@
 
 use echo_protocol::submission::RefuseReason;
 
-use crate::leases::{LeaseBook, LeaseRefusal};
-
 /// Whether an honest node may come to send what was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -34,18 +32,6 @@ impl Fault {
             | RefuseReason::Stale
             | RefuseReason::Suspended
             | RefuseReason::Banned => Self::Innocent,
-        }
-    }
-
-    /// What it says that no lease of `book` covers a delivery. Leases run out and orders go to others, which their holders need not know;
-    /// but nobody comes by accident to a lease that was never given, or to somebody else's.
-    pub fn of_lease(refusal: LeaseRefusal, book: &LeaseBook) -> Self {
-        match refusal {
-            LeaseRefusal::NotFound(id) if book.may_have_granted(id) => Self::Innocent,
-            LeaseRefusal::Expired(_) | LeaseRefusal::Delivered(_) => Self::Innocent,
-            LeaseRefusal::NotFound(_) | LeaseRefusal::OtherNode(_) | LeaseRefusal::OutsideRange { .. } => {
-                Self::Lie
-            }
         }
     }
 }

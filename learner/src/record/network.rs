@@ -10,8 +10,8 @@ use echo_protocol::submission::RefuseReason;
 use echo_protocol::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use super::peer::{doubled, short};
-use super::{DAY_MS, Decision, STRIKES_LAST_MS, Silence, Standing};
+use super::standing::{Standing, doubled, short};
+use super::{DAY_MS, Decision, STRIKES_LAST_MS, Silence};
 
 /// Keys of one network that have to be suspended within [`LIARS_WITHIN_MS`] until its newcomers are not heard.
 pub const NETWORK_LIARS: usize = 3;

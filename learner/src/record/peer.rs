@@ -8,28 +8,13 @@ use echo_protocol::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 use super::decay::Fading;
-use super::{
-    DAY_MS, Decision, Fault, MAX_REASON_BYTES, MAX_SUSPENSION_MS, Network, RecordConfig, STRIKES_LAST_MS,
-    Silence,
-};
+use super::standing::{Standing, doubled, short};
+use super::{DAY_MS, Decision, Fault, Network, RecordConfig, STRIKES_LAST_MS, Silence};
 
 /// Accepted groups without a lie between them after which a peer is no newcomer any more.
 pub const PROBATION: u64 = 32;
 /// The time in which an accepted group comes to count half for [`Record::recheck_share`](super::Record::recheck_share).
 const CREDIT_HALF_LIFE_MS: u64 = 7 * DAY_MS;
-
-/// Whether somebody is heard.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Standing {
-    /// It is.
-    #[default]
-    Good,
-    /// Not before this time.
-    Suspended(UnixMillis),
-    /// Not before it is pardoned.
-    Banned,
-}
 
 /// The record of one key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -245,15 +230,4 @@ impl PeerRecord {
     pub(super) fn has_receipts(&self) -> bool {
         self.accepted > 0
     }
-}
-
-/// The `nth` suspension, counted from 1: each is twice as long as the one before.
-pub(super) fn doubled(first_ms: u64, nth: u32) -> u64 {
-    let factor = 1u64.checked_shl(nth.saturating_sub(1)).unwrap_or(u64::MAX);
-    first_ms.saturating_mul(factor).min(MAX_SUSPENSION_MS)
-}
-
-/// An operator's reason, as long as it may be.
-pub(super) fn short(reason: &str) -> String {
-    reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].to_owned()
 }

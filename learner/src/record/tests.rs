@@ -415,7 +415,7 @@ proptest! {
                             journal.flush().unwrap();
                         }
                         Err(refusal) => {
-                            let fault = Fault::of_lease(refusal, &book);
+                            let fault = refusal.fault(&book);
                             prop_assert_eq!(fault, Fault::Innocent, "{:?}", refusal);
                             record.refused(now, peer, RefuseReason::Lease, fault);
                         }

@@ -1,6 +1,6 @@
 //! What `echo-learner publish` says, for people and for programs.
 
-use crate::metrics::PublicationRow;
+use crate::publisher::PublicationRow;
 use crate::service::Shared;
 use echo_protocol::identity::PublicKey;
 use echo_protocol::manifest::Manifest;

@@ -1,9 +1,8 @@
 //! Whether there is memory for auditing in every precision that a run takes.
 
 use super::MAX_POLICIES;
-use crate::config::AdmissionSection;
-use crate::publisher::dtype;
-use crate::workload::Workload;
+use crate::config::admission::AdmissionSection;
+use crate::workload::{Workload, dtype};
 use echo_policy::engine::CpuBackend;
 use echo_policy::precision::Precision;
 use echo_protocol::charter::Takeover;

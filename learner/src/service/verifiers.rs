@@ -5,8 +5,8 @@
 
 use super::{Shared, lock};
 use crate::admission::MAX_FRAME_BYTES;
-use crate::panel::{Heard, MAX_VERIFIERS, Owner, Panel, PanelConfig, Question, Ruling, Said};
-use crate::record::Network;
+use crate::panel::{Heard, MAX_VERIFIERS, Panel, PanelConfig, Question, Ruling, Said};
+use crate::record::{Network, Owner};
 use echo_protocol::check::{MAX_CAPACITY, MAX_WORD_BYTES, Offer, Report, Word};
 use echo_protocol::clock;
 use echo_protocol::content::ContentId;

@@ -239,7 +239,8 @@ async fn a_resumed_trainer_goes_on_bit_for_bit() {
     }
     let (found, damaged) = checkpoints.newest(&workload.run, &Device::Cpu).await.unwrap();
     assert!(damaged.is_empty());
-    let mut resumed = Trainer::resume(&workload.model, &found.unwrap(), &section()).unwrap();
+    let found = found.unwrap();
+    let mut resumed = Trainer::resume(&workload.model, &found.weights, &found.optimizer, &section()).unwrap();
     for batch in &batches[2..] {
         resumed.update(&workload, batch).unwrap();
     }

@@ -2,9 +2,8 @@
 
 use crate::liar::Learner;
 use anyhow::{Context as _, ensure};
-use echo_learner::publisher::dtype;
 use echo_learner::run_dir::RunDir;
-use echo_learner::workload::Workload;
+use echo_learner::workload::{Workload, dtype};
 use echo_policy::config::ModelConfig;
 use echo_policy::engine::Policy;
 use echo_policy::weights::{RawTensor, Weights};

@@ -2,7 +2,8 @@
 
 use crate::live::{LiveState, NodeView};
 use crate::network::Network;
-use echo_learner::metrics::{EvaluationRow, UpdateRow};
+use echo_learner::evaluation::EvaluationRow;
+use echo_learner::metrics::UpdateRow;
 use echo_learner::run_dir::RunDir;
 use serde_json::Value;
 use std::fs::File;

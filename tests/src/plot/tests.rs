@@ -1,5 +1,6 @@
 use super::*;
-use echo_learner::metrics::{EvaluationRow, UpdateRow};
+use echo_learner::evaluation::EvaluationRow;
+use echo_learner::metrics::UpdateRow;
 use std::fs;
 
 /// What a learner writes: a curve that rises, with noise that is the same each time, and an accuracy every 50 updates.

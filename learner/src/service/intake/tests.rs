@@ -1,6 +1,7 @@
 use super::*;
 use crate::answers::{Answer as Sampled, answers};
-use crate::panel::{Owners, PanelConfig};
+use crate::panel::PanelConfig;
+use crate::record::Owners;
 use crate::sampling_audit::SamplingAudit;
 use crate::service::verifiers::{Seat, hear};
 use crate::testing;

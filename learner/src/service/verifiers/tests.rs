@@ -1,5 +1,5 @@
 use super::*;
-use crate::panel::Owners;
+use crate::record::Owners;
 use echo_protocol::version::PolicyVersion;
 use std::net::Ipv4Addr;
 

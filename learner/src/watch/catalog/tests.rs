@@ -1,6 +1,8 @@
 use super::*;
-use crate::metrics::{EvaluationRow, PublicationRow, UpdateRow, WeightRow};
+use crate::evaluation::EvaluationRow;
+use crate::metrics::{UpdateRow, WeightRow};
 use crate::optimizer::SkipCause;
+use crate::publisher::PublicationRow;
 use crate::trainer::Gap;
 use serde_json::json;
 use std::collections::BTreeSet;

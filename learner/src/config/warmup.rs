@@ -1,0 +1,31 @@
+//! `[warmup]`
+
+use crate::option_error::{OptionError, above_zero, setting};
+use serde::{Deserialize, Serialize};
+
+/// `[warmup]`: supervised updates on the tasks' own solutions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmupSection {
+    /// Updates.
+    pub updates: u64,
+    /// Examples in a batch.
+    pub batch: usize,
+    /// Learning rate.
+    pub learning_rate: f64,
+    /// Ends the warm-up early, once this share of fresh orders is answered right; left out, all updates are made.
+    pub until_accuracy: Option<f64>,
+}
+
+impl WarmupSection {
+    pub(super) fn validate(&self) -> Result<(), OptionError> {
+        above_zero("warmup.updates", self.updates)?;
+        above_zero("warmup.batch", self.batch as u64)?;
+        let rate = self.learning_rate;
+        let right = rate > 0.0 && rate.is_finite();
+        setting("warmup.learning_rate", rate, right, "it has to be above 0, and finite")?;
+        let goal = self.until_accuracy.unwrap_or(1.0);
+        let rule = "it is a share of right answers: above 0, at most 1";
+        setting("warmup.until_accuracy", goal, goal > 0.0 && goal <= 1.0, rule)
+    }
+}

@@ -1,0 +1,50 @@
+//! What every part says of an option of the run file that is outside its domain.
+//!
+//! Options stand beside what they configure, below `config`, which composes them. So their error does too.
+
+/// An option outside its domain.
+#[derive(Debug, thiserror::Error)]
+pub enum OptionError {
+    /// A number outside its domain.
+    #[error("{field} = {found}: {rule}")]
+    Number {
+        /// Which field.
+        field: &'static str,
+        /// What it is.
+        found: u64,
+        /// What it has to be.
+        rule: &'static str,
+    },
+    /// A setting outside its domain.
+    #[error("{field} = {found}: {rule}")]
+    Setting {
+        /// Which field.
+        field: &'static str,
+        /// What it is.
+        found: String,
+        /// What it has to be.
+        rule: &'static str,
+    },
+}
+
+/// Refuses 0 for `field`.
+///
+/// # Errors
+/// [`OptionError::Number`]
+pub(crate) fn above_zero(field: &'static str, found: u64) -> Result<(), OptionError> {
+    let rule = "it has to be at least 1";
+    if found > 0 { Ok(()) } else { Err(OptionError::Number { field, found, rule }) }
+}
+
+/// Refuses `found` for `field` unless it is `right`; `rule` says what is.
+///
+/// # Errors
+/// [`OptionError::Setting`]
+pub(crate) fn setting(
+    field: &'static str,
+    found: f64,
+    right: bool,
+    rule: &'static str,
+) -> Result<(), OptionError> {
+    if right { Ok(()) } else { Err(OptionError::Setting { field, found: found.to_string(), rule }) }
+}
