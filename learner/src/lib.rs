@@ -64,6 +64,7 @@ mod testing;
 mod threads;
 pub mod trainer;
 mod waits;
+pub mod warm_up_only;
 pub mod warmup;
 pub mod watch;
 pub mod workload;

@@ -9,7 +9,9 @@ use echo_learner::cli::{Cli, Command};
 use echo_learner::config::RunConfig;
 use echo_learner::objective::{Choice, Preset};
 use echo_learner::run_dir::RunDir;
-use echo_learner::{bench, daemon, demand, export, peers, prefilter, preflight, prepare, rehearsal};
+use echo_learner::{
+    bench, daemon, demand, export, peers, prefilter, preflight, prepare, rehearsal, warm_up_only,
+};
 use echo_protocol::net::peer_id_of;
 use echo_protocol::program::output::{note, print};
 use echo_protocol::program::signals::Signals;
@@ -82,7 +84,7 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         Command::Export(plan) => export(&plan),
         Command::Warmup { config, output } => {
             listen()?;
-            daemon::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
+            warm_up_only::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
         }
         Command::Prefilter { config, plan } => {
             listen()?;

@@ -6,7 +6,7 @@
 
 use crate::checkpoint::{CheckpointError, Checkpoints};
 use crate::config::RunConfig;
-use crate::daemon;
+use crate::daemon::network;
 use crate::device::DeviceChoice;
 use crate::prepare;
 use crate::run_dir::RunDir;
@@ -50,7 +50,7 @@ pub async fn founding(config: &RunConfig, file: &Path) -> Result<(), Problems> {
     if config.train.device != DeviceChoice::Auto {
         problems.take(config.train.device.open(config.train.compute));
     }
-    problems.take(daemon::listed_peers(config).map_err(Box::<dyn Error>::from));
+    problems.take(network::listed_peers(config).map_err(Box::<dyn Error>::from));
     problems.addresses(config, file);
     problems.take(store(config).await);
     problems.into_result()
@@ -62,7 +62,7 @@ pub async fn founding(config: &RunConfig, file: &Path) -> Result<(), Problems> {
 /// [`Problems`]
 pub fn resuming(config: &RunConfig, file: &Path) -> Result<(), Problems> {
     let mut problems = Problems::default();
-    problems.take(daemon::peer_list(config).map_err(Box::<dyn Error>::from));
+    problems.take(network::peer_list(config).map_err(Box::<dyn Error>::from));
     problems.addresses(config, file);
     problems.into_result()
 }
@@ -77,7 +77,7 @@ pub fn publishing(config: &RunConfig, file: &Path, policies: &[PathBuf]) -> Resu
         let model = ModelConfig::from_file(&policy.join("config.json"));
         problems.take(model.map_err(|error| format!("--policy {}: {error}", policy.display())));
     }
-    problems.take(daemon::listed_peers(config).map_err(Box::<dyn Error>::from));
+    problems.take(network::listed_peers(config).map_err(Box::<dyn Error>::from));
     problems.addresses(config, file);
     problems.into_result()
 }

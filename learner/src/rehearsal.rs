@@ -7,7 +7,9 @@ mod observer;
 mod report;
 
 use crate::admission::Tally;
-use crate::daemon;
+use crate::daemon::network::{self, Network};
+use crate::daemon::rendezvous::stay_found;
+use crate::daemon::shared_state;
 use crate::prepare::{Founded, companion_files};
 use crate::publisher::{Publication, Publisher};
 use crate::service::{Shared, serve};
@@ -20,7 +22,6 @@ use echo_protocol::clock;
 use echo_protocol::net::Host;
 use echo_protocol::net::snapshots::Snapshots;
 use echo_protocol::program::signals::Signals;
-use echo_protocol::store::ChunkStore;
 use echo_protocol::version::PolicyVersion;
 use observer::Observer;
 use report::{Event, Reporter};
@@ -76,22 +77,20 @@ pub async fn rehearse(founded: Founded, plan: &Plan, signals: &Signals) -> anyho
     let started = Instant::now();
     let _lock = founded.lock.clone();
     let config = founded.config.clone();
-    let (host, events) = daemon::host(&founded).await?;
-    let chunks = Arc::new(ChunkStore::open(&founded.dir.chunks())?);
+    let Network { host, events, chunks, snapshots, snapshot_events } = network::start(&founded).await?;
     let me = founded.key.public();
-    let (snapshots, snapshot_events) =
-        Snapshots::start(host.clone(), chunks.clone(), daemon::snapshots_config(&founded))?;
     let files = companion_files(&founded, plan.first());
     let publisher = Arc::new(Mutex::new(Publisher::new(chunks, files, config.snapshot)));
     let store = Arc::new(MemoryStore::default());
-    let shared = daemon::shared(founded, store, PolicyVersion::default(), Tally::default(), None, &host)?;
+    let shared =
+        shared_state::shared(founded, store, PolicyVersion::default(), Tally::default(), None, &host)?;
     let shared = Arc::new(shared);
     shared.desk().close()?;
     let mut serving =
         tokio::spawn(serve(shared.clone(), host.clone(), snapshots.clone(), events, snapshot_events));
-    let finding = tokio::spawn(daemon::stay_found(
+    let finding = tokio::spawn(stay_found(
         host.clone(),
-        daemon::bootstraps(&config)?,
+        network::bootstraps(&config)?,
         Vec::new(),
         me.as_bytes().to_vec(),
     ));
