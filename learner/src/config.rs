@@ -1,4 +1,16 @@
 //! The run file: everything that an operator decides about a run.
+//!
+//! Options stand beside what they configure (`options.rs` in each folder). This folder composes
+//! them, adds what founding alone reads (run, model, tasks, sampling, staleness, warm-up), and
+//! checks what concerns several of them. It imports the folders whose options it composes. Only
+//! `founding`, `run` and `commands` import it.
+//!
+//! ```text
+//! run.toml ─> RunConfig::load
+//!     ├─ parse       serde, unknown fields refused
+//!     ├─ resolve     relative paths, from the run file's directory
+//!     └─ validate    each part's own check, then what several options have to agree on
+//! ```
 
 pub mod admission;
 pub mod buffer;

@@ -1,13 +1,17 @@
 //! Where the policy is trained: what a run file says, and the device itself.
 
-#[cfg_attr(not(feature = "cuda"), path = "device/without_cuda.rs")]
+#[cfg(feature = "cuda")]
 mod cuda;
+#[cfg(not(feature = "cuda"))]
+mod without_cuda;
 
 use candle_core::{Device, DeviceLocation};
 use echo_policy::decoder::Compute;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+#[cfg(not(feature = "cuda"))]
+use without_cuda as cuda;
 
 /// The devices that this program was built for.
 pub const BUILT_IN: &str = if cfg!(feature = "cuda") { "cpu, cuda" } else { "cpu" };

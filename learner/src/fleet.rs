@@ -7,7 +7,17 @@
 //!
 //! Ranks change only between broadcasts: reshuffling in mid-broadcast would leave two halves of the fleet waiting for each other. In
 //! mid-broadcast a node that comes is appended, one that goes leaves its child to its parent, and one that fails a neighbour is
-//! replaced for that neighbour alone, until several say the same of it ([`trust`], [`rotten`]).
+//! replaced for that neighbour alone, until several say the same of it ([`trust`]; for corrupt bytes, [`Rotten`]).
+//!
+//! This folder imports `reputation` (networks and owners) and `common`.
+//!
+//! ```text
+//! heartbeats, uplink reports ─> members
+//!     ├─ score, trust      what others measured, and what counts of it
+//!     ├─ ranking ─> chains     heads, then everybody by uplink
+//!     └─ graph ─> mesh         a standby and a few random neighbours
+//! neighbourhood of a node <─ chains + mesh, without peers that served corrupt bytes
+//! ```
 
 pub mod chains;
 pub mod graph;

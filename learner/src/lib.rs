@@ -1,17 +1,44 @@
 //! echo-learner: turns the rollouts of volunteers into the next policy.
 //!
-//! - **the run**: [`config`] (the run file), [`run_dir`], [`preflight`] (what would keep it from starting),
-//!   [`workload`] (what the charter means), [`controller`] (what is done when), [`demand`] (what it asks of the
-//!   fleet), [`conclusion`] (what it leaves behind), [`export`] (a policy of a run that goes on), [`metrics`] and [`watch`]
-//!   (where they are seen);
-//! - **intake**: [`leases`] (who may work on what), [`admission`] (everything between "bytes arrived" and "may be trained on"),
-//!   [`record`] (what every peer has delivered, and who is heard), [`peers`] (the operator's say in it), [`panel`] (verifiers, and what they
-//!   say), [`sequences`] (trajectories as the policy read them), [`sampling_audit`] (were its tokens drawn from the policy?), [`recall`] (its policies after a restart), [`filter`] (what is worth a place in
-//!   a batch), [`prefilter`] (which rows are worth asking), [`buffer`] (the durable replay buffer), [`store`] (what survives a crash);
-//! - **training**: [`batch`], [`objective`], [`optimizer`], [`schedule`], [`trainer`], [`device`] (where), [`bench`] (how fast),
-//!   [`warmup`], [`answers`] (what the policy says to orders), [`evaluation`], [`checkpoint`];
-//! - **the fleet**: [`fleet`] (nodes and forwarding chains), [`publisher`] (snapshots), [`rehearsal`] (broadcasts without
-//!   training).
+//! Each folder imports only folders further down in this list.
+//!
+//! - `commands`: the command line, and what it offers besides training: broadcasts of policies that
+//!   are there already, export, warm-up, pre-filter, bench, peers.
+//! - `run`: the process that works on a run. It starts all parts, trains in the order that its
+//!   controller gives, releases versions and writes what a finished run leaves.
+//! - `founding`: makes a run before its first update (key, model, starting policy, charter), and
+//!   finds it again.
+//! - `config`: the run file. It composes the options that stand beside their parts.
+//! - `telemetry`: rows of metrics, their export to `metrics.jsonl`, Prometheus and TensorBoard, and
+//!   the summary.
+//! - `server`: the learner on the network. It answers nodes, takes their groups in and follows the
+//!   operator's decisions about peers.
+//! - `verification`: were a group's tokens drawn from the policy? The learner's own audit says so,
+//!   and panels of verifiers.
+//! - `publishing`: snapshots for nodes, checkpoints for the next process.
+//! - `fleet`: all nodes of a run, and who receives snapshots from whom.
+//! - `training`: batches, objectives, optimizer, trainer, evaluation.
+//! - `intake`: leases, admission, filter and the durable replay buffer, under one lock.
+//! - `reputation`: what every key delivered and lied about, and whether its groups are accepted.
+//! - `storage`: what survives a crash, and the run directory.
+//! - `common`: what a charter means in tokens and rewards, errors of options, paced log lines.
+//!
+//! Two trips go through all of it. A trajectory group:
+//!
+//! ```text
+//! node ─> server::delivery ─> intake::admission ─> verification ─> intake::coordinator
+//!                                                      intake::buffer: durable, acknowledged
+//!      run::training_loop <─ batch of stored groups <─────────┘
+//!          └─> training::trainer ─> training::optimizer: the next version
+//! ```
+//!
+//! And a version:
+//!
+//! ```text
+//! run::training_loop ─> run::release ─> publishing::checkpoint: durable
+//!                            └─> publishing::snapshots: chunks, deltas, signed manifest
+//!                                    └─> server: announced ─> nodes, in fleet's chains and mesh
+//! ```
 
 // `println!` and its like panic where a line cannot be written; `echo_protocol::program::output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

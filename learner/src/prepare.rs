@@ -1,4 +1,17 @@
 //! Founding a run: key, model, starting policy, charter.
+//!
+//! This folder imports `config`, `training`, `verification` (how many policies an audit keeps),
+//! `storage` and `common`.
+//!
+//! ```text
+//! run file ─> claim: the directory's lock
+//!     └─ found
+//!          ├─ tasks, start     files, model, tokenizer, weights
+//!          ├─ audit_memory     is there memory for every precision?
+//!          ├─ warmup           supervised updates, if the run file asks for them
+//!          └─ start/, run.toml, tasks/, and last charter.cbor: from here on there is a run
+//! resume ─> find: the same, read back; overruled: settings that the charter has fixed
+//! ```
 
 mod error;
 mod limits;

@@ -11,6 +11,17 @@
 //!
 //! Memory is bounded by [`MAX_PEERS`]: those are forgotten first who have done nothing of use, and a ban is forgotten last. So neither who
 //! works nor who was suspended is forgotten because many strangers come, whether they lie or not: as much would have to be accepted of them.
+//!
+//! This folder imports `storage` and `common`. Intake, verification, fleet and server ask it.
+//!
+//! ```text
+//! group accepted, refused or found false ─> record
+//!     ├─ fault      lie or innocent
+//!     ├─ peer       credit, suspicion, suspensions of one key ─> recheck share, silence
+//!     ├─ network    newcomers of a network whose keys lied
+//!     └─ journal    durable with the group's own write
+//! operator ─> decisions (peers.journal) ─> record ─> listing (peers.json) ─> operator
+//! ```
 
 mod decay;
 mod fault;

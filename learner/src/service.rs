@@ -2,6 +2,18 @@
 //!
 //! Everything here is passive (RLAX): it reacts to nodes and to the learning thread, and decides nothing about training. What it shares
 //! with the learning thread is [`Shared`]; the learning thread waits there for groups, and the releasing thread tells it what was published.
+//!
+//! This folder imports `intake`, `verification`, `reputation`, `fleet`, `training` (sequences),
+//! `storage` and `common`.
+//!
+//! ```text
+//! heartbeat, leases, neighbours ─> control ─> lease_writer (one flush for all that wait)
+//! stream of groups ─> rate_limit ─> delivery
+//!     ├─ judges          admission, reward, audit, on threads that may block
+//!     ├─ verifiers       groups that wait for a panel
+//!     └─ one writer      one flush for all that passed ─> receipts ─> answers
+//! operator ─> moderation ─> record
+//! ```
 
 mod bucket;
 mod control;

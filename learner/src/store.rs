@@ -7,6 +7,17 @@
 //! they were applied; what was applied before a [`Store::flush`] that returned `Ok` survives `kill -9` and power loss.
 //! Where a disk has lost parts of the files all the same, a value may come back with a part missing: so every value is
 //! a record with a checksum, and its reader books the damage.
+//!
+//! Beside the database, this folder has the run directory's paths and lock, and files that are
+//! written as a whole. It imports no other folder of this crate.
+//!
+//! ```text
+//! lease book, replay buffer, record
+//!     └─ seal (checksum) ─> WriteBatch ─> Store::apply ─> Store::flush: durable
+//!                                           ├─ SledStore     DIR/database
+//!                                           └─ MemoryStore   tests; loses, refuses, damages
+//! charter, summary, tasks ─> atomic_file: draft, sync, rename
+//! ```
 
 pub mod atomic_file;
 mod memory;

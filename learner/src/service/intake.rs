@@ -1,7 +1,7 @@
 //! Groups on their way in: read, check, judge, make durable, answer.
 //!
 //! A task for each node's stream reads its groups, has them verified and judged on threads that may block, and answers them in order; how
-//! many may be on the way, and how fast they come, is bounded for each node ([`gate`](super::gate)), so a node is slowed down by its own
+//! many may be on the way, and how fast they come, is bounded for each node ([rate limit](super::gate)), so a node is slowed down by its own
 //! groups. A group that verifiers look at waits for them on no thread and in no judge's place. What passes goes to one writer, which makes all that wait durable with a single flush. While the disk works, the desk is free.
 
 mod asked;
