@@ -101,7 +101,7 @@ impl Admission {
     /// Checks the length that a frame announces, before any of it is read.
     ///
     /// # Errors
-    /// [`RefuseReason::FrameTooLarge`].
+    /// [`RefuseReason::FrameTooLarge`], held against the node: honest ones know the longest group.
     pub fn check_frame(&self, announced: u64) -> Result<(), Refusal> {
         let longest = self.longest_frame();
         if announced <= longest as u64 {
@@ -192,7 +192,7 @@ impl Admission {
     /// fails it is told to retry.
     ///
     /// # Errors
-    /// As for [`Admission::screen`].
+    /// As for [`Admission::screen`]; [`Rejection::Retry`] also when the buffer's stage is full.
     pub fn admit(
         &self,
         admitted: Admitted,

@@ -12,13 +12,13 @@ use std::sync::Arc;
 /// Why orders are not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// The engine.
+    /// The engine refused a request or failed while it generated.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// An order.
+    /// The prompt of an order cannot be made into tokens.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// An environment.
+    /// The environment of an episode failed, or its judge.
     #[error(transparent)]
     Task(#[from] TaskError),
     /// A response that came to no end.
@@ -42,7 +42,7 @@ impl AnswerError {
 /// A response to an order: an episode that is over.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// What was said.
+    /// Tokens, log-probs and versions that the engine gave, turn by turn.
     pub completion: Completion,
     /// What it is worth.
     pub verdict: Verdict,
@@ -71,7 +71,7 @@ impl Answer {
 /// Answers every order `samples` times, sampled at the run's own settings. A turn that is no text counts as an empty one.
 ///
 /// # Errors
-/// [`AnswerError`]
+/// [`AnswerError`]; see [`AnswerError::is_of_order`] for those that concern one order alone.
 pub fn answers(
     workload: &Workload,
     policy: Arc<Policy>,

@@ -81,9 +81,9 @@ pub enum BufferError {
     /// Too much is staged; flush first.
     #[error("{groups} groups of {bytes} bytes are staged and not yet durable: flush, then stage again")]
     StagingFull {
-        /// Staged groups.
+        /// Groups that wait for the flush, at most [`MAX_STAGED_GROUPS`].
         groups: usize,
-        /// Their bytes.
+        /// Encoded bytes of these groups, at most [`MAX_STAGED_BYTES`].
         bytes: u64,
     },
     /// The order was delivered before.
@@ -181,8 +181,8 @@ impl ReplayBuffer {
     /// Takes a group into memory. It is not durable, and must not be acknowledged, before [`ReplayBuffer::flush`].
     ///
     /// # Errors
-    /// [`BufferError::Duplicate`] when its order is known, [`BufferError::StagingFull`] when a flush is due, or when the
-    /// store fails.
+    /// [`BufferError::Duplicate`] when its order is known, [`BufferError::StagingFull`] when a
+    /// flush is due, or when the store fails.
     pub fn stage(&mut self, admitted: Admitted) -> Result<(), BufferError> {
         let counter = admitted.group.counter;
         if self.status(counter)?.is_some() {
@@ -207,8 +207,8 @@ impl ReplayBuffer {
         Ok(())
     }
 
-    /// Makes everything staged so far durable; after `Ok` it may be acknowledged. Waiting groups beyond the limits are
-    /// dropped, oldest first.
+    /// Makes everything staged so far durable; after `Ok` it may be acknowledged. Waiting groups
+    /// beyond the limits are dropped, oldest first.
     ///
     /// # Errors
     /// When the store fails. Staged groups stay staged; the next flush tries again. Tell their senders to retry.
@@ -221,7 +221,7 @@ impl ReplayBuffer {
     /// afterwards [`ReplayBuffer::flushed`] is due.
     ///
     /// # Errors
-    /// As for [`ReplayBuffer::flush`].
+    /// As for [`ReplayBuffer::flush`], before anything is durable.
     pub fn write_staged(&mut self) -> Result<Unflushed, BufferError> {
         self.write_arrivals()?;
         Ok(Unflushed { store: self.store.clone(), upto: self.written })

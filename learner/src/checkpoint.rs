@@ -36,10 +36,10 @@ const READ_ATTEMPTS: usize = 3;
 /// Why a checkpoint cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The store.
+    /// The object store refused an operation, or did not answer.
     #[error("checkpoint {at}: {source} (is the disk full, or the store out of reach?)")]
     Store {
-        /// The object.
+        /// The object, with the name of its store.
         at: String,
         /// What the store said.
         source: object_store::Error,
@@ -47,17 +47,17 @@ pub enum CheckpointError {
     /// The content is not what was written.
     #[error("checkpoint {at} is damaged: {what}")]
     Damaged {
-        /// The checkpoint.
+        /// The directory of the checkpoint, with the name of its store.
         at: String,
-        /// What is wrong.
+        /// What does not match: a length, a hash or the form.
         what: String,
     },
     /// A store of two runs.
     #[error("checkpoint {at} belongs to run {found}: give every run a [checkpoints] store of its own")]
     WrongRun {
-        /// The checkpoint.
+        /// The `state.json` of the checkpoint, with the name of its store.
         at: String,
-        /// Its run.
+        /// The run that its `state.json` names.
         found: RunId,
     },
     /// A store that a new run cannot have.
@@ -67,21 +67,21 @@ pub enum CheckpointError {
     Occupied {
         /// What people call the store.
         store: String,
-        /// Its newest checkpoint.
+        /// The newest version that has a checkpoint there.
         version: PolicyVersion,
     },
-    /// Tensors.
+    /// A tensor cannot be read from a device, or be made from bytes.
     #[error("checkpoint {at}: {source}")]
     Tensor {
-        /// The object.
+        /// The object that holds the tensors, with the name of its store.
         at: String,
-        /// What candle said.
+        /// The tensor library's own error.
         source: candle_core::Error,
     },
-    /// The setting.
+    /// The setting names no place that can be opened.
     #[error("[checkpoints] store = {store:?}: {why}")]
     Place {
-        /// The setting.
+        /// `[checkpoints] store`, as the run file has it.
         store: String,
         /// What is wrong with it.
         why: String,
@@ -91,11 +91,11 @@ pub enum CheckpointError {
 /// A checkpoint in memory.
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// Everything but tensors.
+    /// Everything but tensors, from `state.json`.
     pub state: State,
     /// Parameters by Hugging Face name, f32.
     pub weights: BTreeMap<String, Tensor>,
-    /// The optimizer's state.
+    /// The optimizer's, by the names of [`AdamW::state`](crate::optimizer::AdamW::state).
     pub optimizer: BTreeMap<String, Tensor>,
 }
 
@@ -169,9 +169,9 @@ impl Checkpoints {
         }
     }
 
-    /// The weights of the newest checkpoint that is whole, or of `wanted`, by Hugging Face name, f32. Nothing
-    /// is written, and a learner may go on writing and deleting meanwhile. `None` when there is no such
-    /// checkpoint.
+    /// The weights of the newest checkpoint that is whole, or of `wanted`, by Hugging Face name,
+    /// f32. Nothing is written, and a learner may go on writing and deleting meanwhile. `None` when
+    /// there is no such checkpoint.
     ///
     /// # Errors
     /// When it is another run's, or there are such checkpoints and none can be read.
@@ -218,8 +218,8 @@ impl Checkpoints {
         Ok(None)
     }
 
-    /// All checkpoints, the newest first and those on this machine before others, and the stores that do not
-    /// answer.
+    /// All checkpoints, the newest first and those on this machine before others, and the stores
+    /// that do not answer.
     pub async fn listed(&self) -> (Vec<PolicyVersion>, Vec<CheckpointError>) {
         let (places, passed) = self.places().await;
         let mut versions: Vec<PolicyVersion> = places.into_iter().map(|(version, _)| version).collect();

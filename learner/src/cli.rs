@@ -38,8 +38,8 @@ pub struct Cli {
 const LOG: &str =
     "warn,libp2p_kad::behaviour=error,libp2p_gossipsub::behaviour=error,echo_learner=info,echo_protocol=info";
 
-/// Refuses a bare word that is no level. The filter would take it for the name of a module, and log nothing
-/// else.
+/// Refuses a bare word that is no level. The filter would take it for the name of a module,
+/// and log nothing else.
 fn log_filter(text: &str) -> Result<String, String> {
     let mut words = text.split(',').map(str::trim);
     let is_level = |word: &str| word.is_empty() || word.parse::<LevelFilter>().is_ok();

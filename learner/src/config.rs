@@ -107,7 +107,7 @@ pub struct RunConfig {
     /// How snapshots are published.
     #[serde(default)]
     pub snapshot: SnapshotSection,
-    /// Where checkpoints are.
+    /// Where checkpoints are kept, and how many.
     #[serde(default)]
     pub checkpoints: CheckpointsSection,
     /// How work is handed out.
@@ -239,7 +239,7 @@ impl RunConfig {
         self.tasks.iter_mut().filter_map(|task| task.data.as_mut()).chain(self.data.values_mut())
     }
 
-    /// The staleness policy.
+    /// The staleness policy that `[staleness]` comes to: S, κ, η and the order of batches.
     pub fn staleness(&self) -> Result<Staleness, ConfigError> {
         self.staleness.policy()
     }

@@ -9,7 +9,7 @@ use echo_protocol::version::PolicyVersion;
 /// What a run is to do, from its configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Updates in all.
+    /// Updates after which the run is finished.
     pub updates: u64,
     /// The staleness budget and publication period.
     pub staleness: Staleness,

@@ -293,7 +293,7 @@ fn say_demand(founded: &Founded, rows: &[UpdateRow]) {
     policy.into_iter().chain(fleet).for_each(|text| tracing::info!("{text}"));
 }
 
-/// Announces versions.
+/// Hands versions to the network from the releasing thread, and logs them.
 fn announcer(shared: Arc<Shared>, host: Host, snapshots: Snapshots) -> Announce {
     let runtime = Handle::current();
     Box::new(move |manifest, signed| {

@@ -30,23 +30,23 @@ use std::sync::Arc;
 pub use reply::Reply;
 pub use state::DeskState;
 
-/// Milliseconds between two log lines about orders that nodes cannot do: a task that always fails would write
-/// one for each.
+/// Milliseconds between two log lines about orders that nodes cannot do: a task that always fails
+/// would write one for each.
 const COMPLAIN_EVERY_MS: u64 = 30_000;
 
 /// Why the desk cannot work.
 #[derive(Debug, thiserror::Error)]
 pub enum DeskError {
-    /// The buffer.
+    /// The replay buffer refused or failed.
     #[error(transparent)]
     Buffer(#[from] BufferError),
-    /// The lease journal.
+    /// The lease journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] LeaseJournalError),
     /// The lease journal contradicts itself.
     #[error(transparent)]
     Book(#[from] SnapshotError),
-    /// The store's.
+    /// The store failed while the record or the whole state was read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A database from before the checkpoint.
@@ -78,7 +78,7 @@ pub struct Work {
 /// What a node asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// Who asks.
+    /// The key of the node that asks.
     pub node: PublicKey,
     /// What it generates under.
     pub installed: Option<PolicyVersion>,
@@ -91,7 +91,7 @@ pub struct Wish {
 /// The numbers of a desk.
 #[derive(Clone, Copy, Debug)]
 pub struct DeskConfig {
-    /// Leases.
+    /// How long leases run, and how many orders a node may hold.
     pub leases: LeaseConfig,
     /// How much may wait.
     pub limits: BufferLimits,
@@ -99,7 +99,7 @@ pub struct DeskConfig {
     pub filter: Filter,
     /// How old it may be.
     pub staleness: Staleness,
-    /// B.
+    /// B: groups of a batch, by which AReaL's rule bounds what may be out.
     pub groups_per_update: usize,
     /// How strict the record is.
     pub record: RecordConfig,
@@ -180,9 +180,10 @@ impl Desk {
         })
     }
 
-    /// Grants orders as wished, as far as AReaL's admission rule allows; or again what was granted and has not reached the node. The leases may
-    /// leave the learner when what [`Desk::write_leases`] writes is durable. A node whose policy will be too old when its work comes in gets
-    /// none ([`Staleness::serves`]).
+    /// Grants orders as wished, as far as AReaL's admission rule allows; or again what was granted
+    /// and has not reached the node. The leases may leave the learner when what
+    /// [`Desk::write_leases`] writes is durable. A node whose policy will be too old when its work
+    /// comes in gets none ([`Staleness::serves`]).
     pub fn grant(&mut self, now: UnixMillis, wish: &Wish) -> Vec<Lease> {
         let Wish { node, installed, orders, last } = *wish;
         let fresh = installed.is_some_and(|version| self.staleness.serves(version, self.progress.current));

@@ -16,14 +16,14 @@ use without_cuda as cuda;
 /// The devices that this program was built for.
 pub const BUILT_IN: &str = if cfg!(feature = "cuda") { "cpu, cuda" } else { "cpu" };
 
-/// `[train] device`
+/// `[train] device`: `auto`, `cpu`, `cuda` or `cuda:N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DeviceChoice {
     /// The first NVIDIA GPU if this program can use one, else the CPU.
     #[default]
     Auto,
-    /// The CPU.
+    /// The processor, even in a program built for GPUs.
     Cpu,
     /// The NVIDIA GPU of this number.
     Cuda(usize),
@@ -49,7 +49,7 @@ pub enum DeviceError {
     NoAnswer {
         /// What was asked for.
         device: DeviceChoice,
-        /// What CUDA said.
+        /// What CUDA reported, in its own words.
         cause: String,
     },
     /// bf16 without a GPU.

@@ -20,7 +20,7 @@ const ORDERS_AT_ONCE: u64 = 256;
 /// One evaluation on the held-out orders.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EvaluationRow {
-    /// The version evaluated.
+    /// The version evaluated: updates that its weights have seen.
     pub evaluated: u64,
     /// Share of held-out orders answered right; none where no order could be judged.
     pub held_out_accuracy: Option<f64>,
@@ -33,13 +33,13 @@ pub struct EvaluationRow {
 /// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluationError {
-    /// The engine.
+    /// The engine cannot load the policy.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The weights.
+    /// The weights cannot be read from the trainer's device.
     #[error(transparent)]
     Decoder(#[from] DecoderError),
-    /// An order.
+    /// Orders could not be answered, through no fault of their own.
     #[error(transparent)]
     Answer(#[from] AnswerError),
 }

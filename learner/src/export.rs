@@ -30,8 +30,8 @@ fn version(text: &str) -> Result<PolicyVersion, std::num::ParseIntError> {
     text.strip_prefix('v').unwrap_or(text).parse().map(PolicyVersion)
 }
 
-/// Exports the policy of a checkpoint and returns its version. Nothing in the run directory is written or
-/// locked.
+/// Exports the policy of a checkpoint and returns its version. Nothing in the run directory
+/// is written or locked.
 ///
 /// # Errors
 /// When there is no such checkpoint, none that is whole, or something at the output.

@@ -57,8 +57,8 @@ pub const DISCONNECT_GRACE_MS: u64 = 500;
 pub const DOUBTFUL_AFTER_MS: u64 = 2_500;
 /// The same where a second neighbour says so: one heartbeat is missing.
 pub const DOUBTED_BY_TWO_AFTER_MS: u64 = 1_500;
-/// Heartbeats of a node that come sooner than so many milliseconds after the one before are not heard, unless it has installed another
-/// version.
+/// Heartbeats of a node that come sooner than so many milliseconds after the one before are not
+/// heard, unless it has installed another version.
 pub const HASTY_MS: u64 = 200;
 /// Milliseconds for which a node gets others instead of a neighbour that it lost.
 pub const AVOID_MS: u64 = 10_000;
@@ -79,7 +79,7 @@ pub struct FleetConfig {
     pub node_uplink: Option<BytesPerSec>,
     /// What counts as one owner, where nodes accuse others.
     pub owners: Owners,
-    /// Of all draws.
+    /// Seed of all draws, such as the mesh's edges; secret, so nobody can choose a place.
     pub seed: [u8; 32],
 }
 
@@ -154,7 +154,7 @@ impl Fleet {
     /// Takes in a heartbeat. A node that is new, or back after a silence, gets a place.
     ///
     /// # Errors
-    /// [`FleetFull`]
+    /// [`FleetFull`], for a node that is not in the fleet yet.
     pub fn heartbeat(
         &mut self,
         now: UnixMillis,
@@ -401,12 +401,12 @@ impl Fleet {
         self.current -= usize::from(newest.is_some() && member.heartbeat.installed == newest);
     }
 
-    /// The active nodes.
+    /// The members by key: nodes whose heartbeats come.
     pub fn members(&self) -> &BTreeMap<PublicKey, Member> {
         &self.members
     }
 
-    /// The forwarding chains.
+    /// The forwarding chains as they stand now.
     pub fn chains(&self) -> &Chains {
         &self.chains
     }

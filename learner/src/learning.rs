@@ -34,25 +34,25 @@ use waiting::{Hands, Waiting};
 /// Longest wait before the learning thread looks whether it has to stop.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(200);
 
-/// Why learning stopped.
+/// Why the learning thread ended before the run's last update.
 #[derive(Debug, thiserror::Error)]
 pub enum LearningError {
-    /// Training.
+    /// An update cannot be made from its batch.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// The weights.
+    /// The weights cannot be read from the device.
     #[error(transparent)]
     Decoder(#[from] DecoderError),
-    /// Evaluation.
+    /// Held-out orders could not be answered.
     #[error(transparent)]
     Evaluation(#[from] EvaluationError),
-    /// Checkpoints and publication.
+    /// A version could not be checkpointed or published.
     #[error(transparent)]
     Release(#[from] ReleaseError),
-    /// Leases and buffer.
+    /// A batch could not be formed or settled, as the store failed.
     #[error(transparent)]
     Desk(#[from] DeskError),
-    /// Metrics.
+    /// `metrics.jsonl` cannot be written; it is the run's record, so the run ends.
     #[error("metrics.jsonl: {0} (is the disk full?)")]
     Metrics(std::io::Error),
     /// Diverged: nothing of it was written or published, and a resumed run goes on from the checkpoint before.
@@ -61,7 +61,7 @@ pub enum LearningError {
          `echo-learner resume`: the run goes on from its last checkpoint"
     )]
     NotFinite(PolicyVersion),
-    /// Diverged.
+    /// Too many updates in a row made no step (`[train] max_skipped`).
     #[error("no step was made for {updates} updates in a row: {cause}")]
     Diverged {
         /// Updates without a step.
@@ -84,13 +84,13 @@ pub enum Ended {
 pub struct Learning {
     /// What to do next.
     pub controller: Controller,
-    /// The policy.
+    /// The policy, with optimizer and objective.
     pub trainer: Trainer,
-    /// Leases, buffer, fleet.
+    /// What it shares with the network's side: leases, buffer, fleet.
     pub shared: Arc<Shared>,
-    /// Checkpoints and publications.
+    /// Hands versions to the releasing thread.
     pub releases: Releases,
-    /// The newest evaluation.
+    /// The newest evaluation; `None` before the first.
     pub evaluated: Option<EvaluationRow>,
     /// Rows of updates, evaluations and publications.
     pub watch: Watch,

@@ -57,7 +57,7 @@ const MAX_IDLE_SEARCHED: usize = 1024;
 /// The numbers of a lease book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseConfig {
-    /// The run.
+    /// The run that all leases are signed for.
     pub run: RunId,
     /// How long a lease runs, in milliseconds.
     pub lifetime_ms: u64,

@@ -22,7 +22,7 @@ pub use rows::{UpdateRow, WeightRow};
 /// Updates of a [`History`].
 pub const RECENT_UPDATES: usize = 50;
 
-/// The open file.
+/// The open `metrics.jsonl`, to which rows are appended.
 #[derive(Debug)]
 pub struct Metrics {
     path: PathBuf,
@@ -63,9 +63,9 @@ impl Metrics {
         Self::read(path, version, |_| ())?.0.commit()
     }
 
-    /// Reads the file once, line by line. `each` is shown the rows that stay when `version` is gone on from;
-    /// the draft has them, and the file is as it was until that is committed. What the history tells goes
-    /// beyond `version`.
+    /// Reads the file once, line by line. `each` is shown the rows that stay when `version` is gone
+    /// on from; the draft has them, and the file is as it was until that is committed. What the
+    /// history tells goes beyond `version`.
     ///
     /// # Errors
     /// When it cannot be read, or the draft cannot be written.

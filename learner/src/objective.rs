@@ -69,7 +69,7 @@ pub struct Objective {
     pub aggregation: Aggregation,
     /// How rewards become advantages.
     pub advantage: Advantage,
-    /// The differentiated ratio.
+    /// r: the ratio that is differentiated, and what it is measured against.
     pub ratio: Ratio,
     /// What becomes of ratio and advantage.
     pub surrogate: Surrogate,

@@ -46,7 +46,7 @@ pub enum StepOutcome {
 /// One call of [`AdamW::step`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepReport {
-    /// What happened.
+    /// Whether a step was made, and why not if none was.
     pub outcome: StepOutcome,
     /// Global L2 norm of the gradient before clipping; may be infinite or NaN when skipped.
     pub gradient_norm: f64,

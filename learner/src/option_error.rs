@@ -8,9 +8,9 @@ pub enum OptionError {
     /// A number outside its domain.
     #[error("{field} = {found}: {rule}")]
     Number {
-        /// Which field.
+        /// The option's table and name, such as `run.updates`.
         field: &'static str,
-        /// What it is.
+        /// The number that the run file gives it.
         found: u64,
         /// What it has to be.
         rule: &'static str,
@@ -18,9 +18,9 @@ pub enum OptionError {
     /// A setting outside its domain.
     #[error("{field} = {found}: {rule}")]
     Setting {
-        /// Which field.
+        /// The option's table and name, such as `train.weight_decay`.
         field: &'static str,
-        /// What it is.
+        /// The value that the run file gives it, as text.
         found: String,
         /// What it has to be.
         rule: &'static str,
@@ -30,7 +30,7 @@ pub enum OptionError {
 /// Refuses 0 for `field`.
 ///
 /// # Errors
-/// [`OptionError::Number`]
+/// [`OptionError::Number`], if `found` is 0.
 pub(crate) fn above_zero(field: &'static str, found: u64) -> Result<(), OptionError> {
     let rule = "it has to be at least 1";
     if found > 0 { Ok(()) } else { Err(OptionError::Number { field, found, rule }) }
@@ -39,7 +39,7 @@ pub(crate) fn above_zero(field: &'static str, found: u64) -> Result<(), OptionEr
 /// Refuses `found` for `field` unless it is `right`; `rule` says what is.
 ///
 /// # Errors
-/// [`OptionError::Setting`]
+/// [`OptionError::Setting`], unless it is `right`.
 pub(crate) fn setting(
     field: &'static str,
     found: f64,

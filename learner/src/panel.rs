@@ -76,9 +76,9 @@ pub struct PanelConfig {
 /// A group that verifiers are to look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Its name.
+    /// Names the group: BLAKE3 of the body that its node signed.
     pub group: ContentId,
-    /// Who made it.
+    /// The key of the node that made it; none of its owner's verifiers is asked.
     pub producer: PublicKey,
     /// Where that one is.
     pub network: Option<Network>,
@@ -86,7 +86,7 @@ pub struct Question {
     pub versions: BTreeSet<PolicyVersion>,
     /// The last version at which it may be trained on, where that may pass while it waits.
     pub fresh_until: Option<PolicyVersion>,
-    /// Its length.
+    /// Length of its frame in bytes; all cases together have [`MAX_CASE_BYTES`].
     pub bytes: usize,
 }
 
@@ -97,7 +97,7 @@ pub enum Said {
     Sound,
     /// It is a lie.
     Lie,
-    /// It cannot tell.
+    /// It cannot tell, for example as it does not hold a policy any more.
     Unable,
 }
 
@@ -117,7 +117,7 @@ pub enum Heard {
     Unasked,
     /// It says nothing more by itself.
     Noted,
-    /// It decides.
+    /// It decides what becomes of the group.
     Ruled(Ruling),
     /// The learner has looked already: whether the report is right.
     Judged(bool),
@@ -235,7 +235,7 @@ impl Panel {
         Some(chosen)
     }
 
-    /// Takes a report.
+    /// Takes what a verifier says of a group; [`Heard`] says what follows.
     pub fn report(&mut self, key: &PublicKey, group: &ContentId, said: Said) -> Heard {
         let says = self.cases.get_mut(group).is_some_and(|case| case.says(key, said));
         // What it cannot tell takes its place until somebody has.
@@ -322,7 +322,7 @@ impl Panel {
         (n > 0 && owners.len() < k).then_some((owners.len(), k))
     }
 
-    /// Verifiers on offer.
+    /// Verifiers that are connected and have made an offer.
     pub fn verifiers(&self) -> usize {
         self.verifiers.len()
     }

@@ -62,7 +62,7 @@ struct Measured {
 /// What all rows came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Rows that remain.
+    /// Rows whose share of right responses lies within the bounds.
     pub kept: usize,
     /// Rows of which too few responses were right.
     pub too_hard: usize,
@@ -143,7 +143,7 @@ pub fn prefilter(config: &RunConfig, plan: &Plan) -> anyhow::Result<Outcome> {
 }
 
 impl Outcome {
-    /// In words.
+    /// The counts as a sentence for the log.
     fn text(&self) -> String {
         let Self { kept, too_hard, too_easy, unjudged } = self;
         let unjudged =

@@ -42,7 +42,7 @@ impl Error for Problems {}
 /// Looks for what would keep a run of `config`, which was read from `file`, from being founded and trained.
 ///
 /// # Errors
-/// [`Problems`]
+/// [`Problems`], all that were found together.
 pub async fn founding(config: &RunConfig, file: &Path) -> Result<(), Problems> {
     let mut problems = Problems::default();
     problems.take(prepare::run_file(config));
@@ -59,7 +59,7 @@ pub async fn founding(config: &RunConfig, file: &Path) -> Result<(), Problems> {
 /// Looks for what would keep a run that was founded from being trained on.
 ///
 /// # Errors
-/// [`Problems`]
+/// [`Problems`], all that were found together.
 pub fn resuming(config: &RunConfig, file: &Path) -> Result<(), Problems> {
     let mut problems = Problems::default();
     problems.take(network::peer_list(config).map_err(Box::<dyn Error>::from));
@@ -70,7 +70,7 @@ pub fn resuming(config: &RunConfig, file: &Path) -> Result<(), Problems> {
 /// Looks for what would keep `policies` from being published.
 ///
 /// # Errors
-/// [`Problems`]
+/// [`Problems`], all that were found together.
 pub fn publishing(config: &RunConfig, file: &Path, policies: &[PathBuf]) -> Result<(), Problems> {
     let mut problems = Problems::default();
     for policy in policies {
@@ -85,7 +85,7 @@ pub fn publishing(config: &RunConfig, file: &Path, policies: &[PathBuf]) -> Resu
 /// Looks whether the threads of a learner can be started, which has to be known before the first of them is.
 ///
 /// # Errors
-/// [`TooFew`]
+/// [`TooFew`], with the limit that stands in the way.
 pub fn threads() -> Result<(), TooFew> {
     threads::check(threads::NEEDED)
 }
@@ -93,7 +93,7 @@ pub fn threads() -> Result<(), TooFew> {
 /// Refuses a directory to which no policy can be exported, as something is there.
 ///
 /// # Errors
-/// [`ExportError::Exists`]
+/// [`ExportError::Exists`], unless it is an empty directory or nothing is there.
 pub fn output(dir: &Path) -> Result<(), ExportError> {
     let taken = fs::read_dir(dir).map_or(dir.exists(), |mut entries| entries.next().is_some());
     if taken { Err(ExportError::Exists { path: dir.to_owned() }) } else { Ok(()) }

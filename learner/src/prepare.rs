@@ -52,13 +52,13 @@ const TOKENIZER_FILES: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "
 /// A run that is ready to go on.
 #[derive(Debug)]
 pub struct Founded {
-    /// Its directory.
+    /// The run directory, in which everything of the run lies.
     pub dir: RunDir,
-    /// Its run file.
+    /// The run file, as it is kept in the directory or was just read.
     pub config: RunConfig,
-    /// Its key.
+    /// The run's key, which signs charter, leases, receipts and manifests.
     pub key: NodeKey,
-    /// Its charter.
+    /// The charter, signed by this key.
     pub charter: Signed<Charter>,
     /// What the charter means.
     pub workload: Workload,
@@ -138,9 +138,9 @@ impl Claim {
         Ok(Founded { dir, config: config.clone(), key, charter, workload, lock })
     }
 
-    /// Founds a run that only rehearses broadcasts of `policy`, a Hugging Face directory, which says what the
-    /// model is. Nothing of it is kept but the key: each rehearsal is a new run, and nodes leave the one
-    /// before for it.
+    /// Founds a run that only rehearses broadcasts of `policy`, a Hugging Face directory, which
+    /// says what the model is. Nothing of it is kept but the key: each rehearsal is a new run, and
+    /// nodes leave the one before for it.
     ///
     /// A directory where a training run lives cannot be claimed for it: the run's nodes would take the
     /// rehearsal's policies for its own.
@@ -169,7 +169,7 @@ pub(crate) struct Beginning {
     /// What the charter means.
     pub(crate) workload: Workload,
     tasks: Tasks,
-    /// The starting policy.
+    /// The starting policy's weights, after the warm-up if there is one.
     pub(crate) weights: Weights,
     /// The directory that it was read from.
     files: Option<PathBuf>,
@@ -212,11 +212,11 @@ pub(crate) fn begin(
 /// A run as it is kept in its directory.
 #[derive(Debug)]
 pub struct Kept {
-    /// The directory.
+    /// The run directory, as it was named.
     pub dir: RunDir,
-    /// Its run file.
+    /// The run file as it is kept there, with absolute paths.
     pub config: RunConfig,
-    /// Its charter.
+    /// The charter; its signature has been checked.
     pub charter: Signed<Charter>,
     /// What the charter means.
     pub workload: Workload,
@@ -331,8 +331,8 @@ fn parent_and_name(target: &Path) -> (&Path, String) {
     (parent, target.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
-/// The companion files of a run's snapshots: those of its tasks, and of its tokenizer, which lies in `tokenizer`, unless that is a
-/// built-in one.
+/// The companion files of a run's snapshots: those of its tasks, and of its tokenizer, which lies
+/// in `tokenizer`, unless that is a built-in one.
 pub fn companion_files(founded: &Founded, tokenizer: &Path) -> Vec<PathBuf> {
     let charter = &founded.workload.charter;
     let mut files = if charter.tokenizer.travels() { tokenizer_files(tokenizer) } else { Vec::new() };

@@ -29,10 +29,10 @@ pub use row::PublicationRow;
 /// Why a snapshot cannot be published.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// The chunk store.
+    /// The chunk store failed, or its disk is full.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The weights.
+    /// A tensor cannot be read from the trainer's device.
     #[error(transparent)]
     Decoder(#[from] DecoderError),
     /// The snapshot exceeds a limit.
@@ -41,10 +41,10 @@ pub enum PublishError {
     /// The manifest is too long to be signed.
     #[error("the snapshot's manifest: {0}; use larger chunks ([snapshot] chunk_bytes)")]
     Manifest(#[from] CodecError),
-    /// A companion file.
+    /// A companion file cannot be read.
     #[error("companion file {path} of the snapshot: {cause}")]
     File {
-        /// The file.
+        /// The file's path in the run directory.
         path: PathBuf,
         /// What the system said.
         cause: String,
@@ -68,7 +68,7 @@ pub struct Publisher {
 pub struct Publication {
     /// What it consists of.
     pub manifest: Arc<Manifest>,
-    /// The same, signed.
+    /// The same manifest with the run's signature, as nodes get it.
     pub signed: Signed<Manifest>,
     /// What it took, and what it costs nodes.
     pub row: PublicationRow,
@@ -84,7 +84,7 @@ impl Publisher {
     /// and for each thread of rayon's pool a few chunks.
     ///
     /// # Errors
-    /// [`PublishError`]
+    /// [`PublishError`]; nothing of the version is announced then.
     pub fn publish(
         &mut self,
         workload: &Workload,

@@ -96,7 +96,7 @@ impl Default for RecordConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// One key.
+    /// One key, wherever it connects from.
     Peer(PublicKey),
     /// All keys of a network, those with a good record too.
     Network(Network),
@@ -134,7 +134,7 @@ pub struct Record {
 /// What has to be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Changes {
-    /// Changed, or forgotten.
+    /// Keys whose records have changed, or were forgotten.
     peers: BTreeSet<PublicKey>,
     networks: BTreeSet<Network>,
     decided: bool,
@@ -143,7 +143,7 @@ struct Changes {
 }
 
 impl Record {
-    /// An empty record.
+    /// A record that knows nobody; `config` says how strict it is.
     pub fn new(config: RecordConfig) -> Self {
         Self {
             config,
@@ -285,8 +285,8 @@ impl Record {
         (PROBATION as f64 / credit.max(PROBATION as f64)).max(self.config.recheck_floor)
     }
 
-    /// Whether this group of a peer is among those, by a draw from `secret` that nobody else can make, and that is the same after a
-    /// restart.
+    /// Whether this group of a peer is among those, by a draw from `secret` that nobody else can
+    /// make, and that is the same after a restart.
     pub fn rechecks(&self, now: UnixMillis, peer: &PublicKey, secret: &[u8; 32], group: &[u8; 32]) -> bool {
         draw(secret, &[peer.as_bytes(), group]) < self.recheck_share(now, peer)
     }

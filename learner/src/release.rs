@@ -39,22 +39,22 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(200);
 /// Why a version cannot be released.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
-    /// The policy.
+    /// The policy cannot be copied from its device.
     #[error(transparent)]
     Decoder(#[from] DecoderError),
     /// The policy as nodes generate with it.
     #[error("the generation engine does not take the policy: {0}")]
     Engine(#[from] EngineError),
-    /// The optimizer's state.
+    /// The optimizer's state cannot be copied from its device.
     #[error(transparent)]
     Optimizer(#[from] OptimizerError),
-    /// The checkpoint.
+    /// The checkpoint cannot be written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The snapshot.
+    /// The snapshot cannot be cut or signed.
     #[error(transparent)]
     Publish(#[from] PublishError),
-    /// The buffer.
+    /// The desk could not settle the batches that checkpoints cover, as the store failed.
     #[error(transparent)]
     Desk(#[from] DeskError),
     /// A thread that panicked.
@@ -67,13 +67,13 @@ pub type Announce = Box<dyn FnMut(Arc<Manifest>, Signed<Manifest>) + Send>;
 
 /// Everything that the releasing thread owns.
 pub struct Releaser {
-    /// Where checkpoints go.
+    /// Where checkpoints are written and copied to.
     pub checkpoints: Checkpoints,
-    /// Chunks and manifests.
+    /// Cuts policies into chunks and signs their manifests.
     pub publisher: Publisher,
     /// Hands a snapshot to the network.
     pub announce: Announce,
-    /// Leases, buffer, fleet.
+    /// Leases, buffer and fleet, whose state a checkpoint holds.
     pub shared: Arc<Shared>,
     /// Drives what waits for the disk or the network.
     pub runtime: Handle,
@@ -116,7 +116,7 @@ pub struct Releases {
 }
 
 impl Releases {
-    /// Starts the thread.
+    /// Starts the releasing thread, which ends when its jobs do.
     ///
     /// # Errors
     /// When the system refuses one.
@@ -155,7 +155,7 @@ impl Releases {
     /// Begins to publish the trainer's policy, which is `version`, as soon as its checkpoint is durable.
     ///
     /// # Errors
-    /// As [`Releases::checkpoint`].
+    /// As [`Releases::checkpoint`]: an error of the version before shows here.
     pub fn publish(&mut self, version: PolicyVersion, trainer: &Trainer) -> Result<(), ReleaseError> {
         let (weights, since) = match self.copied.take() {
             Some((copied, weights, since)) if copied == version => (weights, since),
@@ -289,8 +289,8 @@ impl Releaser {
         Ok(Some(PublicationRow { release_s: since.elapsed().as_secs_f64(), ..publication.row }))
     }
 
-    /// Copies a checkpoint to its store, however long that is out of reach. False when there is nothing left to copy, or nobody waits for
-    /// it any more.
+    /// Copies a checkpoint to its store, however long that is out of reach. False when there is
+    /// nothing left to copy, or nobody waits for it any more.
     async fn upload(&self, version: PolicyVersion, leave: &AtomicBool) -> bool {
         loop {
             let uploaded = tokio::select! {

@@ -26,7 +26,7 @@ pub enum RepublishedError {
          published twice may be refused for some updates"
     )]
     Damaged {
-        /// The file.
+        /// `republished.json` of the run directory.
         path: PathBuf,
         /// What is wrong with it.
         why: String,

@@ -6,7 +6,7 @@ use echo_protocol::program::lock::{DirectoryLock, LockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A run directory.
+/// The paths of a run directory; nothing need exist there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDir(PathBuf);
 
@@ -16,10 +16,10 @@ pub enum RunKeyError {
     /// The run was founded with a key that is no longer there.
     #[error("{path} is gone, and only the key in it can go on with the run: restore it from a backup")]
     Gone {
-        /// Where it was.
+        /// The path of `identity`, where the key was.
         path: PathBuf,
     },
-    /// The file.
+    /// The key's file cannot be read, made or kept private.
     #[error(transparent)]
     File(#[from] KeyfileError),
 }
@@ -36,7 +36,7 @@ impl RunDir {
         Self(path.to_owned())
     }
 
-    /// The directory itself.
+    /// The directory itself, as it was named.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -135,7 +135,7 @@ impl RunDir {
     /// Creates the directory if need be and takes its lock.
     ///
     /// # Errors
-    /// [`LockError`]
+    /// [`LockError`]: held by another process, or the directory cannot be made.
     pub fn lock(&self) -> Result<RunLock, LockError> {
         DirectoryLock::take(&self.0).map(|lock| RunLock { _held: Arc::new(lock) })
     }

@@ -33,8 +33,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most policies that are kept, where the staleness budget admits more. A group that verifiers look at keeps those that it names until it is decided
-/// ([`SamplingAudit::all_policies_of`]).
+/// Most policies that are kept, where the staleness budget admits more. A group that verifiers look
+/// at keeps those that it names until it is decided ([`SamplingAudit::all_policies_of`]).
 pub const MAX_POLICIES: usize = 8;
 
 /// Checks groups against the policies that they name.
@@ -44,7 +44,7 @@ pub struct SamplingAudit {
     /// On whose disk policies lie.
     dir: PathBuf,
     policies: Mutex<Policies>,
-    /// Asks them.
+    /// Computes with them in the precision that a group declares.
     auditor: Auditor,
     /// Groups that passed although a policy that they name could not be asked.
     unaudited: AtomicU64,
@@ -141,7 +141,7 @@ impl SamplingAudit {
     /// Checks one of a group's trajectories, chosen by `draw`: so much of every group is looked at whoever vouches for it.
     ///
     /// # Errors
-    /// Those of [`SamplingAudit::check`].
+    /// Those of [`SamplingAudit::check`], for the one trajectory that is looked at.
     pub fn glance(&self, group: &TrajectoryGroup, draw: u64) -> Result<(), Rejection> {
         let at = draw.checked_rem(group.trajectories.len() as u64).unwrap_or(0) as usize;
         self.check_part(group, at..(at + 1).min(group.trajectories.len()))
@@ -156,8 +156,9 @@ impl SamplingAudit {
         verdict(group, &found)
     }
 
-    /// What is wrong with a group, by [all the policies that it names](SamplingAudit::all_policies_of), and how certain that is. A fault is no
-    /// refusal yet ([`verdict`]).
+    /// What is wrong with a group, by [all the policies that it
+    /// names](SamplingAudit::all_policies_of), and how certain that is. A fault is
+    /// no refusal yet ([`verdict`]).
     ///
     /// # Errors
     /// [`RefuseReason::Sampling`], held against nobody, where the group cannot be audited here; [`Rejection::Retry`] when a policy could not be asked.
@@ -243,7 +244,7 @@ fn cannot(group: &TrajectoryGroup, error: &CannotAudit) -> Rejection {
 /// What a finding means for its group.
 ///
 /// # Errors
-/// [`RefuseReason::Sampling`].
+/// [`RefuseReason::Sampling`], which is held against the node.
 pub fn verdict(group: &TrajectoryGroup, found: &Finding) -> Result<(), Rejection> {
     match found.fault {
         None => Ok(()),

@@ -11,8 +11,8 @@ use thiserror::Error;
 pub enum Decay {
     /// The peak for ever. A variant with fields, as serde takes any key beside one without.
     Constant {},
-    /// Half a cosine from the peak to `floor` · peak, reached after `updates` updates (warm-up included) and kept
-    /// from then on.
+    /// Half a cosine from the peak to `floor` · peak, reached after `updates` updates (warm-up
+    /// included) and kept from then on.
     Cosine {
         /// Updates until the floor is reached.
         updates: u64,
@@ -30,7 +30,7 @@ pub struct Schedule {
     /// Updates of warm-up: update `k` (from zero) runs at (k + 1) / warmup · peak. Zero starts at the peak.
     #[serde(default)]
     pub warmup: u64,
-    /// What follows.
+    /// What follows after the warm-up.
     pub decay: Decay,
 }
 
@@ -60,7 +60,7 @@ impl Schedule {
         Self { peak, warmup, decay: Decay::Constant {} }
     }
 
-    /// Checks the settings.
+    /// Refuses a rate or a share that is out of its domain.
     ///
     /// # Errors
     /// [`ScheduleError`] names the setting that is out of its domain.

@@ -20,7 +20,7 @@ pub enum SequenceError {
 /// The sequences of trajectories of `order`, which were admitted, in one group with the tag 0.
 ///
 /// # Errors
-/// [`SequenceError`]
+/// [`SequenceError`], with the response that cannot be read.
 pub(crate) fn of_order(
     workload: &Workload,
     order: &WorkOrder,

@@ -64,7 +64,7 @@ pub struct Shared {
     pub workload: Arc<Workload>,
     /// The charter as nodes get it.
     pub charter: Signed<Charter>,
-    /// The run's key.
+    /// The run's key: it signs receipts, leases and manifests.
     pub key: NodeKey,
     /// The epoch of this process.
     pub epoch: Epoch,
@@ -145,7 +145,7 @@ impl Shared {
         lock(&self.desk)
     }
 
-    /// The fleet.
+    /// The fleet, locked; held briefly, as heartbeats wait for it.
     pub fn fleet(&self) -> MutexGuard<'_, Fleet> {
         lock(&self.fleet)
     }

@@ -49,7 +49,7 @@ pub enum Tree {
     Journal = 3,
     /// Order counter → what became of a group in the end.
     Final = 4,
-    /// The buffer's totals.
+    /// The buffer's totals and counters, under one key.
     BufferHead = 5,
     /// Lease number → an open lease.
     Leases = 6,
@@ -81,7 +81,7 @@ impl WriteBatch {
         self.writes.insert((tree, key.to_vec()), Some(value));
     }
 
-    /// Removes `key`.
+    /// Removes `key` from `tree`; a key that is not there is no error.
     pub fn remove(&mut self, tree: Tree, key: &[u8]) {
         self.writes.insert((tree, key.to_vec()), None);
     }
@@ -116,13 +116,13 @@ pub enum StoreError {
     /// No space is left.
     #[error("the disk of the store at {path} is full: free some space, then restart the learner")]
     Full {
-        /// The store's directory.
+        /// The store's directory; its disk is full.
         path: PathBuf,
     },
     /// Another process has the store open.
     #[error("the store at {path} is open in another process: stop that learner first")]
     InUse {
-        /// The store's directory.
+        /// The store's directory, which another process holds.
         path: PathBuf,
     },
     /// The files are not what was written.
@@ -131,9 +131,9 @@ pub enum StoreError {
          acknowledged but not yet trained on are lost with it"
     )]
     Damaged {
-        /// The store's directory.
+        /// The store's directory, to be moved away or restored.
         path: PathBuf,
-        /// What was found.
+        /// What was found instead of what was written.
         reason: String,
     },
     /// The store needs a thread, and the system starts no more.
@@ -142,9 +142,9 @@ pub enum StoreError {
          again; nothing is lost"
     )]
     Threads {
-        /// The store's directory.
+        /// The store's directory; nothing is wrong with it.
         path: PathBuf,
-        /// What bounds them.
+        /// The limit on threads that stands in the way.
         limit: String,
     },
     /// The operating system failed.
@@ -152,7 +152,7 @@ pub enum StoreError {
         "the store at {path} failed: {reason}; check the disk and its permissions, then restart the learner"
     )]
     Io {
-        /// The store's directory.
+        /// The store's directory, also when a file in it failed.
         path: PathBuf,
         /// What the system said.
         reason: String,
@@ -160,11 +160,11 @@ pub enum StoreError {
     /// A key or value above its limit.
     #[error("a {what} of {bytes} bytes exceeds the store's limit of {limit}")]
     TooLarge {
-        /// Key or value.
+        /// `key` or `value`: which of the two is too long.
         what: &'static str,
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
-        /// The limit.
+        /// The most bytes that it may have.
         limit: usize,
     },
     /// A value that cannot be encoded.
@@ -195,7 +195,7 @@ pub trait Store: Send + Sync {
     /// Shows every entry of `tree`, in key order.
     ///
     /// # Errors
-    /// As [`Store::visit_from`].
+    /// As [`Store::visit_from`], over the whole tree.
     fn visit(&self, tree: Tree, each: &mut dyn FnMut(&[u8], Vec<u8>)) -> Result<(), StoreError> {
         self.visit_from(tree, &[], &mut |key, value| {
             each(key, value);

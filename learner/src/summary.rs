@@ -11,7 +11,7 @@ use std::path::Path;
 /// The figures of a whole run, over all processes that worked on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Updates made.
+    /// Updates made, over all processes of the run.
     pub updates: u64,
     /// Held-out accuracy of the starting policy; none where no order could be judged.
     pub accuracy_before: Option<f64>,
@@ -23,20 +23,20 @@ pub struct Summary {
     pub max_staleness: u64,
     /// Lag in updates → tokens trained on.
     pub staleness: BTreeMap<u64, u64>,
-    /// Trajectories accepted.
+    /// Trajectories of groups that were accepted.
     pub trajectories_accepted: u64,
     /// Trajectories refused, by reason.
     pub trajectories_rejected: BTreeMap<String, u64>,
     /// Trajectories acknowledged to nodes.
     pub acknowledged: u64,
-    /// Trajectories trained on.
+    /// Trajectories that were trained on, those without a settled checkpoint included.
     pub trained: u64,
     /// Trajectories acknowledged and not trained on, by reason.
     pub dropped: BTreeMap<String, u64>,
     /// T_bcast in milliseconds, of the last process.
     pub t_bcast_ms: Percentiles,
-    /// Share of the learner's time that it waited for rollouts: of all updates' periods, which checkpoints, publications and
-    /// evaluations belong to.
+    /// Share of the learner's time that it waited for rollouts: of all updates' periods, which
+    /// checkpoints, publications and evaluations belong to.
     pub bubble_ratio: f64,
     /// Updates a second, while it learned.
     pub updates_per_s: f64,
@@ -45,9 +45,9 @@ pub struct Summary {
 /// The middle and the slow end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// Median.
+    /// Median; `None` where nothing was measured.
     pub p50: Option<u64>,
-    /// 95th percentile.
+    /// 95th percentile, by the same measurements.
     pub p95: Option<u64>,
 }
 

@@ -19,7 +19,7 @@ pub struct TooFew {
 /// Tries whether `needed` threads can run at once.
 ///
 /// # Errors
-/// [`TooFew`]
+/// [`TooFew`], with how many could be started.
 pub(crate) fn check(needed: usize) -> Result<(), TooFew> {
     let started = startable(needed);
     if started < needed { Err(TooFew { needed, started, limit: limit() }) } else { Ok(()) }

@@ -58,22 +58,22 @@ pub struct Trainer {
 /// Why an update cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
-    /// The decoder.
+    /// The decoder failed, or its device did.
     #[error(transparent)]
     Decoder(#[from] DecoderError),
-    /// The device.
+    /// The device that the run file asks for cannot be used.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The batch.
+    /// The sequences cannot be packed.
     #[error(transparent)]
     Batch(#[from] BatchError),
-    /// The objective.
+    /// The objective refuses the batch or a setting.
     #[error(transparent)]
     Objective(#[from] ObjectiveError),
-    /// The optimizer.
+    /// The optimizer refuses the gradients or a setting.
     #[error(transparent)]
     Optimizer(#[from] OptimizerError),
-    /// Tensors.
+    /// The tensor library refused an operation.
     #[error("training: {0}")]
     Tensor(#[from] candle_core::Error),
     /// A prompt cannot be derived.
@@ -107,7 +107,7 @@ pub struct UpdateReport {
     pub stats: ObjectiveStats,
     /// Gradient norm, learning rate, and whether the step was taken: of the last minibatch that was, or of the last.
     pub step: StepReport,
-    /// Minibatches.
+    /// Minibatches of the update, one optimizer step each.
     pub steps: u32,
     /// Minibatches that were skipped.
     pub skipped: u32,
@@ -117,7 +117,7 @@ pub struct UpdateReport {
     pub gaps: LogpGaps,
     /// Tokens whose reported log-probability was not taken at its word ([`CLAIMED_WITHIN`]), by the node that reported it.
     pub bounded: BTreeMap<PublicKey, u64>,
-    /// What was computed.
+    /// Tokens that went through the decoder, for FLOPs and rates.
     pub effort: Effort,
 }
 
@@ -232,7 +232,7 @@ impl Trainer {
         self.group_by
     }
 
-    /// The policy.
+    /// The policy as it is now; the optimizer changes it in place.
     pub fn decoder(&self) -> &Decoder {
         &self.decoder
     }
@@ -250,7 +250,7 @@ impl Trainer {
         Ok(true)
     }
 
-    /// The optimizer.
+    /// The optimizer, with its moments and step count.
     pub fn optimizer(&self) -> &AdamW {
         &self.optimizer
     }

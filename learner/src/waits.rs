@@ -28,8 +28,8 @@ impl Due {
     }
 }
 
-/// Waits for `work`, and calls `say` whenever the wait is due to be reported, with the time that it took so
-/// far.
+/// Waits for `work`, and calls `say` whenever the wait is due to be reported, with the time that
+/// it took so far.
 pub(crate) async fn patiently<T>(work: impl Future<Output = T>, mut say: impl FnMut(Duration)) -> T {
     let (since, mut due, mut work) = (Instant::now(), Due::default(), pin!(work));
     loop {

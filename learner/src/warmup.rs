@@ -18,7 +18,7 @@ const LOOK_ORDERS: u64 = 256;
 /// Why a warm-up failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WarmupError {
-    /// An update.
+    /// A supervised update failed or diverged.
     #[error(transparent)]
     Train(#[from] TrainError),
     /// A look at the accuracy.

@@ -21,15 +21,15 @@ pub use element_type::{dtype, tensor_type};
 /// A run's charter, opened and ready to derive work from.
 #[derive(Debug)]
 pub struct Workload {
-    /// The run.
+    /// The run's id, BLAKE3 of its signed charter.
     pub run: RunId,
-    /// Its charter.
+    /// The charter that all of this follows from.
     pub charter: Charter,
-    /// The model's form.
+    /// The model's form, from the charter's `config.json`.
     pub model: ModelConfig,
     /// Text to tokens and back.
     pub tokenizer: Tokenizer,
-    /// The tasks.
+    /// The task mix, with its files read.
     pub mix: Arc<TaskMix>,
     end: u32,
     /// Tokens whose text contains a newline, once somebody asked.
@@ -42,13 +42,13 @@ const LOOKED_AT: u64 = 4;
 /// A charter that cannot be worked on.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
-    /// The model's `config.json`.
+    /// The charter's `config.json` of the model cannot be used.
     #[error("the charter's model: {0}")]
-    Model(#[from] echo_policy::config::ConfigError),
-    /// The tokenizer.
+    Model(#[from] echo_policy::error::ConfigError),
+    /// The tokenizer's files are missing or cannot be used.
     #[error("the charter's tokenizer: {0}")]
     Tokenizer(#[from] echo_policy::tokenizer::TokenizerError),
-    /// The task mix.
+    /// The task mix cannot be made from the charter and its files.
     #[error("the charter's tasks: {0}")]
     Tasks(#[from] echo_sandbox::spec::SpecError),
     /// Nothing would end a response.
@@ -80,14 +80,14 @@ pub enum WorkloadError {
         read: usize,
         /// Longest response in tokens.
         response: usize,
-        /// The model's positions.
+        /// The longest sequence that the model takes, in tokens.
         positions: usize,
     },
 }
 
 impl Workload {
-    /// Opens a charter; `tokenizer` is where the tokenizer's files lie, where they travel ([`TokenizerSpec::travels`]), and `files` are those of
-    /// tasks.
+    /// Opens a charter; `tokenizer` is where the tokenizer's files lie, where they travel
+    /// ([`TokenizerSpec::travels`]), and `files` are those of tasks.
     pub fn open(
         run: RunId,
         charter: Charter,

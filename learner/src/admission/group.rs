@@ -39,7 +39,7 @@ impl Checked {
         self.id
     }
 
-    /// The group.
+    /// The group as its node sent it; its rewards and Ω are claims.
     pub fn group(&self) -> &TrajectoryGroup {
         &self.group
     }

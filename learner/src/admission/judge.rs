@@ -12,8 +12,8 @@ impl Admission {
     /// Whether judging a group runs programs, so that its tokens are to be looked at first.
     ///
     /// # Errors
-    /// [`RefuseReason::TaskRules`] for turns that the task has not: to look at a later turn means to play the earlier ones, and so to run
-    /// programs.
+    /// [`RefuseReason::TaskRules`] for turns that the task has not: to look at a later turn means
+    /// to play the earlier ones, and so to run programs.
     pub fn runs_programs(&self, group: &TrajectoryGroup) -> Result<bool, Refusal> {
         let order = WorkOrder::derive(&self.run, Purpose::Train, group.counter);
         let task = Assignment::of(&self.tasks, &order).task();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Counts of answers, in groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Accepted.
+    /// Groups accepted since the run began, as far as it is on record.
     pub accepted: u64,
     /// Refused, by reason; reasons that never occurred are absent.
     pub refused: BTreeMap<RefuseReason, u64>,
@@ -35,24 +35,24 @@ pub struct Looks {
     pub overturned: u64,
 }
 
-/// One of [`Looks`].
+/// How one group was looked at; each variant is a count of [`Looks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// See [`Looks::skipped`].
+    /// Counted in [`Looks::skipped`]: the record asked for no full audit.
     Skipped,
-    /// See [`Looks::audited`].
+    /// Counted in [`Looks::audited`]: the learner looked before it answered.
     Audited,
-    /// See [`Looks::vouched`].
+    /// Counted in [`Looks::vouched`]: a panel's word was enough.
     Vouched,
-    /// See [`Looks::settled`].
+    /// Counted in [`Looks::settled`]: the learner looked after a panel.
     Settled {
-        /// See [`Looks::overturned`].
+        /// Whether it counts in [`Looks::overturned`] too.
         overturned: bool,
     },
 }
 
 impl Looks {
-    /// Counts one.
+    /// Counts one group that was looked at in this way.
     pub fn record(&mut self, look: Look) {
         match look {
             Look::Skipped => self.skipped += 1,
@@ -67,7 +67,7 @@ impl Looks {
 }
 
 impl Tally {
-    /// Counts one answer.
+    /// Counts one answer to a node; duplicates count as refused.
     pub fn record(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Accepted => self.accepted += 1,

@@ -14,7 +14,7 @@ pub enum BatchError {
     /// More sequences than the limit.
     #[error("the batch has {sequences} sequences, the limit is {MAX_SEQUENCES}: form smaller batches")]
     TooManySequences {
-        /// Number of sequences.
+        /// Sequences that were to be in it.
         sequences: usize,
     },
     /// A sequence longer than the limit.
@@ -22,7 +22,7 @@ pub enum BatchError {
     SequenceTooLong {
         /// Index of the sequence.
         row: usize,
-        /// Its tokens.
+        /// Tokens of prompt, response and what was heard.
         tokens: usize,
     },
     /// A sequence without a prompt, or of one token.

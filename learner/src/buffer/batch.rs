@@ -71,9 +71,9 @@ impl ReplayBuffer {
         Ok(complete.then_some(batch))
     }
 
-    /// The journaled batch of the update at `version`, in the order in which it was formed; `None` when there is none or
-    /// it is settled. Groups whose bytes were damaged since are dropped, durably, and missing here; the batch may
-    /// even be empty.
+    /// The journaled batch of the update at `version`, in the order in which it was formed; `None`
+    /// when there is none or it is settled. Groups whose bytes were damaged since are dropped,
+    /// durably, and missing here; the batch may even be empty.
     ///
     /// # Errors
     /// When the store fails.

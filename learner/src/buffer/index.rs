@@ -10,7 +10,7 @@ use super::entry::Entry;
 /// Where a group is that is neither trained nor dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It waits.
+    /// Durable, and in no batch yet.
     Waiting,
     /// It is in the batch of this update.
     Batched(PolicyVersion),

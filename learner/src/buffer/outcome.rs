@@ -50,14 +50,14 @@ pub enum OrderStatus {
         /// The policy version that the batch was formed at.
         update: PolicyVersion,
     },
-    /// Trained on.
+    /// In the batch of an update that a settled checkpoint covers.
     Trained {
         /// The policy version that the batch was formed at.
         update: PolicyVersion,
     },
     /// Not trained on, ever.
     Dropped {
-        /// Why.
+        /// The reason, as the account of [`Totals`](super::Totals) has it.
         reason: DropReason,
     },
 }

@@ -10,9 +10,9 @@ use super::outcome::DropReason;
 /// How many groups, and how many trajectories in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// Groups.
+    /// Groups, each the trajectories of one order.
     pub groups: u64,
-    /// Trajectories.
+    /// Trajectories in these groups, up to G each.
     pub trajectories: u64,
 }
 
@@ -34,7 +34,7 @@ impl SubAssign for Count {
 /// What was acknowledged, and what became of it: acknowledged = trained + batched + waiting + Σ dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Became durable.
+    /// Became durable, and so was answered as accepted.
     pub acknowledged: Count,
     /// Trained on, and covered by a settled checkpoint.
     pub trained: Count,
@@ -42,7 +42,7 @@ pub struct Totals {
     pub batched: Count,
     /// Waiting for a batch.
     pub waiting: Count,
-    /// Dropped, by reason.
+    /// Dropped after they were acknowledged, by reason.
     pub dropped: BTreeMap<DropReason, Count>,
 }
 

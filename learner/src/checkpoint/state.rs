@@ -17,16 +17,16 @@ pub(super) const FORM: u32 = 1;
 /// What stands in the place of the file's own hash while that is computed.
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// `state.json`.
+/// The content of `state.json`, which commits a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The form of this file.
     pub form: u32,
-    /// The run.
+    /// The run that the checkpoint belongs to; another run refuses it.
     pub run: RunId,
     /// The version: updates made.
     pub version: PolicyVersion,
-    /// The newest evaluation.
+    /// The newest evaluation; `None` before the first.
     pub evaluated: Option<EvaluationRow>,
     /// Where random streams stand.
     pub streams: Streams,
@@ -42,10 +42,10 @@ pub struct State {
 /// which is also its seed, and a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Streams {
-    /// The prompt cursor: the next order that was never leased. Its number decides its prompt, every sample of it, and what an audit
-    /// has to find.
+    /// The prompt cursor: the next order that was never leased. Its number decides its prompt,
+    /// every sample of it, and what an audit has to find.
     pub orders: OrderCounter,
-    /// The next lease.
+    /// The number of the next lease, which no lease had before.
     pub leases: LeaseId,
     /// The next place in the order of arrival.
     pub arrivals: u64,
@@ -56,7 +56,7 @@ pub struct Streams {
 /// An object of tensors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
     /// Its BLAKE3, in hexadecimal.
     pub blake3: String,

@@ -18,8 +18,8 @@ pub struct AdmissionSection {
     pub audit: bool,
     /// Most bytes of memory for what the audit makes of policies to compute as groups declare, where that is not as policies are published.
     pub max_copy_bytes: u64,
-    /// In what nodes may compute, `f32` among them. The charter lists what stands here when the run is founded; later the list can be made
-    /// shorter.
+    /// In what nodes may compute, `f32` among them. The charter lists what stands here when the run
+    /// is founded; later the list can be made shorter.
     pub precisions: Vec<PrecisionName>,
 }
 

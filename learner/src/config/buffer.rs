@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct BufferSection {
     /// Most bytes of them on disk.
     pub max_bytes: u64,
-    /// Most of them.
+    /// Most groups that may wait; at least `train.groups_per_update`.
     pub max_groups: usize,
 }
 

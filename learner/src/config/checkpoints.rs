@@ -9,7 +9,7 @@ pub const DEFAULT_KEEP: usize = 3;
 /// Most checkpoints that may be kept.
 pub const MAX_KEEP: usize = 1000;
 
-/// `[checkpoints]`
+/// `[checkpoints]`: where checkpoints are kept, and how many.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointsSection {

@@ -13,7 +13,7 @@ pub enum ConfigError {
     /// It cannot be read.
     #[error("run file {path}: {cause}")]
     Read {
-        /// The file.
+        /// The run file's path, as it was given.
         path: PathBuf,
         /// What the system said.
         cause: String,
@@ -21,7 +21,7 @@ pub enum ConfigError {
     /// It is not what a run file looks like.
     #[error("run file {path}: {cause}")]
     Parse {
-        /// The file.
+        /// The run file's path, as it was given.
         path: PathBuf,
         /// Line, field and what is allowed.
         cause: String,
@@ -39,29 +39,29 @@ pub enum ConfigError {
         "[data] {name}: no task that is made of a file is called that; known are {known}, wasm with its module's address"
     )]
     Data {
-        /// The key.
+        /// The name under `[data]` that is no task's.
         name: String,
         /// The tasks that are made of a file.
         known: String,
     },
-    /// [train.guard]
+    /// A bound of `[train.guard]` is out of its domain.
     #[error("[train]: {0}")]
     Guard(#[from] OptimizerError),
-    /// [staleness]
+    /// The numbers of `[staleness]` contradict each other.
     #[error("[staleness]: {0}")]
     Staleness(#[from] StalenessError),
     /// Numbers beside a mode that decides them.
     #[error("[staleness] mode = \"{mode}\" decides {setting} itself: leave one of the two out")]
     StalenessMode {
-        /// The mode.
+        /// The mode as the run file writes it.
         mode: &'static str,
-        /// What it decides.
+        /// The setting that the mode decides: `budget`, `period` or `admission`.
         setting: &'static str,
     },
-    /// [train.objective]
+    /// A part of `[train.objective]` is out of its domain.
     #[error("[train.objective]: {0}")]
     Objective(#[from] ObjectiveError),
-    /// [train.schedule]
+    /// A number of `[train.schedule]` is out of its domain.
     #[error("[train.schedule]: {0}")]
     Schedule(#[from] ScheduleError),
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `[evaluation]`
+/// `[evaluation]`: how the policy is measured on held-out orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvaluationSection {

@@ -4,7 +4,7 @@ use crate::option_error::{OptionError, above_zero};
 use echo_protocol::rate::BytesPerSec;
 use serde::{Deserialize, Serialize};
 
-/// `[fleet]`
+/// `[fleet]`: how orders are leased, and how chains are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FleetSection {

@@ -16,15 +16,15 @@ pub struct ModelSection {
     pub tiny: Option<TinySection>,
 }
 
-/// `[model.tiny]`
+/// `[model.tiny]`: the sizes of a model with random weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TinySection {
     /// Width of the residual stream.
     pub hidden: usize,
-    /// Number of layers.
+    /// Transformer layers, each attention and an MLP.
     pub layers: usize,
-    /// Query heads.
+    /// Query heads in each layer; a multiple of `kv_heads`.
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,

@@ -7,7 +7,7 @@ use echo_protocol::relay::Mode;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// `[network]`
+/// `[network]`: where the learner listens, and how it is found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NetworkSection {
@@ -17,8 +17,8 @@ pub struct NetworkSection {
     pub external: Vec<String>,
     /// How snapshots are spread: `echo` (chains and a mesh), `chain` (ECHO-2's chains alone) or `star` (everyone from the learner).
     pub dissemination: Mode,
-    /// B0: most bytes a second that the learner sends, over everything; left out, there is no cap, and chains are counted as if it were
-    /// 100 Mbit/s.
+    /// B0: most bytes a second that the learner sends, over everything; left out, there is no cap,
+    /// and chains are counted as if it were 100 Mbit/s.
     pub max_upload: Option<BytesPerSec>,
     /// Most bytes a second that the learner receives.
     pub max_download: Option<BytesPerSec>,

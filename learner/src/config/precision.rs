@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PrecisionWeights {
-    /// In bf16.
+    /// Weight of responses computed in bf16, 0 to 1; 1 by default.
     pub bf16: f64,
-    /// In int8.
+    /// Weight of responses computed in int8, 0 to 1; 1 by default.
     pub int8: f64,
-    /// In int4.
+    /// Weight of responses computed in int4, 0 to 1; 1 by default.
     pub int4: f64,
 }
 

@@ -32,7 +32,7 @@ impl Default for RecordSection {
 }
 
 impl RecordSection {
-    /// Checks every number.
+    /// Refuses times of 0, and a floor that is not above 0 and at most 1.
     pub(crate) fn validate(&self) -> Result<(), OptionError> {
         let times = [("record.half_life_h", self.half_life_h), ("record.suspension_s", self.suspension_s)];
         if let Some((field, found)) = times.into_iter().find(|(_, found)| *found == 0) {

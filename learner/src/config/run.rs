@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// `[run]`
+/// `[run]`: the run's name, place and length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSection {
@@ -11,7 +11,7 @@ pub struct RunSection {
     pub name: String,
     /// The run directory; relative paths are relative to the run file.
     pub dir: PathBuf,
-    /// Updates in all.
+    /// Updates after which the run is finished; at least 1.
     pub updates: u64,
     /// Seed of the random starting weights.
     #[serde(default)]

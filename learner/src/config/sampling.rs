@@ -3,13 +3,13 @@
 use echo_protocol::charter::{Sampling, Takeover};
 use serde::{Deserialize, Serialize};
 
-/// `[sampling]`
+/// `[sampling]`: how nodes draw responses; the charter fixes it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SamplingSection {
     /// G: responses to each prompt.
     pub group_size: u32,
-    /// Softmax temperature.
+    /// Softmax temperature, 0.01 to 10.
     pub temperature: f32,
     /// Nucleus mass; 1 is off.
     pub top_p: f32,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Most published versions that may be kept.
 pub const MAX_KEEP_VERSIONS: usize = 16;
 
-/// `[snapshot]`
+/// `[snapshot]`: the form in which policies are published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SnapshotSection {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// S where a run file does not say it.
 pub const DEFAULT_BUDGET: u64 = 3;
 
-/// `[staleness]`
+/// `[staleness]`: a mode, or the numbers S, κ and η themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StalenessSection {

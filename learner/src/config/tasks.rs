@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// `[[task]]`
+/// `[[task]]`: one task of the run's mix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskEntry {
-    /// The task's name.
+    /// The task's name in the registry, or `wasm:` and a module's address.
     pub name: String,
     /// Its share of the orders, relative to the other tasks'.
     #[serde(default = "one")]
     pub weight: u32,
-    /// Its parameters.
+    /// Its parameters by name; those left out have the task's defaults.
     #[serde(default)]
     pub params: BTreeMap<String, i64>,
     /// The file that it is made of; left out, what `[data]` says under its name.

@@ -11,7 +11,7 @@ use crate::trainer::grouping::GroupBy;
 use echo_policy::decoder::{Activations, Compute};
 use serde::{Deserialize, Serialize};
 
-/// `[train]`
+/// `[train]`: objective, batch, optimizer, device and what is not trained on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainSection {

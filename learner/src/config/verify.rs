@@ -30,7 +30,7 @@ impl Default for VerifySection {
 }
 
 impl VerifySection {
-    /// Checks every number.
+    /// Refuses an n above 16, a k above n, and times outside of 1 to 15 seconds.
     pub(crate) fn validate(&self) -> Result<(), OptionError> {
         let most = self.n.min(MAX_MEMBERS);
         let checks = [

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmupSection {
-    /// Updates.
+    /// Supervised updates, if no goal ends them earlier; at least 1.
     pub updates: u64,
     /// Examples in a batch.
     pub batch: usize,
-    /// Learning rate.
+    /// Peak learning rate, above 0; a tenth of the updates warm up to it.
     pub learning_rate: f64,
     /// Ends the warm-up early, once this share of fresh orders is answered right; left out, all updates are made.
     pub until_accuracy: Option<f64>,

@@ -11,7 +11,7 @@ use echo_protocol::time::UnixMillis;
 /// The answer about a group, and its receipt, which the run's key has yet to sign.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// The answer.
+    /// Accepted, refused with a reason, or to be sent again.
     pub answer: Answer,
     /// The receipt of what is accepted, now or before.
     pub receipt: Option<Receipt>,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub struct DeskState {
     /// Open leases, and the next order and lease.
     pub leases: LeaseSnapshot,
-    /// The buffer's account.
+    /// The buffer's account and the next place in the order of arrival.
     pub buffer: Watermark,
     /// Groups accepted and refused.
     pub tally: Tally,

@@ -4,7 +4,7 @@ use crate::testing::workload;
 use echo_protocol::content::ContentId;
 use echo_protocol::trajectory::{Omega, Trajectory, spans};
 
-/// B.
+/// B, in groups: small, so that tests fill a batch.
 const BATCH: usize = 4;
 
 /// A desk, and one node that does whatever it is asked to.

@@ -19,9 +19,9 @@ pub(super) const SETTLED_MS: u64 = 10_000;
 /// A member of the fleet.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its last heartbeat.
+    /// Its last heartbeat, as it was sent.
     pub heartbeat: Heartbeat,
-    /// When that came.
+    /// When that heartbeat came, on the learner's clock.
     pub seen: UnixMillis,
     /// When it first told of the version that it has installed.
     pub installed_at: Option<UnixMillis>,

@@ -33,7 +33,7 @@ impl Reports {
     }
 }
 
-/// Who accuses whom.
+/// Who accuses whom of having failed it, each with the time of the last word.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Accusations {
     by_accused: BTreeMap<PublicKey, BTreeMap<PublicKey, UnixMillis>>,
@@ -56,7 +56,7 @@ impl Word {
 }
 
 impl Accusations {
-    /// Notes one.
+    /// Notes one accusation, unless [`MAX_ACCUSERS`] nodes said the same already.
     pub(super) fn add(&mut self, now: UnixMillis, accuser: PublicKey, accused: PublicKey) -> Word {
         let accusers = self.by_accused.entry(accused).or_default();
         accusers.retain(|_, at| now.since(*at) < REPORT_WINDOW_MS);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// What is known of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberView {
-    /// The node.
+    /// The node's key, which is also its name.
     pub node: PublicKey,
     /// When it was last heard.
     pub seen: UnixMillis,
@@ -22,7 +22,7 @@ pub struct MemberView {
     pub addresses: Vec<String>,
     /// The version that it generates under.
     pub installed: Option<PolicyVersion>,
-    /// Rollouts per second.
+    /// Rollouts per second, by its last heartbeat: μ.
     pub rollouts_per_s: f32,
     /// Whether it forwards snapshots.
     pub relays: bool,

@@ -47,7 +47,7 @@ impl Waiting {
         self.due.is_due(waited)
     }
 
-    /// The word.
+    /// The text for the log: what is there for the batch, and what came to nothing meanwhile.
     pub(super) fn text(&self, waited: Duration, desk: &Desk, hands: Hands) -> String {
         let Hands { nodes, served } = hands;
         let (work, update) = (desk.work(self.version), self.version.next());

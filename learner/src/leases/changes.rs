@@ -25,9 +25,9 @@ pub(super) enum Change {
 pub(super) enum Rest {
     /// Idle, but its last holder may still deliver it.
     Lapsed,
-    /// Idle, and nobody's.
+    /// Idle, and its last holder may not deliver it any more.
     GivenBack,
-    /// For good.
+    /// Settled without a delivery: it is never leased again.
     GivenUp,
 }
 

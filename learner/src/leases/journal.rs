@@ -14,7 +14,7 @@ use crate::store::{Store, StoreError, Tree, WriteBatch, seal, unseal};
 /// The only key of [`Tree::LeaseHead`].
 const HEAD: &[u8] = b"head";
 
-/// The book's counters.
+/// The book's counters, under the one key of their tree.
 #[derive(Serialize, Deserialize)]
 struct Head {
     run: RunId,
@@ -25,7 +25,7 @@ struct Head {
 /// Why a journal cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseJournalError {
-    /// The store failed.
+    /// The store failed; the next write says the same again.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The counters are unreadable: nobody can say which orders are fresh.

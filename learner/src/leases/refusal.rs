@@ -17,9 +17,9 @@ pub enum LeaseRefusal {
     /// The order is not one of the lease's.
     #[error("lease {lease:?} does not cover order {counter}")]
     OutsideRange {
-        /// The lease.
+        /// The lease that the node names.
         lease: LeaseId,
-        /// The order.
+        /// The order that it delivers.
         counter: OrderCounter,
     },
     /// The lease ran out and the order was given to somebody else, or it was given back.

@@ -13,7 +13,7 @@ use super::{Changes, LeaseBook, LeaseConfig, Open, Rest, Slot, State, ranges};
 /// A lease with orders left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenLease {
-    /// The lease.
+    /// The lease as it was granted.
     pub lease: Lease,
     /// Its orders that are neither delivered nor leased to somebody else.
     pub left: Vec<OrderCounter>,
@@ -38,7 +38,7 @@ impl OpenLease {
 /// and a node that has gone loses its orders at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseSnapshot {
-    /// The run.
+    /// The run that the book is of.
     pub run: RunId,
     /// The next order that was never leased.
     pub cursor: OrderCounter,
@@ -95,8 +95,8 @@ impl LeaseBook {
     /// The state, for a checkpoint.
     ///
     /// A learner that goes on after a crash takes the journal's state instead
-    /// ([`LeaseJournal::load`](super::LeaseJournal::load)): leases may have left after the checkpoint. Where the journal is lost, see
-    /// [`LeaseSnapshot::after_loss`].
+    /// ([`LeaseJournal::load`](super::LeaseJournal::load)): leases may have left after the
+    /// checkpoint. Where the journal is lost, see [`LeaseSnapshot::after_loss`].
     pub fn snapshot(&self) -> LeaseSnapshot {
         let open = |open: &Open| {
             let mut found = OpenLease::of(open.lease.clone(), []);

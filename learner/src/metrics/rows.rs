@@ -6,7 +6,7 @@ use crate::trainer::Gap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One update.
+/// One update, as its line of `metrics.jsonl` has it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UpdateRow {
     /// The version that the update produced.
@@ -24,7 +24,7 @@ pub struct UpdateRow {
     pub loss: Option<f64>,
     /// Global gradient norm before clipping; none where it was not finite.
     pub grad_norm: Option<f64>,
-    /// Learning rate.
+    /// Learning rate of the last step that was made, or was skipped if none was.
     pub learning_rate: f64,
     /// Share of tokens or responses that the clip cut: below one, and above. Like all figures of the policy, none where its numbers
     /// were not finite, so that nothing was scored.
@@ -69,7 +69,7 @@ pub struct UpdateRow {
     /// Mean lag of the batch's tokens, in updates.
     #[serde(default)]
     pub lag_mean: f64,
-    /// Their largest lag.
+    /// The largest lag of any token of the batch, in updates.
     #[serde(default)]
     pub lag_max: u64,
     /// Tokens that went forward and backward, prompts included.
@@ -148,11 +148,11 @@ pub struct UpdateRow {
 /// Importance weights of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WeightRow {
-    /// Mean.
+    /// Mean over what carries one weight: tokens, or responses.
     pub mean: f64,
-    /// Largest.
+    /// Largest weight of the batch, before the clip.
     pub max: f64,
-    /// Variance.
+    /// Population variance over the same.
     pub variance: f64,
     /// Effective sample size as a share of the batch.
     pub ess: f64,

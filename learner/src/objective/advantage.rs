@@ -36,7 +36,7 @@ pub struct Advantage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
-    /// Nothing.
+    /// Nothing: the reward itself is the advantage.
     None,
     /// The mean of the group, the response itself included: GRPO, GEPO §2, Dr. GRPO.
     GroupMean,
@@ -73,7 +73,7 @@ pub struct Overlong {
 /// What an advantage is computed from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
-    /// The response's reward.
+    /// The response's reward, 0 to 1.
     pub reward: f64,
     /// Its length in tokens.
     pub length: usize,
@@ -82,7 +82,7 @@ pub struct Outcome {
 }
 
 impl Advantage {
-    /// Checks the settings.
+    /// Refuses an overlong penalty whose numbers are out of their domain.
     pub(super) fn validate(&self) -> Result<(), ObjectiveError> {
         let Some(Overlong { limit, buffer, penalty }) = self.overlong else { return Ok(()) };
         if buffer == 0 || buffer > limit {
@@ -172,8 +172,8 @@ pub(super) fn members(groups: impl Iterator<Item = usize>) -> BTreeMap<usize, Ve
 /// `rewards` and `values` have one entry per step. The result goes into [`Known::advantage`](super::Known).
 ///
 /// # Errors
-/// [`ObjectiveError::Lengths`] when the lists differ in length, [`ObjectiveError::Setting`] for γ or λ outside of
-/// \[0, 1\].
+/// [`ObjectiveError::Lengths`] when the lists differ in length, [`ObjectiveError::Setting`] for γ
+/// or λ outside of \[0, 1\].
 pub fn gae(rewards: &[f64], values: &[f64], gamma: f64, lambda: f64) -> Result<Vec<f64>, ObjectiveError> {
     if rewards.len() != values.len() {
         let (what, found, expected) = ("values", values.len(), rewards.len());

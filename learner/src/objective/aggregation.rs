@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use super::ObjectiveError;
 
-/// How the terms of a batch's tokens become one number. N is the number of responses, |y| the tokens of one that are
-/// trained on.
+/// How the terms of a batch's tokens become one number. N is the number of responses, |y| the
+/// tokens of one that are trained on.
 ///
 /// A term that belongs to a whole response (GSPO, GEPO) counts as if each of its tokens carried it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Aggregation {
-    /// (1/N) Σ_i (1/|y_i|) Σ_t: every response counts the same. Responses without a trained token count in N. GRPO, GSPO,
-    /// GEPO.
+    /// (1/N) Σ_i (1/|y_i|) Σ_t: every response counts the same. Responses without a trained token
+    /// count in N. GRPO, GSPO, GEPO.
     PerResponse {},
     /// Σ_i Σ_t / Σ_i |y_i| over the whole batch: every token counts the same. DAPO, decoupled PPO.
     PerToken {},

@@ -16,13 +16,13 @@ use super::{Objective, Preset};
 /// aggregation = { kind = "per_token" }                    # another kind: it replaces the part
 /// ```
 ///
-/// What is left out is the preset's, and `objective = "gepo"` is all of it. `echo_clip = true` adds EchoClip with its defaults to any of them. Written back, it
-/// lists every part.
+/// What is left out is the preset's, and `objective = "gepo"` is all of it. `echo_clip = true` adds
+/// EchoClip with its defaults to any of them. Written back, it lists every part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     /// The preset that the parts began as.
     pub preset: Preset,
-    /// The parts.
+    /// The parts, as the run file has changed them.
     pub objective: Objective,
 }
 

@@ -39,18 +39,18 @@ pub enum Level {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Bound {
-    /// Only [`LOG_RATIO_LIMIT`](super::LOG_RATIO_LIMIT) holds.
+    /// No bound but [`LOG_RATIO_LIMIT`](super::LOG_RATIO_LIMIT), which always holds.
     Unbounded {},
     /// min(w, cap): truncated importance sampling (ECHO-2 eq. 24; AReaL).
     Truncate {
-        /// C.
+        /// C, the largest weight; above 0 and finite.
         cap: f64,
     },
     /// w clamped to \[low, high\].
     Clamp {
-        /// Smallest weight.
+        /// Weights below this count as this; 0 or above.
         low: f64,
-        /// Largest weight.
+        /// Weights above this count as this; at least `low`.
         high: f64,
     },
     /// Zero outside of \[low, high\]: such tokens add nothing, and still count in the means. Where the ratio is one number a
@@ -70,7 +70,7 @@ pub enum Bound {
 }
 
 impl Correction {
-    /// Checks the settings.
+    /// Refuses bounds that are negative, crossed or not finite.
     pub(super) fn validate(&self) -> Result<(), ObjectiveError> {
         match self.bound {
             Bound::Unbounded {} => Ok(()),

@@ -21,7 +21,7 @@ impl Default for EchoClip {
 }
 
 impl EchoClip {
-    /// Checks the settings.
+    /// Refuses a λ that is negative or not finite.
     pub(super) fn validate(&self) -> Result<(), ObjectiveError> {
         finite_from_zero("echo_clip.lambda", self.lambda)
     }

@@ -10,19 +10,19 @@ pub enum ObjectiveError {
         "objective input `{what}` has {found} entries in response {row}, expected {expected}: build all from one batch"
     )]
     Lengths {
-        /// The list.
+        /// The list's name, such as `behaviour` or `advantage`.
         what: &'static str,
         /// Index of the response.
         row: usize,
-        /// Entries found.
+        /// Entries that the list has.
         found: usize,
-        /// Entries expected.
+        /// Entries that it should have: one for each trained token.
         expected: usize,
     },
     /// A list that the objective needs is missing.
     #[error("the objective needs `{what}`, and response {row} has none")]
     Missing {
-        /// The list.
+        /// The list's name, such as `proximal` or `reference`.
         what: &'static str,
         /// Index of the response.
         row: usize,
@@ -30,7 +30,7 @@ pub enum ObjectiveError {
     /// A response that the plan does not know.
     #[error("response {row} is none of the batch's {responses}")]
     Unknown {
-        /// Index asked for.
+        /// The index that was asked for, from 0.
         row: usize,
         /// Responses of the batch.
         responses: usize,
@@ -40,7 +40,7 @@ pub enum ObjectiveError {
         "group {group} was scored in parts: echo_clip compares all of its successful responses, keep it whole"
     )]
     SplitGroup {
-        /// The group's tag.
+        /// The tag of the group that was not whole.
         group: usize,
     },
     /// The batch has no response.
@@ -49,7 +49,7 @@ pub enum ObjectiveError {
     /// A value that counts is NaN or infinite.
     #[error("objective input `{what}` is not finite in response {row}: drop its group, or skip the update")]
     NonFinite {
-        /// The list.
+        /// The list's name, such as `behaviour` or `rewards`.
         what: &'static str,
         /// Index of the response.
         row: usize,
@@ -59,9 +59,9 @@ pub enum ObjectiveError {
     Setting {
         /// Name of the setting.
         setting: &'static str,
-        /// Value found.
+        /// The value that the run file gives it.
         value: f64,
-        /// What is allowed.
+        /// The values that are allowed, in words.
         domain: &'static str,
     },
 }

@@ -10,11 +10,11 @@ use super::ratio::LOG_RATIO_LIMIT;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kl {
-    /// The estimator.
+    /// How the distance of one token is estimated.
     pub estimator: Estimator,
     /// β, zero or above.
     pub beta: f64,
-    /// π.
+    /// π: the policy that the distance is measured from.
     pub anchor: Anchor,
     /// An estimate beyond ± this counts as this and has no gradient; `None` (`false`): no such bound.
     #[serde(default, with = "super::off")]
@@ -37,14 +37,14 @@ pub enum Anchor {
 pub enum Estimator {
     /// -d: unbiased, and its gradient has zero mean.
     K1,
-    /// d²/2.
+    /// d²/2: never negative, and biased.
     K2,
     /// e^d - d - 1, with d clamped to ± [`LOG_RATIO_LIMIT`].
     K3,
 }
 
 impl Kl {
-    /// Checks the settings.
+    /// Refuses a β below 0 and a cap that is not above 0.
     pub(super) fn validate(&self) -> Result<(), ObjectiveError> {
         finite_from_zero("kl.beta", self.beta)?;
         self.cap.map_or(Ok(()), |cap| finite_above_zero("kl.cap", cap))

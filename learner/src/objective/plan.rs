@@ -157,12 +157,12 @@ impl Plan {
         &mut self.known[response]
     }
 
-    /// Loss and gradients of some of the batch's responses. With [`EchoClip`], the successful responses of a group must
-    /// come together.
+    /// Loss and gradients of some of the batch's responses. With [`EchoClip`], the successful
+    /// responses of a group must come together.
     ///
     /// # Errors
-    /// [`ObjectiveError`] for an unknown response, lists of another length, log-probabilities that are not finite, or a
-    /// group in parts.
+    /// [`ObjectiveError`] for an unknown response, lists of another length, log-probabilities that
+    /// are not finite, or a group in parts.
     pub fn evaluate(&self, scored: &[Scored<'_>]) -> Result<Evaluation, ObjectiveError> {
         let mut evaluation = Evaluation::default();
         for scored in scored {

@@ -60,7 +60,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// All presets.
+    /// All presets, in the order in which `echo-learner objectives` lists them.
     pub const ALL: [Self; 16] = [
         Self::Grpo,
         Self::DrGrpo,
@@ -109,7 +109,7 @@ impl Preset {
         Self::ALL.into_iter().find(|preset| preset.name() == name)
     }
 
-    /// Its parts.
+    /// The parts that this preset is made of.
     #[must_use]
     pub fn objective(self) -> Objective {
         let centred = advantage(Baseline::GroupMean, Scale::None);

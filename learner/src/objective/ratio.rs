@@ -30,12 +30,12 @@ pub enum Against {
 pub enum Ratio {
     /// π_θ / π of each token: GRPO and PPO.
     Token {
-        /// The denominator.
+        /// π: the denominator of each token's ratio.
         against: Against,
     },
     /// p / q of each response: GSPO.
     Sequence {
-        /// The denominator.
+        /// The policy of the denominator q.
         against: Against,
     },
     /// p / E with E = Σ q² / Σ q over the responses of the same prompt, constant in θ: GEPO eq. 2 and 3.
@@ -43,12 +43,12 @@ pub enum Ratio {
     /// p / (ε sg(p) + (1 - ε) E): GEPO's defensive denominator (eq. 37), ε = min(1, `scale` · Var(q)) with the
     /// population variance of q over the group, which is at most 1/4.
     GroupDefensive {
-        /// ε over Var(q).
+        /// ε over Var(q), 0 or above; ε is at most 1.
         scale: f64,
     },
     /// exp of the mean over tokens of log(π_θ / π), each clipped to [-low, high] where that lowers the objective: GMPO.
     Geometric {
-        /// The denominator.
+        /// π: the denominator of each token's ratio.
         against: Against,
         /// Clip below, in nats.
         low: f64,
@@ -59,7 +59,7 @@ pub enum Ratio {
 
 /// Log-ratios of one response.
 pub(super) enum LogRatio {
-    /// One a token.
+    /// One log-ratio for each trained token, in order.
     Tokens(Vec<f64>),
     /// One for the response, and its derivative by each token's log-probability.
     Response { value: f64, slopes: Vec<f64> },
@@ -99,7 +99,7 @@ pub(super) struct Numbers<'a> {
 }
 
 impl Ratio {
-    /// Checks the settings.
+    /// Refuses numbers of a ratio that are out of their domain.
     pub(super) fn validate(&self) -> Result<(), ObjectiveError> {
         match *self {
             Self::Token { .. } | Self::Sequence { .. } | Self::Group {} => Ok(()),

@@ -85,7 +85,7 @@ impl ObjectiveStats {
         self.echo_tokens += other.echo_tokens;
     }
 
-    /// Trained tokens.
+    /// Tokens that were scored and trained on.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.tokens

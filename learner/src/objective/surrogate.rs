@@ -17,7 +17,7 @@ pub enum Surrogate {
     PpoClip {
         /// ε below one, in (0, 1].
         low: f64,
-        /// ε above one.
+        /// ε above one, 0 or above.
         high: f64,
         /// Where A < 0, J is at least `dual` · A, so that a ratio that exploded does not rule the update; above one.
         /// `None` (`false`): no such bound.
@@ -28,7 +28,7 @@ pub enum Surrogate {
     Cispo {
         /// ε below one; 1 leaves no lower bound.
         low: f64,
-        /// ε above one.
+        /// ε above one: weights over 1 + ε are cut to it.
         high: f64,
     },
     /// A ℓ: REINFORCE, GPG.
@@ -47,7 +47,7 @@ pub enum Surrogate {
 /// One term of a loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Term {
-    /// J.
+    /// J of this term, without its weight in the loss.
     pub(super) value: f64,
     /// dJ/dℓ = dJ/d log r.
     pub(super) slope: f64,
@@ -65,7 +65,7 @@ pub(super) enum Side {
 }
 
 impl Surrogate {
-    /// Checks the settings.
+    /// Refuses numbers of a surrogate that are out of their domain.
     pub(super) fn validate(&self) -> Result<(), ObjectiveError> {
         let below_one = |setting, value: f64| {
             if value > 0.0 && value <= 1.0 {

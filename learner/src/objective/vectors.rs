@@ -68,7 +68,7 @@ impl Precision {
 /// What a check found. `cases = passed + failed + skipped`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct VectorReport {
-    /// Lines read.
+    /// Lines that were read from the file.
     pub cases: usize,
     /// Lines whose loss, gradient and advantages agree.
     pub passed: usize,
@@ -92,25 +92,25 @@ pub enum VectorError {
     /// The file cannot be read.
     #[error("cannot read objective vectors {path}: {source}")]
     Read {
-        /// The file.
+        /// The case file's path, as it was given.
         path: PathBuf,
-        /// The cause.
+        /// What the system said when it was read.
         source: std::io::Error,
     },
     /// A line is not a case.
     #[error("{path}, line {line}: not an objective vector ({reason}); expected one JSON object a line")]
     Malformed {
-        /// The file.
+        /// The case file's path, as it was given.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// What the parser did not understand.
         reason: String,
     },
     /// The file is larger than the limits allow.
     #[error("{path} has more than {MAX_CASES} lines: split the file")]
     TooManyCases {
-        /// The file.
+        /// The case file's path, as it was given.
         path: PathBuf,
     },
 }

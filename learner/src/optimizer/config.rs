@@ -36,7 +36,7 @@ impl Default for AdamWConfig {
 }
 
 impl AdamWConfig {
-    /// Checks the settings.
+    /// Refuses settings that are out of their domain, the guard's included.
     ///
     /// # Errors
     /// [`OptimizerError::Setting`] names the setting and its domain.

@@ -13,9 +13,9 @@ pub enum OptimizerError {
     Setting {
         /// Name of the setting.
         setting: &'static str,
-        /// Value found.
+        /// The value that it has.
         value: f64,
-        /// What is allowed.
+        /// The values that are allowed, in words.
         domain: &'static str,
     },
     /// The schedule is not usable.
@@ -27,7 +27,7 @@ pub enum OptimizerError {
     /// Two parameters share a name.
     #[error("parameter `{name}` is listed twice: list tied weights once")]
     DuplicateName {
-        /// The name.
+        /// The name that two parameters have.
         name: String,
     },
     /// A parameter is not an f32 master weight.
@@ -35,7 +35,7 @@ pub enum OptimizerError {
         "parameter `{name}` is not a contiguous f32 variable: keep masters in f32 and cast in the forward pass"
     )]
     NotMaster {
-        /// The parameter.
+        /// The parameter's name in the model.
         name: String,
     },
     /// A gradient does not fit its parameter.
@@ -43,15 +43,15 @@ pub enum OptimizerError {
         "the gradient of `{name}` has another size or device than its parameter: it belongs to another model"
     )]
     Gradient {
-        /// The parameter.
+        /// The parameter's name in the model.
         name: String,
     },
     /// Not one gradient per parameter.
     #[error("{found} gradients for {expected} parameters: they belong to another model")]
     Gradients {
-        /// Gradients given.
+        /// Gradients that the step was given.
         found: usize,
-        /// Parameters.
+        /// Parameters that the optimizer holds.
         expected: usize,
     },
     /// An imported state does not fit.

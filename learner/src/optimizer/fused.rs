@@ -18,9 +18,9 @@ pub(super) struct Coefficients {
     pub(super) gradient_scale: f64,
     pub(super) beta1: f64,
     pub(super) beta2: f64,
-    /// η / (1-β₁ᵗ)
+    /// η / (1-β₁ᵗ): the rate, with the first moment's bias corrected.
     pub(super) step_size: f64,
-    /// 1 / √(1-β₂ᵗ)
+    /// 1 / √(1-β₂ᵗ): corrects the bias of the second moment's root.
     pub(super) root_correction: f64,
     pub(super) epsilon: f64,
     /// 1 - ηλ, for parameters that decay.

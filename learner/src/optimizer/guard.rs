@@ -68,7 +68,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Checks the settings.
+    /// Refuses bounds that would refuse every gradient, or are not finite.
     ///
     /// # Errors
     /// [`OptimizerError::Setting`] names the setting and its domain.

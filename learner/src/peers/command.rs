@@ -55,7 +55,7 @@ pub enum Command {
     },
 }
 
-/// Does it.
+/// Does what the operator asks, in a run directory that a learner may be using.
 ///
 /// # Errors
 /// When the directory holds no run, or the peer is not understood.
@@ -108,7 +108,7 @@ fn decide(dir: &Path, peer: &str, decision: Decision) -> anyhow::Result<()> {
     )?)
 }
 
-/// Who is meant.
+/// The peer or network that the operator's text names.
 fn subject(text: &str, listing: &Listing) -> anyhow::Result<Subject> {
     if text.contains('/') {
         return Ok(Subject::Network(text.parse()?));

@@ -16,24 +16,24 @@ const MAX_READ_BYTES: u64 = 1 << 20;
 /// Longest journal, in bytes: some hundred thousand decisions.
 const MAX_JOURNAL_BYTES: u64 = 64 << 20;
 
-/// One decision.
+/// One decision of the operator: a line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// When it was made.
     pub at: UnixMillis,
-    /// About whom.
+    /// The key or network that it is about.
     pub subject: Subject,
-    /// What.
+    /// A ban with its reason, or a pardon.
     pub decision: Decision,
 }
 
 /// The journal cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The system failed.
+    /// The file cannot be read or written.
     #[error("{path}: {cause} (is the disk full, or is the run directory another user's?)")]
     Io {
-        /// The file.
+        /// The journal's path, `peers.journal` of the run directory.
         path: PathBuf,
         /// What the system said.
         cause: io::Error,
@@ -41,7 +41,7 @@ pub enum JournalError {
     /// It is too long.
     #[error("{path} is longer than 64 MiB: move it away; decisions that were followed stay")]
     TooLong {
-        /// The file.
+        /// The journal's path, `peers.journal` of the run directory.
         path: PathBuf,
     },
 }
@@ -58,7 +58,7 @@ pub(super) struct Line {
 /// Adds a decision. It is on disk when this returns.
 ///
 /// # Errors
-/// [`JournalError`]
+/// [`JournalError`]: it cannot be written, or would be too long.
 pub fn append(path: &Path, entry: &Entry) -> Result<(), JournalError> {
     let failed = |cause| JournalError::Io { path: path.to_owned(), cause };
     let line = serde_json::to_string(entry).map_err(|error| failed(error.into()))?;
@@ -75,7 +75,7 @@ pub fn append(path: &Path, entry: &Entry) -> Result<(), JournalError> {
 /// The whole lines from byte `from` on, empty ones left out. A journal that is shorter than that is another one, and read from its beginning.
 ///
 /// # Errors
-/// [`JournalError::Io`]
+/// [`JournalError::Io`]; a file that is not there is an empty journal.
 pub(super) fn read(path: &Path, from: u64) -> Result<Vec<Line>, JournalError> {
     let failed = |cause| JournalError::Io { path: path.to_owned(), cause };
     let mut file = match File::open(path) {

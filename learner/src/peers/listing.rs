@@ -36,10 +36,10 @@ pub struct Listing {
     pub noted: Vec<Entry>,
 }
 
-/// A peer.
+/// A peer as `peers list` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListedPeer {
-    /// Its key.
+    /// Its public key, by which the operator names it.
     pub key: PublicKey,
     /// The same as the network names it.
     pub peer_id: Option<String>,
@@ -47,16 +47,16 @@ pub struct ListedPeer {
     pub recheck_share: f64,
     /// Why it is not heard, if so.
     pub silence: Option<String>,
-    /// Its record.
+    /// What it delivered and lied about, as the record has it.
     pub record: PeerRecord,
 }
 
-/// A network.
+/// A network as `peers list` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListedNetwork {
-    /// Which.
+    /// An IPv4 /24 or an IPv6 /48.
     pub network: Network,
-    /// Its record.
+    /// Suspensions and bans of the network itself.
     pub record: NetworkRecord,
 }
 

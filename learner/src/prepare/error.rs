@@ -30,7 +30,7 @@ pub enum PrepareError {
         "{0} already holds a run: `echo-learner resume {0}` goes on with it; for a new one choose another [run] dir"
     )]
     Exists(PathBuf),
-    /// There is none.
+    /// The directory has no charter, and nothing else of a run.
     #[error("{0} holds no run: `echo-learner run --config FILE` founds one")]
     NotARun(PathBuf),
     /// There is one, which lacks its charter.
@@ -41,7 +41,7 @@ pub enum PrepareError {
     /// Another learner works there.
     #[error("another echo-learner is working in {0}: stop it first")]
     Busy(PathBuf),
-    /// The disk.
+    /// A file or directory cannot be read or written.
     #[error("{path}: {source}")]
     Io {
         /// The file or directory.
@@ -49,7 +49,7 @@ pub enum PrepareError {
         /// What the system said.
         source: io::Error,
     },
-    /// The run file.
+    /// The run file asks for something that is not allowed.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The run file cannot be kept in the run directory.
@@ -58,9 +58,9 @@ pub enum PrepareError {
     /// A path that no run file can name.
     #[error("{setting}: {path:?} is not valid UTF-8, so run.toml could not name it; choose another path")]
     NotUnicode {
-        /// Which setting.
+        /// The option's name, such as `[run] dir`.
         setting: &'static str,
-        /// The path.
+        /// The path, which is not valid UTF-8.
         path: PathBuf,
     },
     /// The memory that the run file allows.
@@ -69,15 +69,15 @@ pub enum PrepareError {
     /// The device that the run file asks for.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The key.
+    /// The run's key is gone, cannot be read, or others can read it.
     #[error(transparent)]
     Key(#[from] RunKeyError),
     /// The key in the run directory belongs to something else.
     #[error("{path} is the key {found}, and the run was founded with {named}: put the run's own file back")]
     OtherKey {
-        /// The key's file.
+        /// The file `identity` of the run directory.
         path: PathBuf,
-        /// Its public key.
+        /// The public key that belongs to it.
         found: PublicKey,
         /// The one in the charter.
         named: PublicKey,
@@ -85,21 +85,21 @@ pub enum PrepareError {
     /// A file of the run directory is not what was written.
     #[error("{path} is damaged ({why}): restore it from a backup")]
     Damaged {
-        /// The file.
+        /// The file that is damaged.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// The model.
+    /// The model's `config.json` cannot be used.
     #[error("[model]: {0}")]
     Model(#[from] ModelError),
-    /// The weights.
+    /// The weights are missing, or are not this model's.
     #[error("[model]: {0}")]
     Weights(#[from] WeightsError),
-    /// The tokenizer.
+    /// The tokenizer's files cannot be used.
     #[error("[model]: {0}")]
     Tokenizer(#[from] TokenizerError),
-    /// The tasks.
+    /// The task mix cannot be made from its entries.
     #[error("[[task]]: {0}")]
     Tasks(#[from] SpecError),
     /// A task's file in the run directory is not what the charter says.
@@ -114,7 +114,7 @@ pub enum PrepareError {
     OtherModule {
         /// What the run file says.
         name: String,
-        /// The file's address.
+        /// The address of the file that was given: BLAKE3 of its bytes.
         found: ContentId,
     },
     /// A module without an address.
@@ -125,9 +125,9 @@ pub enum PrepareError {
     /// A task's file cannot be read.
     #[error("the file of task {task}, {path}, which `data` names: {source}")]
     Data {
-        /// The task's name.
+        /// The task's name in the run file.
         task: String,
-        /// The file.
+        /// The path that the run file gives for it.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -140,20 +140,20 @@ pub enum PrepareError {
         "the tasks have {files} files of {bytes} bytes together: nodes take {MAX_TASK_FILES} of {MAX_TASK_FILES_BYTES} bytes beside a tokenizer"
     )]
     TaskFiles {
-        /// How many.
+        /// Files that the tasks are made of, each counted once.
         files: usize,
-        /// Their bytes.
+        /// Bytes of these files together.
         bytes: u64,
     },
     /// A task's file is too long.
     #[error("{path} has {bytes} bytes: a task's file may have {MAX_TASK_FILE_BYTES}; give a part of it")]
     LargeTaskFile {
-        /// The file.
+        /// The file's absolute path.
         path: PathBuf,
-        /// Its length.
+        /// Its length in bytes.
         bytes: u64,
     },
-    /// The charter.
+    /// The charter breaks a rule of its form.
     #[error(transparent)]
     Charter(#[from] CharterError),
     /// The charter is too long.
@@ -162,7 +162,7 @@ pub enum PrepareError {
     /// What the charter asks for does not work.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// The warm-up.
+    /// The supervised start failed.
     #[error("warm-up: {0}")]
     Warmup(#[from] WarmupError),
     /// Writing the starting policy.

@@ -12,8 +12,8 @@ use echo_sandbox::files::MAX_TASK_FILE_BYTES;
 use std::fs;
 use std::path::Path;
 
-/// What a run file says that its charter says otherwise: it was changed after the run had been founded, and
-/// the charter holds.
+/// What a run file says that its charter says otherwise: it was changed after the run had been
+/// founded, and the charter holds.
 #[must_use]
 pub fn overruled(config: &RunConfig, workload: &Workload) -> Vec<String> {
     let charter = &workload.charter;
@@ -67,8 +67,8 @@ fn are_other_tasks(entries: &[TaskEntry], specs: &[TaskSpec]) -> bool {
     entries.len() != specs.len() || !entries.iter().zip(specs).all(is_same)
 }
 
-/// Whether a task is to be made of another file. One that is no longer there says nothing: the run has its
-/// own copy.
+/// Whether a task is to be made of another file. One that is no longer there says nothing: the run
+/// has its own copy.
 fn are_other_files(config: &RunConfig, specs: &[TaskSpec]) -> bool {
     config.tasks.iter().zip(specs).any(|(entry, spec)| match (config.task_file(entry), spec.data) {
         (Some(path), Some(kept)) => content(path).is_some_and(|found| found != kept),

@@ -27,7 +27,7 @@ pub(super) struct Encoded {
     pub(super) row: PublicationRow,
 }
 
-/// One chunk, stored.
+/// One chunk that is in the store, and how a node may get it.
 struct Chunk {
     id: ContentId,
     length: u64,

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One publication.
+/// One publication, as its line of `metrics.jsonl` has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PublicationRow {
-    /// The version published.
+    /// The version published: updates that its weights have seen.
     pub published: u64,
     /// Length of the snapshot in bytes: what a node without an older version fetches.
     pub full_bytes: u64,

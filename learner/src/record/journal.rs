@@ -58,8 +58,8 @@ impl RecordJournal {
         Ok(record)
     }
 
-    /// Writes what has changed, and `receipts` with it. Durable with the next flush of the store; after an error the next call writes the
-    /// same changes again.
+    /// Writes what has changed, and `receipts` with it. Durable with the next flush of the store;
+    /// after an error the next call writes the same changes again.
     ///
     /// # Errors
     /// When the store fails.
@@ -119,7 +119,7 @@ impl RecordJournal {
     }
 }
 
-/// `node ‖ remainder`.
+/// The key of a receipt: `node ‖ remainder`, so a node's oldest is written over.
 fn slot(node: &PublicKey, counter: u64) -> [u8; 33] {
     let mut key = [0; 33];
     key[..32].copy_from_slice(node.as_bytes());

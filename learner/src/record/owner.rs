@@ -8,7 +8,7 @@ use super::network::Network;
 /// One owner, as [`Owners`] counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
-    /// This key.
+    /// This key alone ([`Owners::Key`]).
     Key(PublicKey),
     /// All keys of this network.
     Network(Option<Network>),

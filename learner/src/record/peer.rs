@@ -25,13 +25,13 @@ pub struct PeerRecord {
     pub seen: UnixMillis,
     /// From where, if that says anything.
     pub network: Option<Network>,
-    /// Groups accepted.
+    /// Groups accepted since it was first seen.
     pub accepted: u64,
     /// Groups refused, by reason.
     pub refused: BTreeMap<RefuseReason, u64>,
-    /// Lies among them.
+    /// Refusals that no honest node can come to, false verdicts included.
     pub lies: u64,
-    /// The last lie.
+    /// When it lied last, and how; `None` if it never did.
     pub last_lie: Option<(UnixMillis, RefuseReason)>,
     /// Suspensions that count towards a ban; a ban is one.
     pub strikes: u32,
@@ -64,7 +64,7 @@ pub(super) enum Worth {
     Known,
     /// It has done something, and lied.
     Lied,
-    /// It was suspended.
+    /// It was suspended, and not pardoned since.
     Struck,
     /// It is banned, or the operator has spoken for it.
     Decided,

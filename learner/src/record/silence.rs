@@ -12,11 +12,11 @@ const END_OF_TIME_MS: u64 = 253_402_300_799_000;
 /// Why somebody is not heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// [`RefuseReason::Suspended`] or [`RefuseReason::Banned`].
+    /// [`RefuseReason::Suspended`] or [`RefuseReason::Banned`]: what the node is answered.
     pub reason: RefuseReason,
     /// Until when; `None` until the operator pardons.
     pub until: Option<UnixMillis>,
-    /// What for.
+    /// The reason in words, for the node's owner.
     pub cause: String,
 }
 

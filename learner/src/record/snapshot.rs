@@ -13,7 +13,7 @@ pub const MAX_SNAPSHOT_PEERS: usize = 4096;
 pub struct RecordSnapshot {
     /// Peers, at most [`MAX_SNAPSHOT_PEERS`].
     pub peers: Vec<(PublicKey, PeerRecord)>,
-    /// Networks.
+    /// Networks from which somebody was suspended, or that the operator has decided about.
     pub networks: Vec<(Network, NetworkRecord)>,
 }
 

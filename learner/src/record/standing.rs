@@ -9,7 +9,7 @@ use super::{MAX_REASON_BYTES, MAX_SUSPENSION_MS};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// It is.
+    /// Its groups are accepted; the standing of everybody at first.
     #[default]
     Good,
     /// Not before this time.

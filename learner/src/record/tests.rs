@@ -347,7 +347,7 @@ enum Op {
     Lease { node: u8, orders: u32 },
     /// It delivers one of the orders that it was ever given, perhaps for the second time.
     Deliver { node: u8, which: usize },
-    /// Time passes.
+    /// The clock moves on, and lies fade.
     Wait { millis: u64 },
     /// It is not heard of for a while.
     Gone { node: u8 },
@@ -382,8 +382,8 @@ fn reload(store: &Arc<MemoryStore>, config: LeaseConfig, delivered: &Delivered) 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// However often leases run out, nodes go and come, answers are lost and the learner is killed: what an honest node delivers is never
-    /// held against it.
+    /// However often leases run out, nodes go and come, answers are lost and the learner is killed:
+    /// what an honest node delivers is never held against it.
     #[test]
     fn an_honest_node_is_always_heard(ops in proptest::collection::vec(op(), 1..200)) {
         let config = LeaseConfig { run: run(), lifetime_ms: 1_000, max_open_per_node: 50 };

@@ -21,7 +21,7 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Notes a publication.
+    /// Begins to time `version`, which was published at `at`.
     pub(super) fn published(&mut self, at: UnixMillis, version: PolicyVersion) {
         self.newest = Some((version, at));
         self.installed.clear();

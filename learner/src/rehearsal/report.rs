@@ -13,7 +13,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event {
-    /// Nodes can join.
+    /// The host listens: nodes can join, at these addresses.
     Serving { at_ms: u64, run: String, key: String, peer_id: String, addresses: Vec<String> },
     /// A node is here.
     Joined { at_ms: u64, node: String, nodes: usize },
@@ -31,13 +31,13 @@ pub(super) enum Event {
     },
     /// A node tells of an installed version, `ms` after its publication.
     Installed { at_ms: u64, node: String, version: u64, ms: u64 },
-    /// Once a second.
+    /// How far the newest version has come, once a second.
     Progress { at_ms: u64, version: Option<u64>, installed: usize, nodes: usize, sent_bytes: u64 },
     /// A peer served bytes that do not match their names, or broke the chunk protocol; so say this many.
     Rotten { at_ms: u64, peer: String, reporters: usize },
     /// Every living node has installed the newest version: T_bcast to 90 % and to all of them.
     Complete { at_ms: u64, version: u64, nodes: usize, t_bcast_90_ms: u64, t_bcast_ms: u64 },
-    /// It is over.
+    /// The broadcasts are over; `complete`: every living node has the last version.
     Ended { at_ms: u64, reason: &'static str, complete: bool, sent_bytes: u64 },
 }
 

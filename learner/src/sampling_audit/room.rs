@@ -17,9 +17,9 @@ pub struct NoRoom {
     precision: Precision,
     /// Whose policies have to be there at once.
     versions: usize,
-    /// Bytes of these.
+    /// Bytes of memory that all of these take.
     needed: u64,
-    /// The setting.
+    /// `[admission] max_copy_bytes`, as the run file has it.
     limit: u64,
 }
 

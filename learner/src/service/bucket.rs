@@ -10,7 +10,7 @@ use tokio::time::Instant;
 pub(super) struct Bucket(Instant);
 
 impl Bucket {
-    /// An empty one.
+    /// An empty bucket at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self(now)
     }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// Questions that wait for the writer; also the most that one flush covers.
 const WRITER_QUEUE: usize = 64;
 
-/// Asks the writer.
+/// Asks the one writer of leases, at the pace that is allowed.
 pub(super) struct Granting {
     writer: mpsc::Sender<Question>,
     pace: Mutex<Pace>,

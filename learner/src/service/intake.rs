@@ -99,7 +99,7 @@ pub(super) async fn accept(
     }
 }
 
-/// One node's stream.
+/// One node's stream of groups, and its quota.
 struct Intake {
     shared: Arc<Shared>,
     node: PublicKey,

@@ -100,17 +100,17 @@ impl Verifiers {
         lock(&self.0).panel.verifiers() > 0
     }
 
-    /// See [`Panel::at`].
+    /// Notes time and version: [`Panel::at`].
     pub(super) fn at(&self, now: UnixMillis, version: PolicyVersion) {
         lock(&self.0).panel.at(now, version);
     }
 
-    /// See [`Panel::settle`].
+    /// Notes what the learner found: [`Panel::settle`].
     pub(super) fn settle(&self, group: &ContentId, sound: bool) -> Vec<(PublicKey, bool)> {
         lock(&self.0).panel.settle(group, sound)
     }
 
-    /// See [`Panel::dismiss`].
+    /// Drops a group that nobody need look at any more: [`Panel::dismiss`].
     pub(super) fn dismiss(&self, group: &ContentId) {
         lock(&self.0).panel.dismiss(group);
     }
@@ -340,7 +340,7 @@ impl Seat {
     }
 }
 
-/// Takes a report.
+/// Takes a verifier's signed report, if it is this run's and its own.
 ///
 /// # Errors
 /// Why its verifier is not listened to any longer.

@@ -36,8 +36,8 @@ impl MemoryStore {
         state.healthy = None;
     }
 
-    /// Lets `operations` more batches and flushes succeed and fails those after them as a full disk would; `None`
-    /// mends the store.
+    /// Lets `operations` more batches and flushes succeed and fails those after them as a full disk
+    /// would; `None` mends the store.
     pub fn fail_after(&self, operations: Option<u64>) {
         self.lock().healthy = operations;
     }

@@ -178,8 +178,8 @@ fn guarded<T>(path: &Path, call: impl FnOnce() -> sled::Result<T>) -> Result<T, 
     }
 }
 
-/// Whether a panic is over a thread that could not be started: sled unwraps what `spawn` answers, which is
-/// `EAGAIN` then.
+/// Whether a panic is over a thread that could not be started: sled unwraps what `spawn` answers,
+/// which is `EAGAIN` then.
 fn is_of_thread(panic: &(dyn Any + Send)) -> bool {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())

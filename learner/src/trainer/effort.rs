@@ -6,7 +6,7 @@ use echo_policy::flops::Work;
 /// What an update computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Effort {
-    /// Forward and backward.
+    /// Tokens that went forward and backward.
     pub trained: Work,
     /// Forward only: by the policy at the start of the update, and by the reference.
     pub scored: Work,

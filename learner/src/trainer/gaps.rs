@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// |Δ log π| over the tokens of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Mean.
+    /// Mean over the tokens, in nats.
     pub mean: f64,
     /// 95th percentile: the smallest value that no more than a twentieth of the tokens exceed.
     pub p95: f64,

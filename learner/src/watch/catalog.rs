@@ -23,7 +23,7 @@ pub enum Shape {
     Sum,
 }
 
-/// One metric.
+/// One metric: where a row has it, and what each place calls it.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// JSON pointer into a row.
@@ -36,7 +36,7 @@ pub struct Metric {
     pub shape: Shape,
     /// Its unit; empty for a plain number.
     pub unit: &'static str,
-    /// What it says.
+    /// What it says, as `echo-learner metrics` and Prometheus show it.
     pub help: &'static str,
 }
 
@@ -138,14 +138,14 @@ pub const METRICS: &[Metric] = &[
 /// What a row says of a metric: label and number; the label is empty unless the metric has one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// Place in [`METRICS`].
+    /// The metric's place in [`METRICS`].
     pub index: usize,
     /// The numbers; none where the row has null.
     pub values: Vec<(String, f64)>,
 }
 
 impl Reading {
-    /// The metric.
+    /// The metric that was read.
     #[must_use]
     pub fn metric(&self) -> &'static Metric {
         &METRICS[self.index]

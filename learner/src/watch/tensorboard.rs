@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// How the files' names begin; TensorBoard looks for this.
 const NAME: &str = "events.out.tfevents.";
 
-/// The open file.
+/// The open event file, which TensorBoard follows.
 #[derive(Debug)]
 pub(super) struct EventFile {
     path: PathBuf,
@@ -112,7 +112,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// `SessionLog.SessionStatus.START`
+/// TensorBoard's `SessionLog.SessionStatus.START`, written at the head of each file.
 const SESSION_START: i32 = 1;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -147,7 +147,7 @@ struct Summary {
     value: Vec<TaggedValue>,
 }
 
-/// `Summary.Value`
+/// TensorBoard's `Summary.Value`: a number under its tag.
 #[derive(Clone, PartialEq, prost::Message)]
 struct TaggedValue {
     #[prost(string, tag = "1")]
@@ -166,14 +166,14 @@ enum Number {
     Histogram(Histogram),
 }
 
-/// `SummaryMetadata`
+/// TensorBoard's `SummaryMetadata`, of which only the description is used.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Metadata {
     #[prost(string, tag = "3")]
     description: String,
 }
 
-/// `HistogramProto`
+/// TensorBoard's `HistogramProto`: counts of numbers by bucket.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Histogram {
     #[prost(double, tag = "1")]

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Nature {
     Honest,
-    /// Says the opposite.
+    /// Says the opposite of what is true.
     Liar,
-    /// Vouches for everything.
+    /// Vouches for everything without a look.
     Lazy,
     /// Says that it cannot tell.
     Shy,

@@ -68,8 +68,8 @@ impl World {
         }
     }
 
-    /// The frame of a group of order 0, and the group as it is when its tokens are looked at; if it is to be a lie, then one that a glance
-    /// does not see.
+    /// The frame of a group of order 0, and the group as it is when its tokens are looked at; if it
+    /// is to be a lie, then one that a glance does not see.
     fn judged(&self, lie: bool) -> (Arc<Vec<u8>>, Admitted) {
         let honest = self.group(LeaseId(0), OrderCounter(0));
         let sizes = (0..).map(|n| self.off * (1.0 + n as f32 / 100.0));
