@@ -11,21 +11,24 @@
 //! | the [sampling audit](crate::sampling_audit), by the learner or by [verifiers](crate::panel), as often as the node's record says | how tokens were drawn |
 //! | [`Admission::admit`], look-ups again | those of `screen`, then into the buffer's stage |
 //!
-//! Where judging runs programs ([`Admission::runs_programs`]), the learner's audit comes before it, in full or of one trajectory as the
-//! record says: nobody has this machine run what the policy did not write.
+//! Where judging runs programs ([`Admission::runs_programs`]), the learner's audit comes before
+//! it, in full or of one trajectory as the record says: nobody has this machine run what the
+//! policy did not write.
 //!
-//! The pure steps need no lock and belong on a blocking pool; `screen` keeps the expensive one from what is refused
-//! anyway. Look-ups are made again at the end because the book and the buffer may have changed meanwhile. A group is accepted
-//! whole or not at all, and only when the buffer's flush has returned.
+//! The pure steps need no lock and belong on a blocking pool; `screen` keeps the expensive one
+//! from what is refused anyway. Look-ups are made again at the end because the book and the
+//! buffer may have changed meanwhile. A group is accepted whole or not at all, and only when the
+//! buffer's flush has returned.
 //!
-//! A failure of the learner itself (the store, a task that could not judge) is [`Rejection::Retry`]: never a refusal,
-//! never a reward. Where a task fails on one group again, while others could be judged, the service refuses that group without blame.
+//! A failure of the learner itself (the store, a task that could not judge) is
+//! [`Rejection::Retry`]: never a refusal, never a reward. Where a task fails on one group again,
+//! while others could be judged, the service refuses that group without blame.
 //!
-//! A claimed reward that differs from the learner's is a lie, unless the task runs programs, which need not do the same twice; what is
-//! trained on is the learner's figure either way.
+//! A claimed reward that differs from the learner's is a lie, unless the task runs programs, which
+//! need not do the same twice; what is trained on is the learner's figure either way.
 //!
-//! Ω is the learner's: whatever metadata the node claims is replaced by what judging gives, so it need not be compared, and
-//! no lie in it can reach the trainer or the metrics.
+//! Ω is the learner's: whatever metadata the node claims is replaced by what judging gives, so it
+//! need not be compared, and no lie in it can reach the trainer or the metrics.
 
 pub mod group;
 mod judge;
@@ -59,9 +62,11 @@ pub use tally::{Look, Looks, Tally};
 /// Longest frame that is read from a node, in bytes: the largest signed group.
 pub const MAX_FRAME_BYTES: usize = MAX_GROUP_BYTES + ENVELOPE_BYTES;
 
-/// Encoded bytes of one token at most: its id and its two log-probs, five each, and a version span of its own.
+/// Encoded bytes of one token at most: its id and its two log-probs, five each, and a version
+/// span of its own.
 const TOKEN_BYTES: usize = 15 + 40;
-/// Encoded bytes of a trajectory at most, beside its tokens: Ω with all its entries, lengths of turns, field names, reward.
+/// Encoded bytes of a trajectory at most, beside its tokens: Ω with all its entries, lengths of
+/// turns, field names, reward.
 const TRAJECTORY_BYTES: usize = 8 << 10;
 
 /// Checks the groups of one run.
@@ -89,8 +94,9 @@ impl Admission {
         Self { precisions: precisions.to_vec(), ..self }
     }
 
-    /// Longest frame that a group of this run needs, in bytes: at most [`MAX_FRAME_BYTES`], and far less where responses are short,
-    /// since this is what a stranger can make the learner hold for each stream.
+    /// Longest frame that a group of this run needs, in bytes: at most [`MAX_FRAME_BYTES`], and
+    /// far less where responses are short, since this is what a stranger can make the learner
+    /// hold for each stream.
     pub fn longest_frame(&self) -> usize {
         let tokens = (self.form.max_new_tokens as usize).saturating_mul(TOKEN_BYTES);
         let trajectories =
@@ -152,8 +158,9 @@ impl Admission {
     /// The stages that look something up, cheap enough for the thread that owns the book and the buffer.
     ///
     /// # Errors
-    /// The first stage that the group fails; [`Rejection::Retry`] when the store fails, when another copy of the group is not
-    /// durable yet, and when a restarted learner has not caught up with what it published before.
+    /// The first stage that the group fails; [`Rejection::Retry`] when the store fails, when
+    /// another copy of the group is not durable yet, and when a restarted learner has not caught up
+    /// with what it published before.
     pub fn screen(
         &self,
         group: &TrajectoryGroup,
@@ -187,9 +194,9 @@ impl Admission {
         self.check_versions(group, progress)
     }
 
-    /// [`Admission::screen`] again, then takes the group into the buffer's stage. The node may be told that its group is
-    /// accepted when [`ReplayBuffer::flush`] has returned, and [`LeaseBook::delivered`] is due then; when the flush
-    /// fails it is told to retry.
+    /// [`Admission::screen`] again, then takes the group into the buffer's stage. The node may be
+    /// told that its group is accepted when [`ReplayBuffer::flush`] has returned, and
+    /// [`LeaseBook::delivered`] is due then; when the flush fails it is told to retry.
     ///
     /// # Errors
     /// As for [`Admission::screen`]; [`Rejection::Retry`] also when the buffer's stage is full.

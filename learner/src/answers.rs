@@ -68,7 +68,8 @@ impl Answer {
     }
 }
 
-/// Answers every order `samples` times, sampled at the run's own settings. A turn that is no text counts as an empty one.
+/// Answers every order `samples` times, sampled at the run's own settings. A turn that is no text
+/// counts as an empty one.
 ///
 /// # Errors
 /// [`AnswerError`]; see [`AnswerError::is_of_order`] for those that concern one order alone.

@@ -1,10 +1,13 @@
 //! From ragged token sequences to what a policy scores.
 //!
-//! A sequence of P prompt and R response tokens gives P + R - 1 rows: row t holds token t and predicts token t + 1, so the
-//! response's log-probabilities come from rows P - 1 .. P + R - 1. Nobody needs the last token as an input.
+//! A sequence of P prompt and R response tokens gives P + R - 1 rows: row t holds token t and
+//! predicts token t + 1, so the response's log-probabilities come from rows P - 1 .. P + R - 1.
+//! Nobody needs the last token as an input.
 //!
-//! What the policy heard between its turns stands where it was heard, has rows, and is asked of nobody: the mask of ECHO-2's eq. 19, shifted
-//! by one. Whatever has one entry a token (log-probabilities, advantages) has one for each of the policy's own, all turns one after the other.
+//! What the policy heard between its turns stands where it was heard, has rows, and is
+//! asked of nobody: the mask of ECHO-2's eq. 19, shifted by one. Whatever has one entry a
+//! token (log-probabilities, advantages) has one for each of the policy's own, all turns
+//! one after the other.
 
 mod error;
 mod split;

@@ -1,5 +1,5 @@
-//! `echo-learner bench`: training steps on tokens that mean nothing, to see what a machine makes of a run file's `[model]` and `[train]`
-//! before there is a run.
+//! `echo-learner bench`: training steps on tokens that mean nothing, to see what a machine makes of
+//! a run file's `[model]` and `[train]` before there is a run.
 
 use crate::batch::{BatchError, Sequence, pack};
 use crate::config::RunConfig;
@@ -36,7 +36,8 @@ pub struct Plan {
     /// What the device computes at most in this precision, to report MFU
     #[arg(long, value_name = "TFLOPS")]
     peak: Option<f64>,
-    /// Compare the device with reference models first: config.json, model.safetensors and expected.json in each directory below DIR
+    /// Compare the device with reference models first: config.json, model.safetensors and
+    /// expected.json in each directory below DIR
     #[arg(long, value_name = "DIR")]
     vectors: Option<PathBuf>,
     /// Print one JSON object
@@ -47,7 +48,8 @@ pub struct Plan {
 /// Tries the run file's model and settings, and prints what it found.
 ///
 /// # Errors
-/// When device or model is not there, memory is short, or the device's numbers are not those of the reference models.
+/// When device or model is not there, memory is short, or the device's numbers are not those
+/// of the reference models.
 pub fn run(config: &RunConfig, plan: &Plan) -> anyhow::Result<()> {
     let train = &config.train;
     let report = plan.vectors.as_deref().map(|dir| compare(config, dir)).transpose()?;
@@ -120,7 +122,8 @@ fn sequences(plan: &Plan, vocabulary: usize) -> Vec<Sequence> {
     (0..plan.sequences).map(sequence).collect()
 }
 
-/// What a step has the policy do. Sequences attend to themselves alone, so how they are packed makes no difference.
+/// What a step has the policy do. Sequences attend to themselves alone, so how they are
+/// packed makes no difference.
 fn work(sequences: &[Sequence]) -> Result<Work, BatchError> {
     let mut work = Work::default();
     for index in 0..sequences.len() {

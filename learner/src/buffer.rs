@@ -1,18 +1,22 @@
 //! The durable replay buffer: what was acknowledged is trained on once, or dropped with a recorded reason.
 //!
-//! A group's way: [`ReplayBuffer::stage`] takes it into memory, [`ReplayBuffer::flush`] makes it durable (only then is
-//! it acknowledged) and it **waits**, unless the filter drops it with the same write; [`ReplayBuffer::form_batch`] writes the batch of an update into the journal before it
-//! returns it, and the group is **batched**; [`ReplayBuffer::settle`] says that a checkpoint made that update durable:
-//! the group is **trained** and its bytes are deleted. A learner that restarts at checkpoint c replays the journal's
-//! batches c, c+1, … ([`ReplayBuffer::batch`]) before it forms new ones, so in the lineage that counts every
-//! group is trained on at most once, and the same updates see the same groups.
+//! A group's way: [`ReplayBuffer::stage`] takes it into memory, [`ReplayBuffer::flush`] makes it
+//! durable (only then is it acknowledged) and it **waits**, unless the filter drops it with the
+//! same write; [`ReplayBuffer::form_batch`] writes the batch of an update into the journal before
+//! it returns it, and the group is **batched**; [`ReplayBuffer::settle`] says that a checkpoint
+//! made that update durable: the group is **trained** and its bytes are deleted. A learner that
+//! restarts at checkpoint c replays the journal's batches c, c+1, … ([`ReplayBuffer::batch`])
+//! before it forms new ones, so in the lineage that counts every group is trained on at most once,
+//! and the same updates see the same groups.
 //!
-//! Waiting groups are bounded by bytes and by number; beyond that the oldest are dropped as `overflow`. Batched groups are
-//! bounded by [`MAX_JOURNALED_BATCHES`]. A record of some forty bytes stays for every order of the run, so that
-//! a replay is recognised and every acknowledged group can be accounted for.
+//! Waiting groups are bounded by bytes and by number; beyond that the oldest are dropped as
+//! `overflow`. Batched groups are bounded by [`MAX_JOURNALED_BATCHES`]. A record of some forty
+//! bytes stays for every order of the run, so that a replay is recognised and every acknowledged
+//! group can be accounted for.
 //!
-//! Every change is one atomic write of the store, totals included. Memory mirrors what the store shows, durable or not,
-//! and nothing is acknowledged or returned for training before the flush that makes it durable.
+//! Every change is one atomic write of the store, totals included. Memory mirrors what the store
+//! shows, durable or not, and nothing is acknowledged or returned for training before the flush
+//! that makes it durable.
 
 mod batch;
 mod entry;
@@ -128,7 +132,8 @@ pub struct ReplayBuffer {
     staged_bytes: u64,
     /// Staged too, and dropped when they arrive.
     filtered: Vec<(Entry, DropReason)>,
-    /// Orders that arrived and are not known to be durable, with the write that holds each; none while it is staged.
+    /// Orders that arrived and are not known to be durable, with the write that holds each; none
+    /// while it is staged.
     undurable: BTreeMap<OrderCounter, Option<Write>>,
     /// The newest write to the store.
     written: Write,
@@ -163,7 +168,8 @@ impl Unflushed {
 pub struct Flushed(Write);
 
 impl ReplayBuffer {
-    /// Opens the buffer in `store`, as it was at the last flush or later. Damaged records are dropped with that reason.
+    /// Opens the buffer in `store`, as it was at the last flush or later. Damaged records are
+    /// dropped with that reason.
     ///
     /// # Errors
     /// When the store fails.
@@ -178,7 +184,8 @@ impl ReplayBuffer {
         self
     }
 
-    /// Takes a group into memory. It is not durable, and must not be acknowledged, before [`ReplayBuffer::flush`].
+    /// Takes a group into memory. It is not durable, and must not
+    /// be acknowledged, before [`ReplayBuffer::flush`].
     ///
     /// # Errors
     /// [`BufferError::Duplicate`] when its order is known, [`BufferError::StagingFull`] when a
@@ -211,14 +218,15 @@ impl ReplayBuffer {
     /// beyond the limits are dropped, oldest first.
     ///
     /// # Errors
-    /// When the store fails. Staged groups stay staged; the next flush tries again. Tell their senders to retry.
+    /// When the store fails. Staged groups stay staged; the next flush tries again. Tell
+    /// their senders to retry.
     pub fn flush(&mut self) -> Result<(), BufferError> {
         self.write_arrivals()?;
         self.sync()
     }
 
-    /// The first half of [`ReplayBuffer::flush`]: writes what is staged. The second half is the disk's, and is waited for without the buffer;
-    /// afterwards [`ReplayBuffer::flushed`] is due.
+    /// The first half of [`ReplayBuffer::flush`]: writes what is staged. The second half is the
+    /// disk's, and is waited for without the buffer; afterwards [`ReplayBuffer::flushed`] is due.
     ///
     /// # Errors
     /// As for [`ReplayBuffer::flush`], before anything is durable.
@@ -278,7 +286,8 @@ impl ReplayBuffer {
         self.commit(&plan)
     }
 
-    /// What was acknowledged and what became of it. A group that was written but whose flush failed counts already.
+    /// What was acknowledged and what became of it. A group that was written but whose
+    /// flush failed counts already.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }

@@ -1,16 +1,17 @@
 //! Checkpoints: self-contained snapshots of a run in an object store.
 //!
-//! A checkpoint is a few objects under its version: weights and optimizer state as safetensors, and `state.json` with the length and
-//! BLAKE3 of both, and its own BLAKE3. `state.json` is written last, and commits: without it there is no
-//! checkpoint, and one whose parts do not match it is damaged and passed over. A directory is synced before a
-//! write returns.
+//! A checkpoint is a few objects under its version: weights and optimizer state as safetensors, and
+//! `state.json` with the length and BLAKE3 of both, and its own BLAKE3. `state.json` is written
+//! last, and commits: without it there is no checkpoint, and one whose parts do not match it is
+//! damaged and passed over. A directory is synced before a write returns.
 //!
-//! Nothing else is random or hidden: prompts, samples and batches follow from the run, the state and the learner's database, so the same
-//! checkpoint leads to the same updates.
+//! Nothing else is random or hidden: prompts, samples and batches follow from the run, the state
+//! and the learner's database, so the same checkpoint leads to the same updates.
 //!
-//! **A store on another machine.** Checkpoints are written to the run directory first, and copied out from there ([`Checkpoints::upload`]).
-//! Both happen beside training ([`release`](crate::release)), and a version is announced only when its checkpoint lies where checkpoints
-//! are to lie: what the fleet has seen must never be taken back.
+//! **A store on another machine.** Checkpoints are written to the run directory first, and copied
+//! out from there ([`Checkpoints::upload`]). Both happen beside training
+//! ([`release`](crate::release)), and a version is announced only when its checkpoint lies where
+//! checkpoints are to lie: what the fleet has seen must never be taken back.
 
 mod place;
 mod shelf;
@@ -109,7 +110,9 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Writes the checkpoint of `state`, with the optimizer's ([`AdamW::state`](crate::optimizer::AdamW::state)), durably, and deletes all but the newest ones before it.
+    /// Writes the checkpoint of `state`, with the optimizer's
+    /// ([`AdamW::state`](crate::optimizer::AdamW::state)), durably, and deletes all but the
+    /// newest ones before it.
     ///
     /// # Errors
     /// When the store fails.
@@ -126,7 +129,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Copies the checkpoint of `version` to the store on another machine, if there is one. It is durable there when this returns.
+    /// Copies the checkpoint of `version` to the store on another machine, if there is one. It is
+    /// durable there when this returns.
     ///
     /// # Errors
     /// When a store fails, or the checkpoint has been damaged meanwhile.
@@ -138,8 +142,9 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Reads the newest checkpoint that is whole, and says what was passed over: what is damaged, and a store that does not answer. The
-    /// disk is read first where it has the same version, and has it afterwards.
+    /// Reads the newest checkpoint that is whole, and says what was passed over: what is damaged,
+    /// and a store that does not answer. The disk is read first where it has the same version,
+    /// and has it afterwards.
     ///
     /// # Errors
     /// When one is another run's; when there is none, and a store could not be asked.

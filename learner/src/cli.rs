@@ -14,8 +14,9 @@ use tracing_subscriber::filter::LevelFilter;
 
 /// Trains a language model on the rollouts of volunteers.
 ///
-/// A run lives in one directory (`[run] dir` of its run file): key, charter, checkpoints, replay buffer, metrics. `run` founds it and
-/// works until all updates are made; `resume` goes on after a stop or a crash, where the last checkpoint ended.
+/// A run lives in one directory (`[run] dir` of its run file): key, charter, checkpoints, replay
+/// buffer, metrics. `run` founds it and works until all updates are made; `resume` goes on after a
+/// stop or a crash, where the last checkpoint ended.
 #[derive(Debug, Parser)]
 #[command(name = "echo-learner", version = VERSION.as_str(), after_help = EXAMPLES)]
 pub struct Cli {
@@ -124,11 +125,13 @@ pub enum Command {
         #[arg(long)]
         output: PathBuf,
     },
-    /// Keep those rows of a task's file that the starting policy answers right now and then (RLAX's pre-filtering by pass rate).
+    /// Keep those rows of a task's file that the starting policy answers right now and then (RLAX's
+    /// pre-filtering by pass rate).
     ///
-    /// Each row is answered as often as is asked for, at the run file's own settings. A policy that needs a warm-up is made first, once, with
-    /// `echo-learner warmup`, and named as [model] path. What was found is written beside the output as it is
-    /// found: the same command goes on after an interrupt. Name the output in the run file, under [data], and found the run on it.
+    /// Each row is answered as often as is asked for, at the run file's own settings. A policy that
+    /// needs a warm-up is made first, once, with `echo-learner warmup`, and named as [model] path.
+    /// What was found is written beside the output as it is found: the same command goes on after
+    /// an interrupt. Name the output in the run file, under [data], and found the run on it.
     Prefilter {
         /// The run file.
         #[arg(long)]
@@ -139,8 +142,9 @@ pub enum Command {
     },
     /// Serve policies to the fleet without training: rehearse a broadcast, or test a fleet's links.
     ///
-    /// The first policy is version 0, the next version 1, and so on. Nodes join as in a real run; they get no work. Ends when every
-    /// living node has installed the last version, at the deadline, or with Ctrl-C.
+    /// The first policy is version 0, the next version 1, and so on. Nodes join as in a real run;
+    /// they get no work. Ends when every living node has installed the last version, at the
+    /// deadline, or with Ctrl-C.
     Publish {
         /// The run file. Its [model] and [train] are not used: the first policy says what the model is.
         config: PathBuf,
@@ -166,9 +170,11 @@ pub enum Command {
         /// The objective whose parts to print.
         name: Option<String>,
     },
-    /// Show the metrics of a run: where they stand in metrics.jsonl, their tags in TensorBoard, units and meanings.
+    /// Show the metrics of a run: where they stand in metrics.jsonl, their tags in
+    /// TensorBoard, units and meanings.
     ///
-    /// In Prometheus a metric is called echo_ and the part of its tag behind the slash; [watch] listen says where it is served.
+    /// In Prometheus a metric is called echo_ and the part of its tag behind the slash; [watch]
+    /// listen says where it is served.
     Metrics,
     /// Show what every peer delivered, and ban or pardon peers, while the learner runs or when it does not.
     #[command(subcommand)]

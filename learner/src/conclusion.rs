@@ -45,7 +45,8 @@ fn share(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"))
 }
 
-/// Puts what `export` makes in the place of `policy`, unless that has the same weights: people may have added to it.
+/// Puts what `export` makes in the place of `policy`, unless that has the same weights: people may
+/// have added to it.
 fn replace_policy(
     policy: &Path,
     export: impl FnOnce(&Path) -> Result<(), PrepareError>,

@@ -1,7 +1,8 @@
 //! The controller: what the learner does next. Sans-IO and deterministic.
 //!
-//! All other parts are passive; this machine alone decides the order of things, from nothing but its position in the run. So a
-//! learner that is restarted from a checkpoint goes through the same steps again.
+//! All other parts are passive; this machine alone decides the order of things, from nothing
+//! but its position in the run. So a learner that is restarted from a checkpoint goes through
+//! the same steps again.
 
 use echo_protocol::staleness::Staleness;
 use echo_protocol::version::PolicyVersion;

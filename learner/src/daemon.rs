@@ -1,7 +1,7 @@
 //! A learner process: network, service and learning thread around one run.
 //!
-//! [`work`] is the list of its parts in the order in which they start. They end in this order: learning, what runs
-//! beside it, broadcasts, the host, the record of peers, the service.
+//! [`work`] is the list of its parts in the order in which they start. They end in this order:
+//! learning, what runs beside it, broadcasts, the host, the record of peers, the service.
 
 pub(crate) mod network;
 pub(crate) mod rendezvous;
@@ -119,8 +119,9 @@ fn open_shared(founded: Founded, past: &Past, host: &Host) -> anyhow::Result<Arc
     Ok(shared)
 }
 
-/// Gives back what earlier processes knew: versions that were published, the audit's policies, the fleet, and the
-/// operator's decisions. Returns the nodes that are dialled if no bootstrap peer answers.
+/// Gives back what earlier processes knew: versions that were published, the audit's
+/// policies, the fleet, and the operator's decisions. Returns the nodes that are dialled if
+/// no bootstrap peer answers.
 async fn restore(shared: &Shared, past: &mut Past, journal: &Path) -> Vec<(PeerId, Vec<Multiaddr>)> {
     let (state, again) = (past.state.take(), std::mem::take(&mut past.again));
     // Also where the database does not know of them, because it was lost: nodes hold them, and are told to wait for them.

@@ -24,7 +24,8 @@ pub fn warnings(config: &RunConfig, staleness: &Staleness) -> Vec<String> {
     audit.into_iter().chain(of_objective(&config.train)).collect()
 }
 
-/// That the sampling audit, which keeps the policies of [`MAX_POLICIES`] publications, refuses what the staleness budget would let in.
+/// That the sampling audit, which keeps the policies of [`MAX_POLICIES`] publications, refuses what
+/// the staleness budget would let in.
 fn of_audit(staleness: &Staleness) -> Option<String> {
     let (budget, period) = (staleness.budget(), staleness.period());
     let reach = MAX_POLICIES as u64 - 1;
@@ -43,7 +44,8 @@ fn of_audit(staleness: &Staleness) -> Option<String> {
     ))
 }
 
-/// That an objective which is clipped around the policy at the start of an update has nothing to clip in its first step.
+/// That an objective which is clipped around the policy at the start of an update has nothing to
+/// clip in its first step.
 fn of_objective(train: &TrainSection) -> Option<String> {
     let clipped_around_start = train.objective.objective.ratio.is_proximal();
     (clipped_around_start && train.minibatches == 1).then(|| {
@@ -55,8 +57,8 @@ fn of_objective(train: &TrainSection) -> Option<String> {
     })
 }
 
-/// The rate that keeps the learner busy and the lag to expect, for an update of `batch` trajectories; none on-policy, and before updates
-/// were made and snapshots installed.
+/// The rate that keeps the learner busy and the lag to expect, for an update of `batch`
+/// trajectories; none on-policy, and before updates were made and snapshots installed.
 pub fn of_fleet(staleness: &Staleness, batch: usize, rows: &[UpdateRow]) -> Option<String> {
     if staleness.mode() == Mode::OnPolicy {
         // There is nothing to overlap: both halves wait for each other at any rate.

@@ -225,7 +225,8 @@ impl Desk {
         }
     }
 
-    /// Writes what was granted so far. The disk is waited for without the desk; afterwards [`Desk::leased`] is due.
+    /// Writes what was granted so far. The disk is waited for without the desk;
+    /// afterwards [`Desk::leased`] is due.
     ///
     /// # Errors
     /// When the store fails; the next call writes the same again.
@@ -256,7 +257,8 @@ impl Desk {
         Ok(leases)
     }
 
-    /// Orders that may still be handed out: ⌊(N_r-1)/B⌋ ≤ i+η, where N_r counts what is in formed batches, waits, or is out.
+    /// Orders that may still be handed out: ⌊(N_r-1)/B⌋ ≤ i+η, where N_r counts what is in formed
+    /// batches, waits, or is out.
     fn room(&self) -> u64 {
         let batch = self.groups_per_update as u64;
         let current = self.progress.current;
@@ -295,8 +297,9 @@ impl Desk {
         admission.screen(group, self.progress, &self.book, &self.buffer)
     }
 
-    /// Takes judged groups in and writes them together. Nothing is acknowledged before [`Desk::acknowledge`] was told that they are durable;
-    /// the disk is waited for in between, without the desk.
+    /// Takes judged groups in and writes them together. Nothing is acknowledged before
+    /// [`Desk::acknowledge`] was told that they are durable; the disk is waited for in
+    /// between, without the desk.
     pub fn admit(
         &mut self,
         now: UnixMillis,
@@ -321,7 +324,8 @@ impl Desk {
         (replies, written.map(|(unflushed, ())| unflushed))
     }
 
-    /// Notes what was accepted, and numbers its receipts. They are written behind the groups, and durable with the same flush.
+    /// Notes what was accepted, and numbers its receipts. They are written behind the groups, and
+    /// durable with the same flush.
     fn write_receipts(&mut self, now: UnixMillis, replies: &mut [Reply]) -> Result<(), StoreError> {
         let mut receipts = Vec::with_capacity(replies.len());
         let accepted = replies.iter_mut().filter(|reply| reply.is_accepted());
@@ -332,7 +336,8 @@ impl Desk {
         self.record_journal.save(&mut self.record, &receipts)
     }
 
-    /// Makes the answers final by what became of the flush: when the disk failed, all groups have to come again.
+    /// Makes the answers final by what became of the flush: when the disk failed, all groups
+    /// have to come again.
     pub fn acknowledge(
         &mut self,
         mut replies: Vec<Reply>,
@@ -364,7 +369,8 @@ impl Desk {
         if self.closed { Err(Rejection::Retry("the run has ended".into())) } else { Ok(()) }
     }
 
-    /// Records a refusal by an earlier stage, and frees the order that it concerns. Who is not heard is told only that.
+    /// Records a refusal by an earlier stage, and frees the order that it concerns. Who is not
+    /// heard is told only that.
     pub fn refuse(&mut self, now: UnixMillis, node: &PublicKey, refusal: Refusal) -> Reply {
         let refusal = match self.hear(now, node) {
             Ok(()) => refusal,
@@ -375,7 +381,8 @@ impl Desk {
         reply
     }
 
-    /// Holds a refusal against its node where it has to be. Who sends again what was accepted lately gets its receipt again.
+    /// Holds a refusal against its node where it has to be. Who sends again what was accepted
+    /// lately gets its receipt again.
     fn judge(&mut self, now: UnixMillis, node: &PublicKey, refusal: Refusal) -> Reply {
         self.give_back(node, &refusal);
         if self.record.refused(now, *node, refusal.reason, refusal.fault) {
@@ -404,8 +411,9 @@ impl Desk {
         }
     }
 
-    /// Notes that a group, whose tokens the policy wrote, could not be judged. True if it is to be refused: again, and others could be judged
-    /// meanwhile. Its order counts towards being given up then.
+    /// Notes that a group, whose tokens the policy wrote, could not be judged. True if it is
+    /// to be refused: again, and others could be judged meanwhile. Its order counts towards
+    /// being given up then.
     pub fn unjudged(&mut self, node: &PublicKey, counter: OrderCounter) -> bool {
         self.book.unjudged(node, counter, self.tally.accepted)
     }
@@ -425,7 +433,8 @@ impl Desk {
         self.tally.looks.record(look);
     }
 
-    /// Notes what the learner itself found of a verifier's verdict. True if the verifier is not heard from now on.
+    /// Notes what the learner itself found of a verifier's verdict. True if the verifier is not
+    /// heard from now on.
     pub fn judged(&mut self, now: UnixMillis, verifier: PublicKey, right: bool) -> bool {
         let silenced = self.record.judged(now, verifier, right);
         if silenced {
@@ -443,7 +452,8 @@ impl Desk {
         }
     }
 
-    /// Notes that the operator's journal was read up to byte `end`, where nothing stood that could be followed.
+    /// Notes that the operator's journal was read up to byte `end`, where nothing stood
+    /// that could be followed.
     pub fn followed(&mut self, end: u64) {
         self.record.followed(end);
     }
@@ -466,10 +476,12 @@ impl Desk {
         &self.record
     }
 
-    /// The batch of the update at `version`: from the journal, or formed now; `None` while too few groups wait.
+    /// The batch of the update at `version`: from the journal, or formed now; `None` while
+    /// too few groups wait.
     ///
     /// # Errors
-    /// When the store fails, or has failed before: what a failed flush left on the disk is known only to a process that reads it anew.
+    /// When the store fails, or has failed before: what a failed flush left on the disk is known
+    /// only to a process that reads it anew.
     pub fn batch(&mut self, version: PolicyVersion) -> Result<Option<Vec<StoredGroup>>, DeskError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone().into());
@@ -496,8 +508,8 @@ impl Desk {
         Ok(self.buffer.forget(self.book.settled_below())?)
     }
 
-    /// Ends the run: nothing is leased or accepted any more, and what still waits is dropped on the record. Batches stay as long as an older
-    /// checkpoint may be fallen back on.
+    /// Ends the run: nothing is leased or accepted any more, and what still waits is dropped on the
+    /// record. Batches stay as long as an older checkpoint may be fallen back on.
     pub fn close(&mut self) -> Result<(), DeskError> {
         self.closed = true;
         Ok(self.buffer.drop_waiting(DropReason::RunEnded)?)

@@ -104,8 +104,8 @@ pub fn name(device: &Device) -> String {
     }
 }
 
-/// Bytes of a GPU's memory that are taken. Nothing that training ever took is given back, so this is its peak, with what other programs
-/// hold. Nothing on the CPU.
+/// Bytes of a GPU's memory that are taken. Nothing that training ever took is given back, so this
+/// is its peak, with what other programs hold. Nothing on the CPU.
 ///
 /// # Errors
 /// When the GPU fails.

@@ -57,8 +57,8 @@ pub fn warnings(mix: &TaskMix) -> Vec<String> {
     trained_on.map(warning).collect()
 }
 
-/// Answers the first `orders` held-out orders, one response each, sampled at the run's own settings, and counts the right ones.
-/// `None` when it was to stop before the last.
+/// Answers the first `orders` held-out orders, one response each, sampled at the run's own
+/// settings, and counts the right ones. `None` when it was to stop before the last.
 pub fn evaluate(
     workload: &Workload,
     version: PolicyVersion,
@@ -104,7 +104,8 @@ pub(crate) fn answer(
     }))
 }
 
-/// One response to each order, without those that cannot be judged: one bad row of a data set must not end a run.
+/// One response to each order, without those that cannot be judged: one bad row of a data set must
+/// not end a run.
 fn answer_each(
     workload: &Workload,
     policy: &Arc<Policy>,

@@ -1,8 +1,10 @@
-//! Which admitted groups are worth a place in a batch: DAPO's dynamic sampling, and RLAX's filter by pass rate.
+//! Which admitted groups are worth a place in a batch: DAPO's dynamic sampling, and RLAX's
+//! filter by pass rate.
 //!
-//! What it refuses is acknowledged, never waits, and is dropped on the record with a reason of its own. It looks at nothing but the
-//! group, so a group has the same fate after any restart; and as a dropped group leaves room for another order at once, the
-//! learner does not starve while some groups pass.
+//! What it refuses is acknowledged, never waits, and is dropped on the record with a reason of
+//! its own. It looks at nothing but the group, so a group has the same fate after any restart;
+//! and as a dropped group leaves room for another order at once, the learner does not starve
+//! while some groups pass.
 
 use crate::admission::group::Admitted;
 use crate::buffer::outcome::DropReason;
@@ -13,7 +15,8 @@ use echo_protocol::trajectory::TrajectoryGroup;
 pub struct Filter {
     /// Refuse groups whose rewards are all equal: their advantages are zero.
     pub no_signal: bool,
-    /// EchoClip learns from whatever a group got right: then such a group is refused only when nothing of it is right.
+    /// EchoClip learns from whatever a group got right: then such a group is refused only when
+    /// nothing of it is right.
     pub echo_clip: bool,
     /// Refuse groups whose share of right responses is below the first or above the second.
     pub pass_rate: Option<[f64; 2]>,
@@ -48,7 +51,8 @@ pub struct Starvation {
     due: u64,
 }
 
-/// Batches' worth of groups that the filter may drop while the learner waits for one batch, before it is worth a warning.
+/// Batches' worth of groups that the filter may drop while the learner waits for one batch, before
+/// it is worth a warning.
 const PATIENCE_BATCHES: u64 = 8;
 
 impl Starvation {
@@ -58,7 +62,8 @@ impl Starvation {
         Self { before: dropped, due: (groups.max(1) as u64).saturating_mul(PATIENCE_BATCHES) }
     }
 
-    /// How many groups were dropped in this wait, when that is worth a warning: at eight batches' worth, sixteen, thirty-two, ...
+    /// How many groups were dropped in this wait, when that is worth a warning: at eight batches'
+    /// worth, sixteen, thirty-two, ...
     pub fn look(&mut self, dropped: u64) -> Option<u64> {
         let since = dropped.saturating_sub(self.before);
         if since < self.due {

@@ -1,13 +1,15 @@
 //! The fleet: who is here, under which version, and who receives snapshots from whom. Sans-IO.
 //!
-//! Chains follow ECHO-2 §4.2: the learner sends to the head of each of N_ch = max(1, ⌊B0/B̂w⌋) chains, every node passes on to the
-//! next. Nodes are ranked by what others measured of them ([`score`]); the best are heads, the others follow by their uplinks. Beside
-//! its chain every node has a standby and a few neighbours of a random mesh ([`mesh`]), from which it takes what its chain is slow to
-//! bring.
+//! Chains follow ECHO-2 §4.2: the learner sends to the head of each of N_ch = max(1, ⌊B0/B̂w⌋)
+//! chains, every node passes on to the next. Nodes are ranked by what others measured of them
+//! ([`score`]); the best are heads, the others follow by their uplinks. Beside its chain every node
+//! has a standby and a few neighbours of a random mesh ([`mesh`]), from which it takes what its
+//! chain is slow to bring.
 //!
-//! Ranks change only between broadcasts: reshuffling in mid-broadcast would leave two halves of the fleet waiting for each other. In
-//! mid-broadcast a node that comes is appended, one that goes leaves its child to its parent, and one that fails a neighbour is
-//! replaced for that neighbour alone, until several say the same of it ([`trust`]; for corrupt bytes, [`Rotten`]).
+//! Ranks change only between broadcasts: reshuffling in mid-broadcast would leave two halves of the
+//! fleet waiting for each other. In mid-broadcast a node that comes is appended, one that goes
+//! leaves its child to its parent, and one that fails a neighbour is replaced for that neighbour
+//! alone, until several say the same of it ([`trust`]; for corrupt bytes, [`Rotten`]).
 //!
 //! This folder imports `reputation` (networks and owners) and `common`.
 //!
@@ -51,7 +53,8 @@ pub use view::MemberView;
 pub const MAX_NODES: usize = 100_000;
 /// Broadcast times kept for the percentiles.
 pub const MAX_BROADCAST_SAMPLES: usize = 4096;
-/// Milliseconds that a node which closed its connection has to come back before nobody receives from it any more.
+/// Milliseconds that a node which closed its connection has to come back before nobody receives
+/// from it any more.
 pub const DISCONNECT_GRACE_MS: u64 = 500;
 /// Milliseconds without a heartbeat after which one neighbour's word that a node is gone is enough.
 pub const DOUBTFUL_AFTER_MS: u64 = 2_500;
@@ -64,8 +67,8 @@ pub const HASTY_MS: u64 = 200;
 pub const AVOID_MS: u64 = 10_000;
 /// Publications whose arrival is still timed.
 const MAX_PUBLICATIONS: usize = 64;
-/// A report is believed up to this multiple of the per-worker cap: what is faster than all others shows in the words of several, and
-/// a cap that is too low grows with every ranking.
+/// A report is believed up to this multiple of the per-worker cap: what is faster than all others
+/// shows in the words of several, and a cap that is too low grows with every ranking.
 const BELIEVED: u64 = 2;
 
 /// What a fleet is told once.
@@ -142,8 +145,9 @@ impl Fleet {
         }
     }
 
-    /// Tells whether a node has a good record, and where it is; to be told before its heartbeats, of a member. Only while it has one, what it
-    /// says of rotten neighbours counts for others than itself.
+    /// Tells whether a node has a good record, and where it is; to be told before its
+    /// heartbeats, of a member. Only while it has one, what it says of rotten neighbours counts
+    /// for others than itself.
     pub fn weigh(&mut self, node: &PublicKey, known: bool, network: Option<Network>) {
         let owner = known.then(|| self.config.owners.owner(*node, network));
         if let Some(member) = self.members.get_mut(node) {
@@ -252,8 +256,8 @@ impl Fleet {
         }
     }
 
-    /// Takes a node's word that a neighbour served rotten bytes. It never gets that neighbour again; others go on with it until several
-    /// owners say the same, and then wait for it no more.
+    /// Takes a node's word that a neighbour served rotten bytes. It never gets that neighbour
+    /// again; others go on with it until several owners say the same, and then wait for it no more.
     fn rotten(&mut self, now: UnixMillis, reporter: &PublicKey, peer: &PublicKey) {
         let Some(member) = self.members.get_mut(reporter) else { return };
         member.avoid(*peer, UnixMillis(u64::MAX));
@@ -263,7 +267,8 @@ impl Fleet {
         }
     }
 
-    /// Notes that a node broke the chunk protocol towards the learner itself: nobody receives from it any more.
+    /// Notes that a node broke the chunk protocol towards the learner itself: nobody receives
+    /// from it any more.
     pub fn cut_off(&mut self, node: &PublicKey) {
         self.rotten.met(*node);
         if let Some(member) = self.members.get_mut(node)
@@ -274,7 +279,8 @@ impl Fleet {
         }
     }
 
-    /// Holds nothing against a node any more, as the operator has decided. Who met rot of it goes on without it.
+    /// Holds nothing against a node any more, as the operator has decided. Who met rot of it
+    /// goes on without it.
     pub fn pardon(&mut self, node: &PublicKey) {
         self.rotten.forgive(node);
         if let Some(known) = self.recalled.get_mut(node) {
@@ -288,8 +294,9 @@ impl Fleet {
         }
     }
 
-    /// Takes a node's word that neighbours are gone. It gets others at once; what that means for everybody else depends on how many
-    /// say so, and on whether those neighbours are silent here, too.
+    /// Takes a node's word that neighbours are gone. It gets others at once; what that
+    /// means for everybody else depends on how many say so, and on whether those neighbours
+    /// are silent here, too.
     pub fn lost(&mut self, now: UnixMillis, node: &PublicKey, lost: &[PublicKey]) {
         let Some(member) = self.members.get(node) else { return };
         let mut named: Vec<PublicKey> =
@@ -320,7 +327,8 @@ impl Fleet {
         }
     }
 
-    /// Looks for nodes that are silent or have gone, and ranks the others when it is time to. Returns those that are members no more.
+    /// Looks for nodes that are silent or have gone, and ranks the others when it is time to.
+    /// Returns those that are members no more.
     pub fn expire(&mut self, now: UnixMillis) -> Vec<PublicKey> {
         let over = self.disconnected.iter().filter(|(_, at)| now.since(**at) > DISCONNECT_GRACE_MS);
         let over: Vec<PublicKey> = over.map(|(node, _)| *node).collect();
@@ -416,7 +424,8 @@ impl Fleet {
         self.rotten.peers()
     }
 
-    /// The p-th percentile (0 to 1) of the time from a publication to its installation on a node, in milliseconds: T_bcast.
+    /// The p-th percentile (0 to 1) of the time from a publication to its installation on a
+    /// node, in milliseconds: T_bcast.
     pub fn broadcast_ms(&self, p: f64) -> Option<u64> {
         let mut sorted: Vec<u64> = self.broadcast_ms.iter().copied().collect();
         sorted.sort_unstable();

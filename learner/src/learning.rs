@@ -55,7 +55,8 @@ pub enum LearningError {
     /// `metrics.jsonl` cannot be written; it is the run's record, so the run ends.
     #[error("metrics.jsonl: {0} (is the disk full?)")]
     Metrics(std::io::Error),
-    /// Diverged: nothing of it was written or published, and a resumed run goes on from the checkpoint before.
+    /// Diverged: nothing of it was written or published, and a resumed run goes on
+    /// from the checkpoint before.
     #[error(
         "the weights of {0} are not finite: the policy has diverged. Nobody has seen this version. Lower [train.schedule] peak, and \
          `echo-learner resume`: the run goes on from its last checkpoint"
@@ -277,7 +278,8 @@ impl Learning {
         Ok(None)
     }
 
-    /// Makes an update and its row. Returns the instant up to which the row counts, at which the next period begins.
+    /// Makes an update and its row. Returns the instant up to which the row counts, at which
+    /// the next period begins.
     fn update(
         &mut self,
         version: PolicyVersion,

@@ -3,11 +3,13 @@
 //! A plain state machine: no clock, no files. Every order below the cursor is in one of three states:
 //!
 //! - **out**: a lease runs; the order counts towards N_r of AReaL's admission rule;
-//! - **idle**: its lease ran out, its node is gone, or it was given back; it is leased again before any fresh order.
-//!   Until then whoever last held it may still deliver it, unless it was given back;
-//! - **settled**: the replay buffer has it, or it was given up after [`MAX_LEASES_OF_ORDER`] leases that brought nothing. The book then
-//!   forgets it: an order below the cursor that is neither out nor idle is settled, so nothing grows with the length of the run.
-//!   Orders are draws that do not depend on each other, so one that is never delivered is missed by nobody.
+//! - **idle**: its lease ran out, its node is gone, or it was given back; it is leased
+//!   again before any fresh order. Until then whoever last held it may still deliver it,
+//!   unless it was given back;
+//! - **settled**: the replay buffer has it, or it was given up after [`MAX_LEASES_OF_ORDER`] leases
+//!   that brought nothing. The book then forgets it: an order below the cursor that is neither out
+//!   nor idle is settled, so nothing grows with the length of the run. Orders are draws that do not
+//!   depend on each other, so one that is never delivered is missed by nobody.
 //!
 //! No node decides alone which orders are left out. An idle order is not leased to a node that held it
 //! before, while another one asks for orders that did not. And of the leases that end without a delivery the
@@ -130,7 +132,8 @@ pub struct LeaseBook {
     /// The numbers of `leases`, by their nodes.
     by_node: BTreeSet<(PublicKey, LeaseId)>,
     out_by_node: BTreeMap<PublicKey, u64>,
-    /// When each node last asked for orders. Whoever has gone or has not asked for two lifetimes of a lease is forgotten.
+    /// When each node last asked for orders. Whoever has gone or has not asked for two lifetimes of
+    /// a lease is forgotten.
     asked: BTreeMap<PublicKey, UnixMillis>,
     /// When it was last seen to that.
     forgot: UnixMillis,
@@ -173,9 +176,9 @@ impl LeaseBook {
     }
 
     /// Leases up to `orders` orders to `node`, at most `room` (what the staleness budget allows,
-    /// [`Staleness::room`](echo_protocol::staleness::Staleness::room)): idle ones first, then fresh ones, each lease
-    /// a contiguous range. Fewer, or none, when a limit is reached. Idle ones that the node held before are left to those that did not,
-    /// as long as one of them asks too.
+    /// [`Staleness::room`](echo_protocol::staleness::Staleness::room)): idle ones first, then fresh
+    /// ones, each lease a contiguous range. Fewer, or none, when a limit is reached. Idle ones that
+    /// the node held before are left to those that did not, as long as one of them asks too.
     pub fn grant(&mut self, now: UnixMillis, node: PublicKey, orders: u32, room: u64) -> Vec<Lease> {
         self.expire(now);
         self.forget_silent(now);
@@ -232,9 +235,9 @@ impl LeaseBook {
 
     /// Whether `node` may deliver `counter` under lease `id`.
     ///
-    /// A lease that ran out still holds for an order that was neither leased again nor delivered: the work is done, and
-    /// the staleness budget alone decides what it is worth. A node that was leased the same order again may deliver it
-    /// under its earlier lease.
+    /// A lease that ran out still holds for an order that was neither leased again nor delivered:
+    /// the work is done, and the staleness budget alone decides what it is worth. A node that was
+    /// leased the same order again may deliver it under its earlier lease.
     ///
     /// # Errors
     /// Why it may not.
@@ -269,8 +272,8 @@ impl LeaseBook {
         self.detach(counter);
     }
 
-    /// Makes `counter` idle because `node` will not deliver it any more: its group was refused for good. False, and
-    /// nothing changes, when `node` does not hold it.
+    /// Makes `counter` idle because `node` will not deliver it any more: its group was refused for
+    /// good. False, and nothing changes, when `node` does not hold it.
     pub fn give_back(&mut self, node: &PublicKey, counter: OrderCounter) -> bool {
         let held = self.orders.get(&counter).is_some_and(|slot| self.holder(slot.lease) == Some(node));
         if held {
@@ -294,9 +297,10 @@ impl LeaseBook {
         holds
     }
 
-    /// Records that `node`'s group of `counter` could not be judged, by a run that has `accepted` so many groups. True if that is not the first
-    /// time under this lease, and others were accepted in between: then it is not the learner that cannot judge. The order is idle then, as
-    /// behind [`LeaseBook::give_back`], or given up.
+    /// Records that `node`'s group of `counter` could not be judged, by a run that has `accepted`
+    /// so many groups. True if that is not the first time under this lease, and others were
+    /// accepted in between: then it is not the learner that cannot judge. The order is idle then,
+    /// as behind [`LeaseBook::give_back`], or given up.
     pub fn unjudged(&mut self, node: &PublicKey, counter: OrderCounter, accepted: u64) -> bool {
         if self.orders.get(&counter).is_none_or(|slot| self.holder(slot.lease) != Some(node)) {
             return false;
@@ -321,15 +325,16 @@ impl LeaseBook {
         lapsed
     }
 
-    /// Makes all orders of `node` idle at once, or gives them up, and returns them. Should it come back, it may still deliver those that
-    /// were not leased again.
+    /// Makes all orders of `node` idle at once, or gives them up, and returns them. Should it come
+    /// back, it may still deliver those that were not leased again.
     pub fn node_gone(&mut self, node: &PublicKey) -> Vec<OrderCounter> {
         self.asked.remove(node);
         let ids: Vec<LeaseId> = self.of_node(node, LeaseId(0)).collect();
         ids.into_iter().flat_map(|id| self.lapse(id, End::Gone)).collect()
     }
 
-    /// The orders that were given up since the last call: none of [`MAX_LEASES_OF_ORDER`] leases brought anything.
+    /// The orders that were given up since the last call: none of
+    /// [`MAX_LEASES_OF_ORDER`] leases brought anything.
     pub fn take_given_up(&mut self) -> Vec<OrderCounter> {
         std::mem::take(&mut self.given_up)
     }
@@ -405,7 +410,8 @@ impl LeaseBook {
         }
     }
 
-    /// Whether an idle order may be leased to `node`: it did not hold it, or so did all others that ask for orders.
+    /// Whether an idle order may be leased to `node`: it did not hold it, or so did all others
+    /// that ask for orders.
     fn is_for(&self, node: &PublicKey, counter: OrderCounter) -> bool {
         self.orders.get(&counter).is_some_and(|slot| {
             let held = |node: &PublicKey| slot.holders.contains(node);

@@ -27,8 +27,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// mimalloc's `mi_option_purge_delay`, by its place in `mimalloc.h`.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-/// How often memory that is free goes back to the system, in milliseconds; the allocator's own second is shorter than most updates. Copies of
-/// the policy and of the optimizer's state are made and freed again and again, and what comes from the system has to be cleared first.
+/// How often memory that is free goes back to the system, in milliseconds; the allocator's own
+/// second is shorter than most updates. Copies of the policy and of the optimizer's state are made
+/// and freed again and again, and what comes from the system has to be cleared first.
 const PURGE_EVERY_MS: std::ffi::c_long = 60_000;
 
 fn main() -> ExitCode {
@@ -45,8 +46,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// The allocator asks for huge pages, and the kernel fills them with zeros over hours: two thirds of the memory of a small run's
-/// learner were such zeros. A training step takes no longer without them. A kernel that knows no such wish is left to its ways.
+/// The allocator asks for huge pages, and the kernel fills them with zeros over hours: two thirds
+/// of the memory of a small run's learner were such zeros. A training step takes no longer without
+/// them. A kernel that knows no such wish is left to its ways.
 fn refuse_huge_pages() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(true);

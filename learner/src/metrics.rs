@@ -1,8 +1,8 @@
-//! `metrics.jsonl`: one JSON object a line, one line per update, evaluation and publication. What its keys mean stands in
-//! [`catalog`](crate::watch::catalog).
+//! `metrics.jsonl`: one JSON object a line, one line per update, evaluation and publication. What
+//! its keys mean stands in [`catalog`](crate::watch::catalog).
 //!
-//! Rows are keyed by their version. A learner that resumes from an earlier checkpoint takes back the rows of the updates that it will
-//! make again, so that the file always tells one history.
+//! Rows are keyed by their version. A learner that resumes from an earlier checkpoint takes back
+//! the rows of the updates that it will make again, so that the file always tells one history.
 
 mod rows;
 
@@ -55,7 +55,8 @@ struct Key {
 }
 
 impl Metrics {
-    /// Opens the file for appending, without the rows of updates beyond `version` and without a torn last line.
+    /// Opens the file for appending, without the rows of updates beyond `version` and without
+    /// a torn last line.
     ///
     /// # Errors
     /// When it cannot be read or written.
@@ -191,7 +192,8 @@ pub fn updates(path: &Path) -> io::Result<Vec<UpdateRow>> {
     parsed(path)
 }
 
-/// The furthest version that a file of metrics knows of: one that was made or published. `None` without a row.
+/// The furthest version that a file of metrics knows of: one that was made or published.
+/// `None` without a row.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -206,9 +208,7 @@ pub fn reached(path: &Path) -> io::Result<Option<PolicyVersion>> {
 }
 
 /// Shows `each` the rows of a file one after the other, of which only one is in memory.
-///
-/// # Errors
-/// When the file cannot be read.
+/// Fails when the file cannot be read.
 pub(crate) fn each_row<T: DeserializeOwned>(path: &Path, mut each: impl FnMut(T)) -> io::Result<()> {
     each_line(path, |line| {
         parse(line).into_iter().for_each(&mut each);

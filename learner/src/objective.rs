@@ -14,19 +14,21 @@
 //! | KL | [`Kl`]: distance from another policy | yes |
 //! | EchoClip | [`EchoClip`] | yes |
 //!
-//! [`Preset`] names well-known compositions. Adding an objective means adding a part, or a line to the presets: the trainer
-//! only gives log-probabilities and takes back their gradients.
+//! [`Preset`] names well-known compositions. Adding an objective means adding a part, or a line to
+//! the presets: the trainer only gives log-probabilities and takes back their gradients.
 //!
-//! An objective sees no tensors. A batch is planned once ([`Objective::plan`]): that fixes all that is constant in θ, such as
-//! weights of tokens, group expectations and masks. Any part of it is then evaluated ([`Plan::evaluate`]), in f64, from the
-//! log-probabilities of its tokens; the parts add up to the batch, however it is split. Derivatives are written out by
-//! hand, and compared with finite differences and with what other implementations compute.
+//! An objective sees no tensors. A batch is planned once ([`Objective::plan`]): that fixes all that
+//! is constant in θ, such as weights of tokens, group expectations and masks. Any part of it is
+//! then evaluated ([`Plan::evaluate`]), in f64, from the log-probabilities of its tokens; the parts
+//! add up to the batch, however it is split. Derivatives are written out by hand, and compared with
+//! finite differences and with what other implementations compute.
 //!
 //! Conventions that every part keeps:
 //!
-//! - Only tokens that are trained on appear; a response without any adds nothing, yet still counts in a mean over responses.
-//! - Every log-ratio is clamped to ± [`LOG_RATIO_LIMIT`] before it is exponentiated, so weights are finite for any finite
-//!   input; beyond the limit the gradient is zero.
+//! - Only tokens that are trained on appear; a response without any adds nothing, yet still counts
+//!   in a mean over responses.
+//! - Every log-ratio is clamped to ± [`LOG_RATIO_LIMIT`] before it is exponentiated, so weights are
+//!   finite for any finite input; beyond the limit the gradient is zero.
 //! - Losses are to be minimised. Equal inputs give equal bits.
 
 mod advantage;
@@ -113,7 +115,8 @@ impl Objective {
         self.kl.is_some_and(|kl| kl.anchor == Anchor::Reference)
     }
 
-    /// Whether [`Known::proximal`] must be computed before the batch is planned: something depends on all of it.
+    /// Whether [`Known::proximal`] must be computed before the batch is planned: something depends
+    /// on all of it.
     #[must_use]
     pub fn plans_with_proximal(&self) -> bool {
         self.correction.is_some_and(|correction| correction.spans_the_batch())

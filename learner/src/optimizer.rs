@@ -1,4 +1,5 @@
-//! AdamW over f32 master weights, with decoupled weight decay, bias correction and clipping of the global norm.
+//! AdamW over f32 master weights, with decoupled weight decay, bias correction and clipping
+//! of the global norm.
 //!
 //! With g the gradient, s = min(1, c / ‖g‖) the clip over all parameters together, η_t the scheduled rate
 //! and t the number of applied updates including this one:
@@ -8,8 +9,9 @@
 //! p ← (1 - η_t λ) p - η_t · (m / (1-β₁ᵗ)) / (√(v / (1-β₂ᵗ)) + ε)
 //! ```
 //!
-//! λ is zero for parameters that [`decays`] exempts. On the CPU each parameter is updated in place in one pass, on all cores; other
-//! devices use tensor operations. Equal inputs give bit-identical weights and moments, whatever the number of threads.
+//! λ is zero for parameters that [`decays`] exempts. On the CPU each parameter is updated in place
+//! in one pass, on all cores; other devices use tensor operations. Equal inputs give bit-identical
+//! weights and moments, whatever the number of threads.
 
 mod config;
 mod error;
@@ -76,12 +78,12 @@ pub fn decays(name: &str, rank: usize) -> bool {
 }
 
 impl AdamW {
-    /// An optimizer with zero moments. The order of `parameters` is the order of every sum, so it must be the same in
-    /// every run that is to be reproduced.
+    /// An optimizer with zero moments. The order of `parameters` is the order of every sum, so it
+    /// must be the same in every run that is to be reproduced.
     ///
     /// # Errors
-    /// [`OptimizerError`] for settings out of their domain, a name used twice, no parameter at all, or a parameter
-    /// that is not f32 and contiguous.
+    /// [`OptimizerError`] for settings out of their domain, a name used twice, no parameter at all,
+    /// or a parameter that is not f32 and contiguous.
     pub fn new(
         parameters: Vec<(String, Var)>,
         config: AdamWConfig,
@@ -141,8 +143,8 @@ impl AdamW {
     /// Updates the weights with a gradient: one buffer per parameter, in their order.
     ///
     /// # Errors
-    /// [`OptimizerError::Gradient`] when a buffer does not fit its parameter; nothing is changed then. A gradient that the guard
-    /// refuses is no error: see [`StepOutcome::Skipped`].
+    /// [`OptimizerError::Gradient`] when a buffer does not fit its parameter; nothing is changed
+    /// then. A gradient that the guard refuses is no error: see [`StepOutcome::Skipped`].
     pub fn step(&mut self, gradients: &[Gradient]) -> Result<StepReport, OptimizerError> {
         if gradients.len() != self.slots.len() {
             let (found, expected) = (gradients.len(), self.slots.len());

@@ -27,19 +27,14 @@ pub enum OptionError {
     },
 }
 
-/// Refuses 0 for `field`.
-///
-/// # Errors
-/// [`OptionError::Number`], if `found` is 0.
+/// Refuses 0 for `field`, as [`OptionError::Number`].
 pub(crate) fn above_zero(field: &'static str, found: u64) -> Result<(), OptionError> {
     let rule = "it has to be at least 1";
     if found > 0 { Ok(()) } else { Err(OptionError::Number { field, found, rule }) }
 }
 
 /// Refuses `found` for `field` unless it is `right`; `rule` says what is.
-///
-/// # Errors
-/// [`OptionError::Setting`], unless it is `right`.
+/// The error is [`OptionError::Setting`].
 pub(crate) fn setting(
     field: &'static str,
     found: f64,

@@ -1,25 +1,34 @@
 //! The panel: which verifiers look at a group, and what follows from what they say.
 //!
-//! A plain state machine: no clock, no network. It knows the verifiers on offer, and draws up to n of them for a group, no two of one
-//! owner and none of the group's own. Of strangers nothing certain is known, so an owner is what [`Owners`] says. Where networks are owners, one of
-//! which none is known (perhaps not yet) may be any of them, so it is asked only where none is known of anybody on offer. The draw is between owners and
-//! from a secret that nobody else has: many keys of one owner have no better chance than one, and nobody can tell who will be asked.
+//! A plain state machine: no clock, no network. It knows the verifiers on offer, and draws up to n
+//! of them for a group, no two of one owner and none of the group's own. Of strangers nothing
+//! certain is known, so an owner is what [`Owners`] says. Where networks are owners, one of which
+//! none is known (perhaps not yet) may be any of them, so it is asked only where none is known of
+//! anybody on offer. The draw is between owners and from a secret that nobody else has: many keys
+//! of one owner have no better chance than one, and nobody can tell who will be asked.
 //!
-//! All of them are waited for, up to a deadline: one who denounces a lie is enough, so it does not help liars to be quick. Where at least k vouch and nobody
-//! denounces the group or cannot tell, it is [`Ruling::Vouched`] for; anything else is [`Ruling::Open`], and the learner looks itself. What it finds
-//! ([`Panel::settle`]) is then held against what each has said, and against what those say who come late.
+//! All of them are waited for, up to a deadline: one who denounces a lie is enough, so it does not
+//! help liars to be quick. Where at least k vouch and nobody denounces the group or cannot tell, it
+//! is [`Ruling::Vouched`] for; anything else is [`Ruling::Open`], and the learner looks itself.
+//! What it finds ([`Panel::settle`]) is then held against what each has said, and against what
+//! those say who come late.
 //!
-//! A verifier has one group at first, one more after each report in time, and only one again after it was late. What it was asked and has not
-//! reported counts for as long as it is connected, so one that never answers is soon not asked any more; and one that goes while it owes a report
-//! is not asked for a minute, should it come back. To say that one cannot tell is no way around this: the group keeps its place until the learner has
-//! looked, and where the learner can tell, it counts as late, and its verifier is not asked for as long as a group has time. So nobody
-//! makes more work for the learner by it than by silence. The same counts are kept for each owner, over all of its keys and what they owe: fresh
-//! keys bring an owner that never answers, or never can tell, no further group, nor does another network bring one where it was.
+//! A verifier has one group at first, one more after each report in time, and only one again after
+//! it was late. What it was asked and has not reported counts for as long as it is connected, so
+//! one that never answers is soon not asked any more; and one that goes while it owes a report is
+//! not asked for a minute, should it come back. To say that one cannot tell is no way around this:
+//! the group keeps its place until the learner has looked, and where the learner can tell, it
+//! counts as late, and its verifier is not asked for as long as a group has time. So nobody makes
+//! more work for the learner by it than by silence. The same counts are kept for each owner, over
+//! all of its keys and what they owe: fresh keys bring an owner that never answers, or never can
+//! tell, no further group, nor does another network bring one where it was.
 //!
-//! No group is left to verifiers for more than three quarters of the time until it will be too old to be trained on, by the pace of the last
-//! update ([`Panel::at`]); the rest is the learner's, should it have to look.
+//! No group is left to verifiers for more than three quarters of the time until it will be too old
+//! to be trained on, by the pace of the last update ([`Panel::at`]); the rest is the learner's,
+//! should it have to look.
 //!
-//! Memory is bounded by [`MAX_VERIFIERS`], [`MAX_CASES`], [`MAX_CASE_BYTES`], [`MAX_SETTLED`] and [`MAX_DEBTORS`]. What finds no place is not asked.
+//! Memory is bounded by [`MAX_VERIFIERS`], [`MAX_CASES`], [`MAX_CASE_BYTES`], [`MAX_SETTLED`] and
+//! [`MAX_DEBTORS`]. What finds no place is not asked.
 
 mod case;
 mod owners;
@@ -134,7 +143,8 @@ pub struct Panel {
     bytes: usize,
     settled: Settled,
     accounts: Accounts,
-    /// Who went while it owed a report, or could not tell what can be told, whose it was, and until when it is not asked.
+    /// Who went while it owed a report, or could not tell what can be told, whose it was, and until
+    /// when it is not asked.
     debtors: BTreeMap<PublicKey, (Owner, UnixMillis)>,
     pace: Pace,
     /// The time, as far as it was told.
@@ -310,7 +320,8 @@ impl Panel {
         self.pace.at(now, version);
     }
 
-    /// How many owners' verifiers may ever be asked about this group, and how many it takes, where those are too few.
+    /// How many owners' verifiers may ever be asked about this group, and how many it takes, where
+    /// those are too few.
     pub fn shortage(&self, question: &Question) -> Option<(usize, usize)> {
         let theirs = self.owner(question.producer, question.network);
         let all = self.verifiers.iter().map(|(key, verifier)| self.owner(*key, verifier.network));
@@ -338,7 +349,8 @@ impl Panel {
         Some(case)
     }
 
-    /// Notes that a verifier is none of those any more that its owner has there, and whether it `owes` a report.
+    /// Notes that a verifier is none of those any more that its owner has there, and whether
+    /// it `owes` a report.
     fn left(&mut self, key: PublicKey, network: Option<Network>, owes: bool) {
         let owner = self.owner(key, network);
         if owes {

@@ -1,9 +1,12 @@
-//! The operator's say about peers: who is listed, banned and pardoned, while the learner runs and while it does not.
+//! The operator's say about peers: who is listed, banned and pardoned, while the learner runs and
+//! while it does not.
 //!
-//! Decisions are lines of a file in the run directory, the operator's journal, to which `echo-learner peers` only ever appends. The learner reads
-//! what is new there every second, and remembers in its database how far it has come; so a decision is followed once, also by a learner that
-//! was not running when it was made, and all of them again by one that has lost its database. The other way, the learner writes what it
-//! knows of peers to a second file, which `peers list` and `peers show` read.
+//! Decisions are lines of a file in the run directory, the operator's journal, to which
+//! `echo-learner peers` only ever appends. The learner reads what is new there every second, and
+//! remembers in its database how far it has come; so a decision is followed once, also by a learner
+//! that was not running when it was made, and all of them again by one that has lost its database.
+//! The other way, the learner writes what it knows of peers to a second file, which `peers list`
+//! and `peers show` read.
 
 pub mod command;
 pub mod journal;
@@ -63,7 +66,8 @@ pub fn follow(shared: &Shared, path: &Path) {
     }
 }
 
-/// Writes the list of peers, unless nothing has changed since revision `listed`; the revision that is in the file now.
+/// Writes the list of peers, unless nothing has changed since revision `listed`; the revision that
+/// is in the file now.
 pub fn list(shared: &Shared, path: &Path, listed: Option<u64>) -> Option<u64> {
     let (revision, listing) = {
         let desk = shared.desk();

@@ -1,8 +1,10 @@
-//! Pre-filtering by pass rate (RLAX §6.2): of the rows that a task is made of those remain that the starting policy answers right
-//! now and then. What it always or never answers right teaches it nothing, and is not even generated.
+//! Pre-filtering by pass rate (RLAX §6.2): of the rows that a task is made of those remain that the
+//! starting policy answers right now and then. What it always or never answers right teaches it
+//! nothing, and is not even generated.
 //!
-//! Rows are answered one after the other, each as often as is asked for, at the run's own settings. What was found of each is written at
-//! once beside the output, so that the work goes on where it was interrupted.
+//! Rows are answered one after the other, each as often as is asked for, at the run's own
+//! settings. What was found of each is written at once beside the output, so that the work goes on
+//! where it was interrupted.
 
 use crate::answers::answers;
 use crate::config::RunConfig;

@@ -1,7 +1,8 @@
 //! From weights to a signed manifest: the learner's end of every forwarding chain.
 //!
-//! Tensors stream by: they are cut into chunks, and each chunk is expressed against the chunk at the same place of the version
-//! published before, which is read back from disk. So no policy but the one that is published is in memory.
+//! Tensors stream by: they are cut into chunks, and each chunk is expressed against the chunk at
+//! the same place of the version published before, which is read back from disk. So no policy but
+//! the one that is published is in memory.
 
 mod encoder;
 mod row;
@@ -80,8 +81,8 @@ impl Publisher {
         Self { store, files, config, published: VecDeque::new(), publications: 0 }
     }
 
-    /// Writes the chunks and deltas of a version and signs their manifest. `tensors` come in canonical order. Memory holds one tensor,
-    /// and for each thread of rayon's pool a few chunks.
+    /// Writes the chunks and deltas of a version and signs their manifest. `tensors` come in
+    /// canonical order. Memory holds one tensor, and for each thread of rayon's pool a few chunks.
     ///
     /// # Errors
     /// [`PublishError`]; nothing of the version is announced then.
@@ -122,8 +123,9 @@ impl Publisher {
         Ok(Publication { manifest, signed, row })
     }
 
-    /// The version that deltas start from; none for a key frame, which the first publication of a process is. Later ones cost nothing by
-    /// having deltas: whoever cannot use them fetches the chunks.
+    /// The version that deltas start from; none for a key frame, which the first
+    /// publication of a process is. Later ones cost nothing by having deltas: whoever
+    /// cannot use them fetches the chunks.
     fn base(&self, version: PolicyVersion) -> Option<Arc<Manifest>> {
         self.published.back().filter(|newest| newest.version < version).cloned()
     }

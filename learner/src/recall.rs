@@ -1,8 +1,10 @@
-//! What the sampling audit knows again after a restart: the policies of the checkpoints that nodes may still work under.
+//! What the sampling audit knows again after a restart: the policies of the checkpoints that nodes
+//! may still work under.
 //!
-//! A checkpoint is written before its version is announced, so the versions on the disk and those of `metrics.jsonl` are all that an
-//! earlier process can have published. Where they go beyond the checkpoint that this process goes on from (its successors are damaged,
-//! or somebody deleted them), it makes and publishes these versions again, and so may the next one ([`Republished`]).
+//! A checkpoint is written before its version is announced, so the versions on the disk and those
+//! of `metrics.jsonl` are all that an earlier process can have published. Where they go beyond the
+//! checkpoint that this process goes on from (its successors are damaged, or somebody deleted
+//! them), it makes and publishes these versions again, and so may the next one ([`Republished`]).
 
 use crate::checkpoint::{CheckpointError, Checkpoints};
 use crate::publisher::PublicationRow;
@@ -17,7 +19,8 @@ use echo_policy::engine::EngineError;
 use echo_protocol::version::PolicyVersion;
 use std::path::Path;
 
-/// Most bytes of policies that are read at a start, the resumed one included, as they were published. What is left out passes unaudited.
+/// Most bytes of policies that are read at a start, the resumed one included, as they were
+/// published. What is left out passes unaudited.
 pub const MAX_RECALLED_BYTES: usize = 8 << 30;
 
 /// Why a policy is not known again.
@@ -33,9 +36,10 @@ enum RecallError {
     Engine(#[from] EngineError),
 }
 
-/// The versions that a learner which goes on from the checkpoint of `at` publishes again, or that an earlier one has. `announced` is what
-/// earlier processes wrote of their publications, and at `path` stands what they published again. It stands there anew when this returns:
-/// call it before anything of `announced` is taken back.
+/// The versions that a learner which goes on from the checkpoint of `at` publishes again, or that
+/// an earlier one has. `announced` is what earlier processes wrote of their publications, and at
+/// `path` stands what they published again. It stands there anew when this returns: call it before
+/// anything of `announced` is taken back.
 ///
 /// # Errors
 /// When the file at `path` cannot be read or written.
@@ -62,9 +66,10 @@ pub async fn republished(
     Ok(again)
 }
 
-/// Tells `audit` that the learner goes on from the checkpoint of `at` and what is published `again`, and reads it the policies up to this one
-/// that groups may name: the newest of them, as many as are kept and as memory allows. A checkpoint that cannot be read is passed over with
-/// a warning: what names its version passes unaudited.
+/// Tells `audit` that the learner goes on from the checkpoint of `at` and what is published
+/// `again`, and reads it the policies up to this one that groups may name: the newest of them, as
+/// many as are kept and as memory allows. A checkpoint that cannot be read is passed over with a
+/// warning: what names its version passes unaudited.
 pub async fn recall(
     audit: &SamplingAudit,
     workload: &Workload,

@@ -1,16 +1,20 @@
 //! The record: what every peer has delivered, what it lied about, and whether it is still heard.
 //!
-//! A plain state machine: no clock, no files. A **lie** is what no honest node can come to send, whatever the network, its disk or our restarts
-//! do to it ([`Fault`]); everything else is counted and never held against anybody. Lies add up and fade with a half-life. Too many
-//! within it **suspend** their key; each suspension is twice as long as the one before, and the last is a **ban**, until the operator
-//! pardons. Keys cost nothing, addresses do: when several keys of one network ([`Network`]) were suspended, newcomers from there are not
-//! heard for a while either. Keys with a record of their own are, and no network is ever banned but by the operator.
+//! A plain state machine: no clock, no files. A **lie** is what no honest node can come to send,
+//! whatever the network, its disk or our restarts do to it ([`Fault`]); everything else is counted
+//! and never held against anybody. Lies add up and fade with a half-life. Too many within it
+//! **suspend** their key; each suspension is twice as long as the one before, and the last is a
+//! **ban**, until the operator pardons. Keys cost nothing, addresses do: when several keys of one
+//! network ([`Network`]) were suspended, newcomers from there are not heard for a while either.
+//! Keys with a record of their own are, and no network is ever banned but by the operator.
 //!
-//! What was accepted lowers the share of a peer's groups that is looked at again ([`Record::recheck_share`]), down to a floor above 0. The same goes
-//! for verdicts that verifiers give on the groups of others ([`Record::spot_check_share`]); a false verdict is a lie.
+//! What was accepted lowers the share of a peer's groups that is looked at again
+//! ([`Record::recheck_share`]), down to a floor above 0. The same goes for verdicts that verifiers
+//! give on the groups of others ([`Record::spot_check_share`]); a false verdict is a lie.
 //!
-//! Memory is bounded by [`MAX_PEERS`]: those are forgotten first who have done nothing of use, and a ban is forgotten last. So neither who
-//! works nor who was suspended is forgotten because many strangers come, whether they lie or not: as much would have to be accepted of them.
+//! Memory is bounded by [`MAX_PEERS`]: those are forgotten first who have done nothing of use, and
+//! a ban is forgotten last. So neither who works nor who was suspended is forgotten because many
+//! strangers come, whether they lie or not: as much would have to be accepted of them.
 //!
 //! This folder imports `storage` and `common`. Intake, verification, fleet and server ask it.
 //!
@@ -80,7 +84,8 @@ pub struct RecordConfig {
 }
 
 impl Default for RecordConfig {
-    /// Five lies within about a day suspend for ten minutes, the fourth suspension is a ban, and one group in twenty is always looked at again.
+    /// Five lies within about a day suspend for ten minutes, the fourth suspension is a ban, and
+    /// one group in twenty is always looked at again.
     fn default() -> Self {
         Self {
             half_life_ms: DAY_MS,
@@ -230,7 +235,8 @@ impl Record {
         true
     }
 
-    /// Notes what the learner itself found of a verdict on somebody else's group. True if the verifier is not heard from now on.
+    /// Notes what the learner itself found of a verdict on somebody else's group. True if the
+    /// verifier is not heard from now on.
     pub fn judged(&mut self, now: UnixMillis, verifier: PublicKey, right: bool) -> bool {
         if right {
             self.change(now, verifier, |record, _| record.judged_rightly(now));
@@ -266,14 +272,15 @@ impl Record {
         self.decided
     }
 
-    /// The share of a peer's groups that is to be looked at again, in [floor, 1]: 1 for whom nobody knows and for whom has just lied, then
-    /// falling with what was accepted since.
+    /// The share of a peer's groups that is to be looked at again, in [floor, 1]: 1 for whom nobody
+    /// knows and for whom has just lied, then falling with what was accepted since.
     pub fn recheck_share(&self, now: UnixMillis, peer: &PublicKey) -> f64 {
         self.share(self.peers.get(peer).map_or(0.0, |record| record.credit(now)))
     }
 
-    /// The share of groups that is looked at again although all `verifiers` vouched for it, in [floor, 1]: 1 where one of them is unknown or has
-    /// just lied, else falling with the verdicts of the least known that were found right since.
+    /// The share of groups that is looked at again although all `verifiers` vouched for it, in
+    /// [floor, 1]: 1 where one of them is unknown or has just lied, else falling with the verdicts
+    /// of the least known that were found right since.
     pub fn spot_check_share(&self, now: UnixMillis, verifiers: &[PublicKey]) -> f64 {
         let judgement = |verifier: &PublicKey| -> f64 {
             self.peers.get(verifier).map_or(0.0, |record| record.judgement(now))
@@ -291,7 +298,8 @@ impl Record {
         draw(secret, &[peer.as_bytes(), group]) < self.recheck_share(now, peer)
     }
 
-    /// Whether this group is looked at again although all `verifiers` vouched for it, by a draw like that of [`Record::rechecks`].
+    /// Whether this group is looked at again although all `verifiers` vouched for it, by a draw
+    /// like that of [`Record::rechecks`].
     pub fn spot_checks(
         &self,
         now: UnixMillis,
@@ -385,7 +393,8 @@ impl Record {
     }
 }
 
-/// Which part of this group is looked at whoever made it and vouches for it, by a draw like that of [`Record::rechecks`].
+/// Which part of this group is looked at whoever made it and vouches for it, by a draw
+/// like that of [`Record::rechecks`].
 pub fn glance(secret: &[u8; 32], group: &[u8; 32]) -> u64 {
     word(secret, &[b"glance", group])
 }

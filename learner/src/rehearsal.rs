@@ -1,7 +1,7 @@
 //! `echo-learner publish`: a real learner's network around policies that are already there.
 //!
-//! Control service, fleet, publisher and chunk service are those of a training run; only the desk is closed, so that nobody gets work.
-//! What a broadcast took is what it will take in training.
+//! Control service, fleet, publisher and chunk service are those of a training run; only the desk
+//! is closed, so that nobody gets work. What a broadcast took is what it will take in training.
 
 mod observer;
 mod report;
@@ -38,10 +38,12 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// What is published, and when.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
-    /// A policy to publish, a Hugging Face directory; repeated, they are consecutive versions of the same model
+    /// A policy to publish, a Hugging Face directory; repeated, they are consecutive versions
+    /// of the same model
     #[arg(long = "policy", value_name = "DIR", required = true)]
     pub policies: Vec<PathBuf>,
-    /// Time from one publication to the next [default: the next follows when every living node has installed the one before]
+    /// Time from one publication to the next [default: the next follows when every living node has
+    /// installed the one before]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub every: Option<Duration>,
     /// Publish nothing before this many nodes are here
@@ -72,7 +74,8 @@ impl Plan {
 /// Publishes the policies of `plan` and reports how the fleet takes them in.
 ///
 /// # Errors
-/// When the network or a policy cannot be used, or the deadline came before every living node had the last version.
+/// When the network or a policy cannot be used, or the deadline came before every living node
+/// had the last version.
 pub async fn rehearse(founded: Founded, plan: &Plan, signals: &Signals) -> anyhow::Result<()> {
     let started = Instant::now();
     let _lock = founded.lock.clone();

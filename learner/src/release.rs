@@ -1,9 +1,11 @@
 //! Releases: what becomes of a version, beside training.
 //!
-//! The learning thread copies the policy and goes on. A thread of its own writes the checkpoint, copies it to its store, cuts the snapshot
-//! and hands it to the network, in this order: what the fleet has seen is never taken back. One version is under way at a time, so that a
-//! disk or a store that is too slow paces the learner, and nothing piles up. Until it is through, memory holds a second copy of the
-//! weights, and until the checkpoint is written, of the optimizer's state.
+//! The learning thread copies the policy and goes on. A thread of its own writes the
+//! checkpoint, copies it to its store, cuts the snapshot and hands it to the network, in this
+//! order: what the fleet has seen is never taken back. One version is under way at a time, so
+//! that a disk or a store that is too slow paces the learner, and nothing piles up. Until it
+//! is through, memory holds a second copy of the weights, and until the checkpoint is written,
+//! of the optimizer's state.
 
 use crate::checkpoint::{CheckpointError, Checkpoints, State};
 use crate::desk::DeskError;
@@ -131,7 +133,8 @@ impl Releases {
         Ok(Self { jobs, done, under_way: 0, rows: Vec::new(), copied: None, leave, thread })
     }
 
-    /// Begins to write the checkpoint of `state`, which is that of the trainer as it is. Waits for the version before it.
+    /// Begins to write the checkpoint of `state`, which is that of the trainer as it is. Waits for
+    /// the version before it.
     ///
     /// # Errors
     /// When the trainer cannot be copied, or the version before could not be released.
@@ -147,7 +150,8 @@ impl Releases {
         })
     }
 
-    /// Leaves a copy to a store that is under way, and does not announce its version: at the end of a run nobody needs it.
+    /// Leaves a copy to a store that is under way, and does not announce its version: at the end of
+    /// a run nobody needs it.
     pub fn leave(&self) {
         self.leave.store(true, Ordering::Relaxed);
     }
@@ -227,8 +231,8 @@ impl Releases {
 }
 
 impl Releaser {
-    /// Works until there will be no more jobs. A version that fails is the last: the learner stops, and what it would have published
-    /// after it has no checkpoint.
+    /// Works until there will be no more jobs. A version that fails is the last: the learner stops,
+    /// and what it would have published after it has no checkpoint.
     fn work(mut self, jobs: &Receiver<Job>, ended: &Sender<Done>, leave: &AtomicBool) {
         for job in jobs {
             let done = match job {

@@ -1,8 +1,9 @@
 //! Versions that were published twice: before a learner went back behind them, and after.
 //!
-//! Nothing says that training gives the same weights again, on another device or with another run file, so nodes may hold such a version
-//! as it was before, however often the learner starts anew meanwhile. Which they are is therefore kept in the run directory, until nothing
-//! is admitted under them any more.
+//! Nothing says that training gives the same weights again, on another device or with another run
+//! file, so nodes may hold such a version as it was before, however often the learner starts anew
+//! meanwhile. Which they are is therefore kept in the run directory, until nothing is admitted
+//! under them any more.
 
 use std::fs;
 use std::io;
@@ -62,7 +63,8 @@ impl Republished {
         Ok(write_whole(path, &bytes)?)
     }
 
-    /// The same for a learner that goes on from `at`, where `published` is the newest version that was published before.
+    /// The same for a learner that goes on from `at`, where `published` is the newest version
+    /// that was published before.
     #[must_use]
     pub fn resumed(mut self, staleness: &Staleness, at: PolicyVersion, published: PolicyVersion) -> Self {
         let again = (at.next(), published);

@@ -1,16 +1,21 @@
 //! The sampling audit: were a group's tokens drawn from the policy, as its order says?
 //!
-//! The learner keeps the policies that nodes may still work under, as nodes have them: rounded to the snapshot's type, in files without names
-//! from which the generation engine reads. What names a version that is not kept is not simply believed: one that comes with the next publication has to
-//! wait for it, and one that was let go counts as stale. Two kinds pass without an audit, and are counted: versions from before the
-//! learner's start whose policies are gone ([`recall`](crate::recall) finds those of its checkpoints), and versions that an earlier
-//! process published already and this one publishes again, which nodes may hold with other weights.
+//! The learner keeps the policies that nodes may still work under, as nodes have them: rounded to
+//! the snapshot's type, in files without names from which the generation engine reads. What names a
+//! version that is not kept is not simply believed: one that comes with the next publication has to
+//! wait for it, and one that was let go counts as stale. Two kinds pass without an audit, and are
+//! counted: versions from before the learner's start whose policies are gone
+//! ([`recall`](crate::recall) finds those of its checkpoints), and versions that an earlier process
+//! published already and this one publishes again, which nodes may hold with other weights.
 //!
-//! Whole groups are checked as often as their nodes' records say, by the learner or by verifiers. One trajectory of every other group is checked all the
-//! same ([`SamplingAudit::glance`]): it costs a part of the whole, and what is wrong with all trajectories of a group is found in any.
+//! Whole groups are checked as often as their nodes' records say, by the learner or by verifiers.
+//! One trajectory of every other group is checked all the same ([`SamplingAudit::glance`]): it
+//! costs a part of the whole, and what is wrong with all trajectories of a group is found in any.
 //!
-//! A group is audited in the precision that it declares. Of versions whose groups come in others than are published, policies are made in memory as they are asked
-//! for, as many as `[admission] max_copy_bytes` allows. What cannot be audited is refused, and nobody is blamed. Where caches were kept over a change of version, the audit keeps its own.
+//! A group is audited in the precision that it declares. Of versions whose groups come in others
+//! than are published, policies are made in memory as they are asked for, as many as `[admission]
+//! max_copy_bytes` allows. What cannot be audited is refused, and nobody is blamed. Where caches
+//! were kept over a change of version, the audit keeps its own.
 
 pub mod room;
 
@@ -76,15 +81,17 @@ enum Known {
 }
 
 impl SamplingAudit {
-    /// An audit of the groups of `workload`, without any policy yet. Those that come lie on the disk of `dir`; what is made of them in other precisions takes at
-    /// most so many bytes of memory.
+    /// An audit of the groups of `workload`, without any policy yet. Those that come lie
+    /// on the disk of `dir`; what is made of them in other precisions takes at most so
+    /// many bytes of memory.
     #[must_use]
     pub fn new(workload: Arc<Workload>, dir: &Path, max_copy_bytes: usize) -> Self {
         let (policies, unaudited) = (Mutex::default(), AtomicU64::new(0));
         Self { workload, dir: dir.to_owned(), policies, auditor: Auditor::new(max_copy_bytes), unaudited }
     }
 
-    /// The weights that nodes make of a snapshot of `decoder`: its parameters rounded to the snapshot's type, mapped from a file.
+    /// The weights that nodes make of a snapshot of `decoder`: its parameters rounded to the
+    /// snapshot's type, mapped from a file.
     ///
     /// # Errors
     /// When the disk is full.
@@ -92,8 +99,8 @@ impl SamplingAudit {
         decoder.to_image(dtype(self.workload.charter.snapshot_type), &self.dir)
     }
 
-    /// Goes on from the checkpoint of `at`, with the `policies` of this version and earlier ones. What names a version that is published
-    /// `again` cannot be judged.
+    /// Goes on from the checkpoint of `at`, with the `policies` of this version and earlier ones.
+    /// What names a version that is published `again` cannot be judged.
     pub fn resume(
         &self,
         at: PolicyVersion,
@@ -113,7 +120,8 @@ impl SamplingAudit {
         self.unaudited.load(Ordering::Relaxed)
     }
 
-    /// Takes a policy in that is about to be published, and lets those go that nothing is admitted under any more. Waits for no audit.
+    /// Takes a policy in that is about to be published, and lets those go that nothing is admitted
+    /// under any more. Waits for no audit.
     pub fn publish(&self, policy: VersionWeights) {
         let version = PolicyVersion(policy.version());
         let staleness = self.workload.charter.staleness;
@@ -132,13 +140,15 @@ impl SamplingAudit {
     /// Checks a group. Pure and slow: about as much computing as the prefill of all its tokens.
     ///
     /// # Errors
-    /// [`RefuseReason::Sampling`], which is held against nobody where the group cannot be audited here; [`RefuseReason::Stale`] for a version whose
-    /// policy was let go; [`Rejection::Retry`] for one that is not published yet, and when a policy could not be asked.
+    /// [`RefuseReason::Sampling`], which is held against nobody where the group cannot be audited
+    /// here; [`RefuseReason::Stale`] for a version whose policy was let go; [`Rejection::Retry`]
+    /// for one that is not published yet, and when a policy could not be asked.
     pub fn check(&self, group: &TrajectoryGroup) -> Result<(), Rejection> {
         self.check_part(group, 0..group.trajectories.len())
     }
 
-    /// Checks one of a group's trajectories, chosen by `draw`: so much of every group is looked at whoever vouches for it.
+    /// Checks one of a group's trajectories, chosen by `draw`: so much of every group is looked at
+    /// whoever vouches for it.
     ///
     /// # Errors
     /// Those of [`SamplingAudit::check`], for the one trajectory that is looked at.
@@ -161,7 +171,8 @@ impl SamplingAudit {
     /// no refusal yet ([`verdict`]).
     ///
     /// # Errors
-    /// [`RefuseReason::Sampling`], held against nobody, where the group cannot be audited here; [`Rejection::Retry`] when a policy could not be asked.
+    /// [`RefuseReason::Sampling`], held against nobody, where the group cannot be audited here;
+    /// [`Rejection::Retry`] when a policy could not be asked.
     pub fn find(
         &self,
         group: &TrajectoryGroup,
@@ -203,8 +214,9 @@ impl SamplingAudit {
         })
     }
 
-    /// The policies that a group names, if all of them can be asked, so that an audit says something about each of its tokens. Whoever holds them
-    /// can look at the group later, whatever was let go by then.
+    /// The policies that a group names, if all of them can be asked, so that an audit says
+    /// something about each of its tokens. Whoever holds them can look at the group later, whatever
+    /// was let go by then.
     pub fn all_policies_of(&self, group: &TrajectoryGroup) -> Option<Vec<Arc<VersionWeights>>> {
         let (policies, all) = self.policies_of(group).ok()?;
         all.then_some(policies)
@@ -235,7 +247,8 @@ impl SamplingAudit {
     }
 }
 
-/// The refusal of a group that cannot be audited. It is held against nobody: the charter lets a node compute in what it declares.
+/// The refusal of a group that cannot be audited. It is held against nobody: the charter lets a
+/// node compute in what it declares.
 fn cannot(group: &TrajectoryGroup, error: &CannotAudit) -> Rejection {
     let refusal = Refusal::new(RefuseReason::Sampling, error.to_string()).held(Fault::Innocent);
     refusal.of(group.counter).into()

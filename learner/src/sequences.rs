@@ -17,10 +17,8 @@ pub enum SequenceError {
     Workload(#[from] WorkloadError),
 }
 
-/// The sequences of trajectories of `order`, which were admitted, in one group with the tag 0.
-///
-/// # Errors
-/// [`SequenceError`], with the response that cannot be read.
+/// The sequences of trajectories of `order`, which were admitted, in one group with the tag 0. The error
+/// names the response that cannot be read.
 pub(crate) fn of_order(
     workload: &Workload,
     order: &WorkOrder,

@@ -1,7 +1,8 @@
 //! The learner on the network: answers nodes, takes their groups in, serves snapshots.
 //!
-//! Everything here is passive (RLAX): it reacts to nodes and to the learning thread, and decides nothing about training. What it shares
-//! with the learning thread is [`Shared`]; the learning thread waits there for groups, and the releasing thread tells it what was published.
+//! Everything here is passive (RLAX): it reacts to nodes and to the learning thread, and decides
+//! nothing about training. What it shares with the learning thread is [`Shared`]; the learning
+//! thread waits there for groups, and the releasing thread tells it what was published.
 //!
 //! This folder imports `intake`, `verification`, `reputation`, `fleet`, `training` (sequences),
 //! `storage` and `common`.
@@ -122,7 +123,8 @@ impl Shared {
         }
     }
 
-    /// The same with an audit of the tokens that nodes send, and with such panels of verifiers that make it where they can.
+    /// The same with an audit of the tokens that nodes send, and with such panels of verifiers that
+    /// make it where they can.
     #[must_use]
     pub fn audited(self, audit: SamplingAudit, panel: PanelConfig) -> Self {
         let verifiers = Verifiers::new(panel, self.secret);
@@ -210,8 +212,8 @@ impl Shared {
     }
 }
 
-/// A poisoned lock means that a thread panicked while it held it; every state behind these locks is changed in steps that are each
-/// valid, so going on is right.
+/// A poisoned lock means that a thread panicked while it held it; every state behind these locks is
+/// changed in steps that are each valid, so going on is right.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -243,7 +245,8 @@ pub async fn serve(
     Ok(())
 }
 
-/// Looks for nodes that have gone, frees their orders, tells the source whom it has to serve, and has the record written.
+/// Looks for nodes that have gone, frees their orders, tells the source whom it has to serve, and
+/// has the record written.
 async fn sweep(shared: Arc<Shared>, snapshots: Snapshots) {
     let (mut told_consumers, mut told_leaves) = (Vec::new(), Vec::new());
     let mut back_by = Some(clock::now().plus(BACK_WITHIN_MS));

@@ -1,12 +1,14 @@
 //! What survives a crash: ordered key-value trees with atomic batches and an explicit flush.
 //!
-//! Everything durable of the intake ([`crate::leases`], [`crate::buffer`]) is written through [`Store`], so that one
-//! file knows the database ([`SledStore`]) and tests can lose, refuse and damage writes ([`MemoryStore`]).
+//! Everything durable of the intake ([`crate::leases`], [`crate::buffer`]) is written through
+//! [`Store`], so that one file knows the database ([`SledStore`]) and tests can lose, refuse
+//! and damage writes ([`MemoryStore`]).
 //!
-//! The contract: a batch is applied whole or not at all, also across a crash; batches survive in the order in which
-//! they were applied; what was applied before a [`Store::flush`] that returned `Ok` survives `kill -9` and power loss.
-//! Where a disk has lost parts of the files all the same, a value may come back with a part missing: so every value is
-//! a record with a checksum, and its reader books the damage.
+//! The contract: a batch is applied whole or not at all, also across a crash; batches survive in
+//! the order in which they were applied; what was applied before a [`Store::flush`] that returned
+//! `Ok` survives `kill -9` and power loss. Where a disk has lost parts of the files all the same, a
+//! value may come back with a part missing: so every value is a record with a checksum, and its
+//! reader books the damage.
 //!
 //! Beside the database, this folder has the run directory's paths and lock, and files that are
 //! written as a whole. It imports no other folder of this crate.

@@ -27,7 +27,8 @@ use echo_sandbox::files::TaskFiles;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the tasks of a learner of `workload` share, with a store in memory and without an audit. Leases never run out.
+/// What the tasks of a learner of `workload` share, with a store in memory and without an audit.
+/// Leases never run out.
 pub(crate) fn shared(workload: Arc<Workload>, groups_per_update: usize) -> Shared {
     shared_over(Arc::new(MemoryStore::default()), workload, groups_per_update)
 }

@@ -16,10 +16,7 @@ pub struct TooFew {
     limit: String,
 }
 
-/// Tries whether `needed` threads can run at once.
-///
-/// # Errors
-/// [`TooFew`], with how many could be started.
+/// Tries whether `needed` threads can run at once; the error has how many could be started.
 pub(crate) fn check(needed: usize) -> Result<(), TooFew> {
     let started = startable(needed);
     if started < needed { Err(TooFew { needed, started, limit: limit() }) } else { Ok(()) }

@@ -36,7 +36,8 @@ pub use effort::Effort;
 pub use gaps::{Gap, LogpGaps};
 pub use grouping::GroupBy;
 
-/// Lowest temperature that responses may be drawn at: below it nearly all are the likeliest one, and there is nothing to compare.
+/// Lowest temperature that responses may be drawn at: below it nearly all are the likeliest one,
+/// and there is nothing to compare.
 pub const MIN_TEMPERATURE: f32 = 0.01;
 
 /// The policy being trained, with its optimizer and objective.
@@ -105,7 +106,8 @@ pub struct UpdateReport {
     pub loss: Option<f64>,
     /// Importance weights, KL, entropy: of the minibatches that were scored.
     pub stats: ObjectiveStats,
-    /// Gradient norm, learning rate, and whether the step was taken: of the last minibatch that was, or of the last.
+    /// Gradient norm, learning rate, and whether the step was taken: of the last minibatch that
+    /// was, or of the last.
     pub step: StepReport,
     /// Minibatches of the update, one optimizer step each.
     pub steps: u32,
@@ -115,7 +117,8 @@ pub struct UpdateReport {
     pub skip_cause: Option<SkipCause>,
     /// How far log-probabilities lie apart.
     pub gaps: LogpGaps,
-    /// Tokens whose reported log-probability was not taken at its word ([`CLAIMED_WITHIN`]), by the node that reported it.
+    /// Tokens whose reported log-probability was not taken at its word ([`CLAIMED_WITHIN`]), by the
+    /// node that reported it.
     pub bounded: BTreeMap<PublicKey, u64>,
     /// Tokens that went through the decoder, for FLOPs and rates.
     pub effort: Effort,
@@ -205,8 +208,8 @@ impl Trainer {
         })
     }
 
-    /// Scores at the temperature that responses are drawn at, so that a policy's log-probabilities are those that its nodes report.
-    /// It begins with 1.
+    /// Scores at the temperature that responses are drawn at, so that a policy's log-probabilities
+    /// are those that its nodes report. It begins with 1.
     ///
     /// # Errors
     /// When the temperature is below [`MIN_TEMPERATURE`].
@@ -218,8 +221,9 @@ impl Trainer {
         Ok(Self { decoder: at(self.decoder), reference: self.reference.map(at), ..self })
     }
 
-    /// Gives the run's first policy: to an objective that is anchored to it ([`Objective::needs_reference`]), or to be told how far the
-    /// policy is from it, which costs a scoring pass an update.
+    /// Gives the run's first policy: to an objective that is anchored to it
+    /// ([`Objective::needs_reference`]), or to be told how far the policy is from it, which costs a
+    /// scoring pass an update.
     pub fn with_reference(mut self, weights: &Weights) -> Result<Self, TrainError> {
         let reference = Decoder::trainable(self.decoder.config(), weights, self.decoder.device())?;
         let (compute, temperature) = (self.decoder.compute(), self.decoder.temperature());
@@ -255,10 +259,12 @@ impl Trainer {
         &self.optimizer
     }
 
-    /// One update of the objective on a batch of groups. The same batch and state give the same weights, bit for bit.
+    /// One update of the objective on a batch of groups. The same batch and state give the same
+    /// weights, bit for bit.
     ///
-    /// With several minibatches the batch's groups are dealt out to them in order, and each makes a step of its own; what is
-    /// measured against the policy at the start of the update is then scored before the first.
+    /// With several minibatches the batch's groups are dealt out to them in order, and each makes a
+    /// step of its own; what is measured against the policy at the start of the update is then
+    /// scored before the first.
     pub fn update(
         &mut self,
         workload: &Workload,
@@ -411,8 +417,9 @@ impl Trainer {
         }
     }
 
-    /// Scores a part of a batch, asks `loss` for its derivatives by log-probabilities and entropies (by sequence; none where the
-    /// list is empty), and adds the gradients. Returns what it computed.
+    /// Scores a part of a batch, asks `loss` for its derivatives by log-probabilities and
+    /// entropies (by sequence; none where the list is empty), and adds the gradients.
+    /// Returns what it computed.
     fn pass(
         &mut self,
         sequences: &[Sequence],

@@ -1,4 +1,5 @@
-//! The supervised start: a policy that has seen the tasks' own solutions, so that reinforcement finds something to reinforce.
+//! The supervised start: a policy that has seen the tasks' own solutions, so that reinforcement
+//! finds something to reinforce.
 
 use crate::config::{RunConfig, TrainSection, WarmupSection};
 use crate::evaluation::{EvaluationError, answer};

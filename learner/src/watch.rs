@@ -1,8 +1,8 @@
 //! Where a run's metrics are seen: `metrics.jsonl`, Prometheus, TensorBoard.
 //!
-//! A row is written to `metrics.jsonl` first; that file is the record, and a disk that refuses it ends the run. Prometheus is given
-//! the newest value of every metric when it asks, TensorBoard's event file gets every row. What each metric is called and means
-//! stands in [`catalog`].
+//! A row is written to `metrics.jsonl` first; that file is the record, and a disk that refuses it
+//! ends the run. Prometheus is given the newest value of every metric when it asks, TensorBoard's
+//! event file gets every row. What each metric is called and means stands in [`catalog`].
 
 pub mod catalog;
 mod endpoint;

@@ -9,9 +9,11 @@ use echo_protocol::version::PolicyVersion;
 pub struct Progress {
     /// Updates made so far: the version of the next batch.
     pub current: PolicyVersion,
-    /// The newest version that was ever published in this run, also before a restart; `None` before the first.
+    /// The newest version that was ever published in this run, also before a restart;
+    /// `None` before the first.
     pub newest_published: Option<PolicyVersion>,
-    /// The version that this process published between two periods: the one that a run which had ended goes on from.
+    /// The version that this process published between two periods: the one that a run which had
+    /// ended goes on from.
     pub between_periods: Option<PolicyVersion>,
 }
 

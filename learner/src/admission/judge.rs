@@ -28,10 +28,12 @@ impl Admission {
         }
     }
 
-    /// Plays every episode of a group again, with the policy's turns. Pure and possibly slow: call it where blocking is allowed.
+    /// Plays every episode of a group again, with the policy's turns. Pure and possibly slow: call
+    /// it where blocking is allowed.
     ///
     /// # Errors
-    /// [`RefuseReason::TaskRules`] or [`RefuseReason::Reward`]; [`Rejection::Retry`] when a task could not judge.
+    /// [`RefuseReason::TaskRules`] or [`RefuseReason::Reward`]; [`Rejection::Retry`] when a
+    /// task could not judge.
     pub fn judge(&self, checked: Checked) -> Result<Admitted, Rejection> {
         let Checked { id, mut group } = checked;
         let counter = group.counter;

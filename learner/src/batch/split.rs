@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use super::{BatchError, MAX_SEQUENCES, Sequence};
 
-/// Splits a batch into micro-batches of at most `budget` tokens (AReaL, algorithm 1), at least `min_parts` of them where
-/// there are as many sequences. Each part lists its sequences by index.
+/// Splits a batch into micro-batches of at most `budget` tokens (AReaL, algorithm 1), at least
+/// `min_parts` of them where there are as many sequences. Each part lists its sequences by index.
 ///
-/// What is longest is placed first, each into the part that it leaves with the least room. A sequence longer than the budget
-/// gets a part of its own: it must not end the run. With `whole_groups`, the sequences of a group stay together.
-/// The result depends on nothing but the arguments.
+/// What is longest is placed first, each into the part that it leaves with the least
+/// room. A sequence longer than the budget gets a part of its own: it must not end the
+/// run. With `whole_groups`, the sequences of a group stay together. The result depends
+/// on nothing but the arguments.
 ///
 /// # Errors
 /// [`BatchError`] when there is no sequence, too many, or one is malformed.

@@ -1,4 +1,5 @@
-//! Batches: formed once, journaled before they are returned, replayed after a restart, settled by a checkpoint.
+//! Batches: formed once, journaled before they are returned, replayed after a restart,
+//! settled by a checkpoint.
 
 use echo_protocol::staleness::{BatchOrder, Staleness};
 use echo_protocol::version::PolicyVersion;
@@ -7,15 +8,16 @@ use super::plan::Plan;
 use super::{BufferError, DropReason, MAX_BATCH_GROUPS, MAX_JOURNALED_BATCHES, ReplayBuffer, StoredGroup};
 
 impl ReplayBuffer {
-    /// The batch of the update at `version`: of the groups whose every token is admitted at `version` the `groups` oldest, or the newest
-    /// where the staleness policy says so.
+    /// The batch of the update at `version`: of the groups whose every token is admitted at
+    /// `version` the `groups` oldest, or the newest where the staleness policy says so.
     ///
-    /// First drops, durably, what the staleness budget refuses from now on. The batch is durable in the journal when
-    /// this returns it; asked again, it returns the same batch. `None` when too few groups wait.
+    /// First drops, durably, what the staleness budget refuses from now on. The batch is durable
+    /// in the journal when this returns it; asked again, it returns the same batch. `None` when
+    /// too few groups wait.
     ///
     /// # Errors
-    /// When the store fails, `groups` is 0 or above [`MAX_BATCH_GROUPS`], the journal is full, or `version` lies before
-    /// an update that already has a batch.
+    /// When the store fails, `groups` is 0 or above [`MAX_BATCH_GROUPS`], the journal is full, or
+    /// `version` lies before an update that already has a batch.
     pub fn form_batch(
         &mut self,
         version: PolicyVersion,
@@ -97,8 +99,8 @@ impl ReplayBuffer {
         self.index.journal().last_key_value().map(|(update, _)| *update)
     }
 
-    /// Says that a checkpoint at `version` is durable, and that no older one will be resumed from: all batches before
-    /// `version` are trained, and their bytes are deleted.
+    /// Says that a checkpoint at `version` is durable, and that no older one will be resumed from:
+    /// all batches before `version` are trained, and their bytes are deleted.
     ///
     /// A learner that keeps several checkpoints to fall back on settles the oldest of them.
     ///

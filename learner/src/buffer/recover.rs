@@ -66,11 +66,13 @@ pub(super) fn open(store: Arc<dyn Store>, limits: BufferLimits) -> Result<Replay
 }
 
 impl ReplayBuffer {
-    /// Compares the store with what is known from elsewhere: that there is a checkpoint of `version`, and that `acknowledged` groups
-    /// were acknowledged, or more. A store whose files lost their end knows less; true if it does.
+    /// Compares the store with what is known from elsewhere: that there is a checkpoint of
+    /// `version`, and that `acknowledged` groups were acknowledged, or more. A store whose files
+    /// lost their end knows less; true if it does.
     ///
-    /// Groups that were trained on before the checkpoint may then seem to wait. So whatever waits is dropped as
-    /// [`DropReason::Damaged`], and what the store has forgotten is booked under the same reason.
+    /// Groups that were trained on before the checkpoint may then seem to wait. So whatever
+    /// waits is dropped as [`DropReason::Damaged`], and what the store has forgotten is booked
+    /// under the same reason.
     ///
     /// # Errors
     /// When the store fails.
@@ -114,7 +116,8 @@ fn scan(store: &dyn Store) -> Result<Scan, StoreError> {
     Ok(scan)
 }
 
-/// Drops what is damaged, so that it counts as delivered and is never met again; returns how many groups that are.
+/// Drops what is damaged, so that it counts as delivered and is never met again; returns how
+/// many groups that are.
 fn repair(store: &dyn Store, scan: &Scan, repairs: &mut WriteBatch) -> Result<u64, StoreError> {
     let mut lost: BTreeSet<u64> = scan.damaged.iter().filter_map(|key| counter(key)).collect();
     scan.damaged.iter().for_each(|key| repairs.remove(Tree::Waiting, key));

@@ -35,11 +35,9 @@ impl ReplayBuffer {
 }
 
 impl Watermark {
-    /// Puts into `batch` what makes an empty store the buffer of a run that goes on from the checkpoint at `version`: what was in
-    /// batches before it is trained, whatever else the buffer held is lost.
-    ///
-    /// # Errors
-    /// When it cannot be encoded.
+    /// Puts into `batch` what makes an empty store the buffer of a run that goes on from the
+    /// checkpoint at `version`: what was in batches before it is trained, whatever else the buffer
+    /// held is lost. Fails when it cannot be encoded.
     pub(crate) fn restore(&self, version: PolicyVersion, batch: &mut WriteBatch) -> Result<(), BufferError> {
         let mut totals = self.totals.clone();
         let (mut covered, mut lost) = (totals.batched, totals.waiting);

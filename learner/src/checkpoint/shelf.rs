@@ -184,7 +184,8 @@ impl Shelf {
         Ok(tensors.map_err(|source| CheckpointError::Tensor { at: at(), source })?.into_iter().collect())
     }
 
-    /// Deletes what is not kept, once the checkpoint of `newest` is durable. That it cannot be deleted ends no run.
+    /// Deletes what is not kept, once the checkpoint of `newest` is durable. That it cannot be
+    /// deleted ends no run.
     pub(super) async fn tidy(&self, newest: PolicyVersion) {
         if let Err(error) = self.prune(newest).await {
             tracing::warn!(
@@ -195,7 +196,8 @@ impl Shelf {
         }
     }
 
-    /// Deletes all but the newest checkpoints up to `newest`, and what was begun before it and never committed.
+    /// Deletes all but the newest checkpoints up to `newest`, and what was begun before
+    /// it and never committed.
     async fn prune(&self, newest: PolicyVersion) -> Result<(), CheckpointError> {
         let mut objects = self.objects().await?;
         // Later ones were passed over as damaged: the run comes to them again, and writes them anew.

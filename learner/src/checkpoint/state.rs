@@ -38,8 +38,8 @@ pub struct State {
     pub parts: BTreeMap<String, Part>,
 }
 
-/// Where the run's random streams stand. No generator has a state of its own: whatever is drawn in training follows from the run's id,
-/// which is also its seed, and a counter.
+/// Where the run's random streams stand. No generator has a state of its own: whatever is drawn in
+/// training follows from the run's id, which is also its seed, and a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Streams {
     /// The prompt cursor: the next order that was never leased. Its number decides its prompt,

@@ -11,8 +11,9 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutPayloadMut, 
 pub(super) const PIECE_BYTES: usize = 16 << 20;
 /// Pieces that are under way at once.
 const PIECES_AT_ONCE: usize = 4;
-/// Bytes that a disk is given with one call. Many kernels take a processor from nobody who is writing to a file before the call, or a page of the
-/// file, is through, and such a page may be as large as the call.
+/// Bytes that a disk is given with one call. Many kernels take a processor from nobody who is
+/// writing to a file before the call, or a page of the file, is through, and such a page may be as
+/// large as the call.
 pub(super) const BLOCK_BYTES: usize = 64 << 10;
 
 /// An object that is being written. It appears, durably, when [`Writer::finish`] returns.

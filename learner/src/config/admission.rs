@@ -12,11 +12,13 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdmissionSection {
-    /// Whether tokens and log-probabilities are checked against the policy and the order's randomness. It keeps each policy that nodes may
-    /// still work under on the disk of the run directory, and costs about a tenth of generating on the learner's processor, less where nodes are known
-    /// and where volunteers verify.
+    /// Whether tokens and log-probabilities are checked against the policy and the order's
+    /// randomness. It keeps each policy that nodes may still work under on the disk of the run
+    /// directory, and costs about a tenth of generating on the learner's processor, less where
+    /// nodes are known and where volunteers verify.
     pub audit: bool,
-    /// Most bytes of memory for what the audit makes of policies to compute as groups declare, where that is not as policies are published.
+    /// Most bytes of memory for what the audit makes of policies to compute as groups declare,
+    /// where that is not as policies are published.
     pub max_copy_bytes: u64,
     /// In what nodes may compute, `f32` among them. The charter lists what stands here when the run
     /// is founded; later the list can be made shorter.

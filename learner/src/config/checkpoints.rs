@@ -13,7 +13,8 @@ pub const MAX_KEEP: usize = 1000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointsSection {
-    /// A directory (relative paths are relative to the run file), or `s3://BUCKET/PREFIX`; left out, `checkpoints` in the run directory.
+    /// A directory (relative paths are relative to the run file), or `s3://BUCKET/PREFIX`; left
+    /// out, `checkpoints` in the run directory.
     pub store: Option<String>,
     /// How many are kept.
     pub keep: usize,

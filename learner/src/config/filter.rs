@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilterSection {
-    /// Drop groups whose rewards are all equal (DAPO's dynamic sampling). Left out: on with the preset `dapo`, off with others.
+    /// Drop groups whose rewards are all equal (DAPO's dynamic sampling). Left out: on with the
+    /// preset `dapo`, off with others.
     pub dynamic: Option<bool>,
     /// Drop groups whose share of right responses lies outside `[low, high]`.
     pub pass_rate: Option<[f64; 2]>,

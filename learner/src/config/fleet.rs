@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FleetSection {
-    /// B̂w: a node's uplink; left out, the median of those that nodes declare or others measure. ⌊B0/B̂w⌋ chains are built.
+    /// B̂w: a node's uplink; left out, the median of those that nodes declare or others measure.
+    /// ⌊B0/B̂w⌋ chains are built.
     pub node_uplink: Option<BytesPerSec>,
     /// Seconds until an order that was leased and not delivered is leased again.
     pub lease_s: u64,

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 pub struct ModelSection {
     /// A Hugging Face directory with weights and tokenizer.
     pub path: Option<PathBuf>,
-    /// Whether prompts, and what environments say, are messages of the chat template in `path`; left out, where one is there.
+    /// Whether prompts, and what environments say, are messages of the chat template in `path`;
+    /// left out, where one is there.
     pub chat: Option<bool>,
     /// A small model of the Qwen3 form with random weights and the character tokenizer.
     pub tiny: Option<TinySection>,

@@ -15,7 +15,8 @@ pub struct NetworkSection {
     pub listen: Vec<String>,
     /// Multiaddresses at which others reach the learner, where they differ (a forwarded port).
     pub external: Vec<String>,
-    /// How snapshots are spread: `echo` (chains and a mesh), `chain` (ECHO-2's chains alone) or `star` (everyone from the learner).
+    /// How snapshots are spread: `echo` (chains and a mesh), `chain` (ECHO-2's chains alone) or
+    /// `star` (everyone from the learner).
     pub dissemination: Mode,
     /// B0: most bytes a second that the learner sends, over everything; left out, there is no cap,
     /// and chains are counted as if it were 100 Mbit/s.

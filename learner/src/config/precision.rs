@@ -5,7 +5,8 @@ use echo_policy::precision::Precision;
 use echo_protocol::precision::PrecisionName;
 use serde::{Deserialize, Serialize};
 
-/// `[train.precision_weight]`: what a response weighs in the loss by the precision in which it was computed. In f32 it weighs 1.
+/// `[train.precision_weight]`: what a response weighs in the loss by the precision in which it was
+/// computed. In f32 it weighs 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PrecisionWeights {

@@ -17,8 +17,9 @@ pub struct SamplingSection {
     pub top_k: u32,
     /// Longest response in tokens; left out, what the tasks' longest answer needs.
     pub max_new_tokens: Option<u32>,
-    /// What nodes do with the responses that they are generating when a newer policy comes: `recompute` caches and go on under it, `keep` caches and go on, or
-    /// `wait` until they are done.
+    /// What nodes do with the responses that they are generating when a newer policy
+    /// comes: `recompute` caches and go on under it, `keep` caches and go on, or `wait`
+    /// until they are done.
     pub takeover: Takeover,
 }
 

@@ -1,7 +1,8 @@
 //! `task` and `[data]`: what a run trains on.
 //!
-//! One line is enough: `task = "math"`. A mix is a line too, `task = { math = 3, chain_sum = 1 }`; with parameters it is a list of
-//! `[[task]]` tables. Where a task is made of a file, `[data]` says of which.
+//! One line is enough: `task = "math"`. A mix is a line too, `task = { math = 3, chain_sum = 1
+//! }`; with parameters it is a list of `[[task]]` tables. Where a task is made of a file,
+//! `[data]` says of which.
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};

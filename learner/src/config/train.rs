@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 pub struct TrainSection {
     /// The objective and its settings.
     pub objective: Choice,
-    /// Which responses a reward is compared with: `order` (those to the same order), `private_hand` (those of the batch in which the policy
-    /// was dealt the same hand) or `batch`.
+    /// Which responses a reward is compared with: `order` (those to the same order), `private_hand`
+    /// (those of the batch in which the policy was dealt the same hand) or `batch`.
     pub group_by: GroupBy,
     /// Work orders (prompts) in a batch: R = this × G trajectories.
     pub groups_per_update: usize,
@@ -30,10 +30,11 @@ pub struct TrainSection {
     pub weight_decay: f64,
     /// Largest global gradient norm.
     pub max_grad_norm: f64,
-    /// Tokens in one forward pass, at most; a batch is split to stay below. Memory grows with this, and with the longest
-    /// sequence (with EchoClip, the longest group) where that is longer.
+    /// Tokens in one forward pass, at most; a batch is split to stay below. Memory grows with this,
+    /// and with the longest sequence (with EchoClip, the longest group) where that is longer.
     pub micro_batch_tokens: usize,
-    /// What is held in memory between forward and backward: `keep`, or `recompute` for less memory and a third more computing.
+    /// What is held in memory between forward and backward: `keep`, or `recompute` for less memory
+    /// and a third more computing.
     pub activations: Activations,
     /// Where the policy is trained: `auto`, `cpu`, `cuda` or `cuda:N`.
     pub device: DeviceChoice,

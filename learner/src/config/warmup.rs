@@ -13,7 +13,8 @@ pub struct WarmupSection {
     pub batch: usize,
     /// Peak learning rate, above 0; a tenth of the updates warm up to it.
     pub learning_rate: f64,
-    /// Ends the warm-up early, once this share of fresh orders is answered right; left out, all updates are made.
+    /// Ends the warm-up early, once this share of fresh orders is answered right; left out,
+    /// all updates are made.
     pub until_accuracy: Option<f64>,
 }
 

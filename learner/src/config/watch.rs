@@ -12,10 +12,11 @@ pub struct WatchSection {
     pub listen: Option<SocketAddr>,
     /// Whether event files for TensorBoard are written, in `tensorboard/` of the run directory.
     pub tensorboard: bool,
-    /// FLOP/s that the learner's machine can do at most, at the precision that it trains in; left out, there is no MFU.
+    /// FLOP/s that the learner's machine can do at most, at the precision that it trains in; left
+    /// out, there is no MFU.
     pub peak_flops: Option<f64>,
-    /// Whether the run's first policy scores every batch, for `kl_reference`, where the objective does not ask for it: a forward pass more
-    /// an update, and memory for the weights once more.
+    /// Whether the run's first policy scores every batch, for `kl_reference`, where the objective
+    /// does not ask for it: a forward pass more an update, and memory for the weights once more.
     pub reference: bool,
 }
 

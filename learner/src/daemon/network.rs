@@ -29,9 +29,7 @@ pub(crate) struct Network {
 }
 
 /// Starts the host, opens the chunk store, and starts the source of snapshots, in this order.
-///
-/// # Errors
-/// When an address cannot be listened on, or the chunk store cannot be opened.
+/// Fails when an address cannot be listened on, or the chunk store cannot be opened.
 pub(crate) async fn start(founded: &Founded) -> anyhow::Result<Network> {
     let (host, events) = host(founded).await?;
     let chunks = Arc::new(ChunkStore::open(&founded.dir.chunks())?);
@@ -80,7 +78,8 @@ pub(crate) fn bootstraps(config: &RunConfig) -> anyhow::Result<Vec<Multiaddr>> {
     listed_peers(config)
 }
 
-/// Bootstrap peers of the signed list, if the run file names one. Warns where the list has no run of this learner.
+/// Bootstrap peers of the signed list, if the run file names one. Warns where the list has no
+/// run of this learner.
 ///
 /// # Errors
 /// When the list cannot be read, is not signed as it has to be, or has expired.

@@ -42,9 +42,7 @@ pub(super) struct Past {
 
 impl Past {
     /// Reads it. The record of metrics is as it was until the draft is committed.
-    ///
-    /// # Errors
-    /// When something of it cannot be read, or the run has come further and has no checkpoint.
+    /// Fails when something of it cannot be read, or the run has come further and has no checkpoint.
     pub(super) async fn read(founded: &Founded) -> anyhow::Result<(Self, Draft)> {
         let checkpoints = Checkpoints::open(&founded.dir, &founded.config.checkpoints)?;
         let found = newest(&checkpoints, founded).await?;
@@ -106,7 +104,8 @@ async fn newest(checkpoints: &Checkpoints, founded: &Founded) -> anyhow::Result<
     Ok(newest)
 }
 
-/// Refuses to begin a run again that has come further: with the same name and key its orders and versions would be given out twice.
+/// Refuses to begin a run again that has come further: with the same name and key its orders and
+/// versions would be given out twice.
 fn refuse_to_begin_again(dir: &RunDir, store: Option<&str>) -> anyhow::Result<()> {
     match metrics::reached(&dir.metrics())? {
         Some(reached) => Err(no_checkpoint(dir, store, &dir.metrics(), &format!("come to {reached}"))),
@@ -129,7 +128,8 @@ fn trainer(founded: &Founded, checkpoint: Option<&Checkpoint>) -> anyhow::Result
     Ok(if reference { trainer.with_reference(&start()?)? } else { trainer })
 }
 
-/// The newest evaluation up to the checkpoint: by the metrics, which may be lost, or by the checkpoint itself.
+/// The newest evaluation up to the checkpoint: by the metrics, which may be lost, or
+/// by the checkpoint itself.
 fn last_evaluation(mut rows: Vec<EvaluationRow>, state: Option<&State>) -> Option<EvaluationRow> {
     let state = state?;
     rows.extend(state.evaluated.clone());
@@ -137,7 +137,8 @@ fn last_evaluation(mut rows: Vec<EvaluationRow>, state: Option<&State>) -> Optio
     rows.into_iter().max_by_key(|row| row.evaluated)
 }
 
-/// What the earlier processes of this run counted, as far as it is on record. What was accepted since then, the desk finds in its store.
+/// What the earlier processes of this run counted, as far as it is on record. What was accepted
+/// since then, the desk finds in its store.
 fn last_tally(rows: &[UpdateRow], state: Option<&State>) -> Tally {
     let counted = state.map(|state| state.desk.tally.clone()).unwrap_or_default();
     let Some(row) = rows.last().filter(|row| row.accepted >= counted.accepted) else { return counted };

@@ -1,7 +1,8 @@
 //! The desk as a checkpoint keeps it.
 //!
-//! The store is always ahead of the checkpoint, and is the truth. Only where it is gone (a new machine, a lost disk) does the
-//! checkpoint's account begin a new one, so that no order is leased twice and nothing is trained on twice.
+//! The store is always ahead of the checkpoint, and is the truth. Only where it is gone (a new
+//! machine, a lost disk) does the checkpoint's account begin a new one, so that no order is leased
+//! twice and nothing is trained on twice.
 
 use super::{Desk, DeskConfig, DeskError};
 use crate::admission::Tally;
@@ -37,8 +38,8 @@ impl Desk {
     }
 }
 
-/// Makes sure that the store knows its run. From then on, a store that knows none is one that was lost. True if this one was, and
-/// was made from the checkpoint.
+/// Makes sure that the store knows its run. From then on, a store that knows none is one that was
+/// lost. True if this one was, and was made from the checkpoint.
 pub(super) fn prepare(
     store: &Arc<dyn Store>,
     config: &DeskConfig,

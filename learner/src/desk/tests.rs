@@ -55,7 +55,8 @@ impl World {
         self.desk.lease(UnixMillis(0), self.node, Some(PolicyVersion(version)), 1000).unwrap()
     }
 
-    /// Delivers `count` orders of the leases, all generated under `version`, and says what the learner answers.
+    /// Delivers `count` orders of the leases, all generated under `version`, and says
+    /// what the learner answers.
     fn deliver(&mut self, leases: &mut Vec<Lease>, count: usize, version: u64) -> Vec<Outcome> {
         let (run, node, rewards) = (self.run, self.node, self.rewards.clone());
         let orders = leases.iter().flat_map(|lease| lease.orders().map(|counter| (lease.id, counter)));

@@ -14,8 +14,8 @@ pub(super) fn open(number: usize) -> Result<Device> {
     Ok(Device::Cuda(device))
 }
 
-/// Lets the driver's memory pool keep what is freed: a training step frees and takes the same sizes again and again, and by default
-/// freed memory goes back to the system at each synchronisation.
+/// Lets the driver's memory pool keep what is freed: a training step frees and takes the same sizes
+/// again and again, and by default freed memory goes back to the system at each synchronisation.
 fn keep_freed_memory(device: &CudaDevice) -> Result<()> {
     let stream = device.cuda_stream();
     let context = stream.context();

@@ -46,8 +46,9 @@ impl Chains {
         Self { links: BTreeMap::new(), ends: vec![Ends::default(); count], by_length }
     }
 
-    /// Chains of nodes in the order of their rank: the first become heads, the rest follow in round robin. A node whose turn brings it
-    /// behind one that it has no link to waits for a chain where it has one, if there is any.
+    /// Chains of nodes in the order of their rank: the first become heads, the rest follow in round
+    /// robin. A node whose turn brings it behind one that it has no link to waits for a chain where
+    /// it has one, if there is any.
     pub fn of(
         count: usize,
         ranked: impl IntoIterator<Item = PublicKey>,

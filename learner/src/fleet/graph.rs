@@ -1,7 +1,8 @@
 //! The mesh: a random graph in which every node has the same small number of neighbours.
 //!
-//! A node that comes splits edges of others, one that goes joins its neighbours to each other, so everybody else keeps nearly all
-//! of theirs. A random regular graph of degree 8 is connected with near certainty and a few hops wide at any size.
+//! A node that comes splits edges of others, one that goes joins its neighbours to each other, so
+//! everybody else keeps nearly all of theirs. A random regular graph of degree 8 is connected with
+//! near certainty and a few hops wide at any size.
 
 use echo_protocol::draw::Draws;
 use echo_protocol::identity::PublicKey;
@@ -76,7 +77,8 @@ impl Graph {
         }
     }
 
-    /// Draws neighbours for a node until it has enough: nodes that have too few themselves, else an edge that it is put in between.
+    /// Draws neighbours for a node until it has enough: nodes that have too few themselves, else an
+    /// edge that it is put in between.
     fn fill(&mut self, node: &PublicKey, linked: &impl Fn(&PublicKey, &PublicKey) -> bool) {
         // In a small graph chance would miss some.
         if self.nodes.len() <= 2 * DEGREE {

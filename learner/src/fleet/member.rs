@@ -10,10 +10,12 @@ use echo_protocol::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Neighbours that a node does not want back for a while, at most; the one that is longest avoided is taken back to make room.
+/// Neighbours that a node does not want back for a while, at most; the one that is longest avoided
+/// is taken back to make room.
 const MAX_AVOIDED: usize = 24;
 
-/// Milliseconds in which a node may change its mind once about whether it forwards and can be reached: others move for it.
+/// Milliseconds in which a node may change its mind once about whether it forwards and can be
+/// reached: others move for it.
 pub(super) const SETTLED_MS: u64 = 10_000;
 
 /// A member of the fleet.
@@ -48,7 +50,8 @@ pub enum Standing {
     Forwards,
     /// It was slow or failed: it stands behind all others.
     Tail,
-    /// It was so again, or several owners say that it serves rotten bytes: it stands in no chain, and goes on generating. Since when.
+    /// It was so again, or several owners say that it serves rotten bytes: it stands in no chain,
+    /// and goes on generating. Since when.
     Out(UnixMillis),
     /// It broke the chunk protocol towards the learner itself: nobody receives from it.
     Banned,
@@ -82,7 +85,8 @@ impl Member {
         }
     }
 
-    /// Takes a heartbeat in, but for changes that come too soon; true when others can no longer, or can now, connect to it.
+    /// Takes a heartbeat in, but for changes that come too soon; true when others can no longer, or
+    /// can now, connect to it.
     pub(super) fn take(&mut self, now: UnixMillis, mut heartbeat: Heartbeat) -> bool {
         // Who finds out that it is public can do what it could before.
         let private = |heartbeat: &Heartbeat| heartbeat.reach == Reach::Private;
@@ -109,8 +113,8 @@ impl Member {
         self.serves() && !matches!(self.standing, Standing::Out(_))
     }
 
-    /// Its uplink: the most that was seen of it, or the cap that its owner set where that is less. Before anything was seen, what its
-    /// owner says, `cap` at most; `None` where nothing is known.
+    /// Its uplink: the most that was seen of it, or the cap that its owner set where that is less.
+    /// Before anything was seen, what its owner says, `cap` at most; `None` where nothing is known.
     pub fn uplink(&self, cap: BytesPerSec) -> Option<BytesPerSec> {
         let believed = self.record.peak().unwrap_or(cap);
         match self.heartbeat.max_upload {

@@ -64,8 +64,8 @@ impl Fleet {
         upstreams
     }
 
-    /// Those that could be a node's parent, the best first: those before it in its chain, or for a node that stands in none those at a
-    /// place of its own among all chains.
+    /// Those that could be a node's parent, the best first: those before it in its chain, or for a
+    /// node that stands in none those at a place of its own among all chains.
     fn above(&self, node: &PublicKey) -> Box<dyn Iterator<Item = PublicKey> + '_> {
         if self.chains.contains(node) { Box::new(self.chains.before(node)) } else { self.picks(node, 0) }
     }
@@ -81,7 +81,8 @@ impl Fleet {
         (1..=DEGREE as u8).filter_map(|n| self.picks(node, n).next()).collect()
     }
 
-    /// Serving nodes from a place that only the node and `n` decide, so that they stay the same while they live.
+    /// Serving nodes from a place that only the node and `n` decide, so that they stay the
+    /// same while they live.
     fn picks(&self, node: &PublicKey, n: u8) -> Box<dyn Iterator<Item = PublicKey> + '_> {
         let place = [&self.config.seed[..], node.as_bytes(), &[n]].concat();
         Box::new(self.chains.at(PublicKey::from_bytes(*ContentId::of(&place).as_bytes())))
@@ -113,14 +114,16 @@ impl Fleet {
         Some(Peer { key: *key, addresses: addresses.iter().take(MAX_PEER_ADDRESSES).cloned().collect() })
     }
 
-    /// Finds out anew whom the source serves: the heads of all chains, and the rows behind them as far as there are places.
+    /// Finds out anew whom the source serves: the heads of all chains, and the rows behind them as
+    /// far as there are places.
     pub(super) fn place_at_source(&mut self) {
         let places = SOURCE_PLACES.max(self.chains.count());
         self.source_places = self.chains.by_depth().take(places).collect();
     }
 
-    /// Those whom the source serves before anybody else, at most as many as it has places: where it does not serve everybody, the heads
-    /// of all chains, for which it is the parent, then the next rows, for which it is the standby.
+    /// Those whom the source serves before anybody else, at most as many as it has places: where it
+    /// does not serve everybody, the heads of all chains, for which it is the parent, then the next
+    /// rows, for which it is the standby.
     pub fn source_consumers(&self) -> Vec<PublicKey> {
         let everybody = self.config.mode == Mode::Star || self.present.len() <= SMALL_FLEET;
         if everybody {

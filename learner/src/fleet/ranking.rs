@@ -26,7 +26,8 @@ impl Fleet {
         }
     }
 
-    /// Builds the chains anew: the best N_ch are heads, the others follow by uplink, the degraded behind them.
+    /// Builds the chains anew: the best N_ch are heads, the others follow by uplink,
+    /// the degraded behind them.
     pub(super) fn rank(&mut self, now: UnixMillis) {
         (self.ranked, self.changed) = (now, false);
         self.review(now);
@@ -61,8 +62,8 @@ impl Fleet {
         self.config.node_uplink.or_else(|| median(known().collect())).unwrap_or(UNKNOWN_UPLINK)
     }
 
-    /// Moves nodes that were slow or failed one step away from the front, those that were not one step back, and those of whom several
-    /// owners say that they are rotten out.
+    /// Moves nodes that were slow or failed one step away from the front, those that were not one
+    /// step back, and those of whom several owners say that they are rotten out.
     fn review(&mut self, now: UnixMillis) {
         let speeds = self.present.iter().filter_map(|node| self.members.get(node)?.record.speed());
         let typical = median(speeds.map(|speed| speed as u64).collect());

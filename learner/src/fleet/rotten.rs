@@ -1,9 +1,10 @@
 //! Nodes that serve rotten bytes, by what others say and by what the learner met itself.
 //!
-//! Who met rot never gets that neighbour again, whatever others say. Beyond itself a node's word counts little, since keys cost nothing: only
-//! while its record is good, once for each owner, for [`FADES_MS`] from when it was first said, and not at all where its owner names more than
-//! [`MAX_NAMED`] peers. [`QUORUM`] such words keep a peer out of all chains while they last. Nobody is banned by words: only what the learner met
-//! itself bans.
+//! Who met rot never gets that neighbour again, whatever others say. Beyond itself a node's word
+//! counts little, since keys cost nothing: only while its record is good, once for each owner, for
+//! [`FADES_MS`] from when it was first said, and not at all where its owner names more than
+//! [`MAX_NAMED`] peers. [`QUORUM`] such words keep a peer out of all chains while they last. Nobody
+//! is banned by words: only what the learner met itself bans.
 
 use super::trust::{MAX_ACCUSED, MAX_ACCUSERS, QUORUM};
 use crate::record::Owner;
@@ -11,7 +12,8 @@ use echo_protocol::identity::PublicKey;
 use echo_protocol::time::UnixMillis;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long a word counts, in milliseconds: a day. Who says the same all along says it once; after a silence as long it is said anew.
+/// How long a word counts, in milliseconds: a day. Who says the same all along says it once; after
+/// a silence as long it is said anew.
 pub const FADES_MS: u64 = 24 * 3_600 * 1_000;
 /// Peers that an owner may name at once; who names more is believed about none of them.
 pub const MAX_NAMED: usize = 3;
@@ -52,7 +54,8 @@ impl Word {
 }
 
 impl Rotten {
-    /// Notes a report; with the owner where the reporter's record is good. True if a word that is new makes a quorum.
+    /// Notes a report; with the owner where the reporter's record is good. True if a word that is
+    /// new makes a quorum.
     pub(super) fn add(
         &mut self,
         now: UnixMillis,
@@ -95,7 +98,8 @@ impl Rotten {
         reporters.into_keys().collect()
     }
 
-    /// Holds nothing against a peer any more, and goes on not to believe those who only say again what they said.
+    /// Holds nothing against a peer any more, and goes on not to believe those who only say
+    /// again what they said.
     pub(super) fn forgive(&mut self, peer: &PublicKey) {
         self.by_peer.remove(peer);
         self.words.values_mut().filter_map(|said| said.get_mut(peer)).for_each(|word| word.void = true);

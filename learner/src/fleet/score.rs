@@ -1,7 +1,7 @@
 //! How good a node is at passing snapshots on (ECHO-2, appendix C.3).
 //!
-//! Score = Decay · (0.5 Speed + 0.35 Success + 0.15 Stability), each part from 0 to 100. What it is computed from is what other nodes
-//! measured, never what a node says of itself.
+//! Score = Decay · (0.5 Speed + 0.35 Success + 0.15 Stability), each part from 0 to 100. What it is
+//! computed from is what other nodes measured, never what a node says of itself.
 
 use super::trust::REPORT_WINDOW_MS;
 use echo_protocol::identity::PublicKey;
@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 
 /// Consecutive failures beyond which a node is not stable. Each is another node's word: a quorum.
 pub const MAX_FAILURES: u32 = 3;
-/// Nodes that said so lately and are remembered: more than it takes, so that forgetting one lets nobody speak alone.
+/// Nodes that said so lately and are remembered: more than it takes, so that forgetting one
+/// lets nobody speak alone.
 const MAX_REPORTERS: usize = 2 * MAX_FAILURES as usize;
 /// Successes from which on more do not make a node more stable.
 const ENOUGH_SUCCESSES: f64 = 10.0;
@@ -26,7 +27,8 @@ const MAX_ATTEMPTS: u32 = 200;
 const NEWEST: f64 = 0.3;
 /// A sample of the speed covers at least this time, in milliseconds.
 const SAMPLE_MS: u64 = 1_000;
-/// After a pause this long the time since the last delivery says nothing about speed: nothing may have been asked for.
+/// After a pause this long the time since the last delivery says nothing about speed: nothing may
+/// have been asked for.
 const PAUSE_MS: u64 = 3_000;
 
 /// What was seen of a node's forwarding.
@@ -48,7 +50,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Notes bytes that somebody received from it, and at what rate while it waited for them; 0 where that is not known.
+    /// Notes bytes that somebody received from it, and at what rate while it waited for them; 0
+    /// where that is not known.
     pub fn delivered(&mut self, now: UnixMillis, bytes: u64, rate: u64) {
         let pause = now.since(self.seen);
         self.attempt(now);
@@ -120,8 +123,9 @@ impl Record {
     }
 }
 
-/// Speed: 100 · (log10(bits per second) - 3) / 5 for the paper's cap of 100 Mbit/s, whose logarithm is 8. For another cap the 5 becomes
-/// the logarithm of that cap less 3, so that Speed is 100 at the cap whatever it is.
+/// Speed: 100 · (log10(bits per second) - 3) / 5 for the paper's cap of 100 Mbit/s, whose logarithm
+/// is 8. For another cap the 5 becomes the logarithm of that cap less 3, so that Speed is 100 at
+/// the cap whatever it is.
 fn speed(bits_per_s: f64, cap: BytesPerSec) -> f64 {
     let range = (cap.bits().max(1) as f64).log10() - SLOWEST;
     if range <= 0.0 {

@@ -1,4 +1,5 @@
-//! What a node's word against another is worth: for itself, at once; for others, only together with those of several more.
+//! What a node's word against another is worth: for itself, at once; for others, only together with
+//! those of several more.
 
 use echo_protocol::identity::PublicKey;
 use echo_protocol::time::UnixMillis;

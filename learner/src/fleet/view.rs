@@ -1,7 +1,8 @@
 //! The fleet as a checkpoint keeps it, and what a later process makes of it.
 //!
-//! Nodes tell of themselves again within a second, so of all this only what others said of a node is taken up, when it comes back: it
-//! gets the rank that it has earned, and one that was banned stays banned.
+//! Nodes tell of themselves again within a second, so of all this only what others said of a
+//! node is taken up, when it comes back: it gets the rank that it has earned, and one that
+//! was banned stays banned.
 
 use super::score::Record;
 use super::{Fleet, MAX_NODES, Standing};

@@ -31,8 +31,8 @@ pub(super) enum Rest {
     GivenUp,
 }
 
-/// What has to be durable before the newest leases may leave the learner. Changes are numbered in order, so that a flush can be told of
-/// while later ones come.
+/// What has to be durable before the newest leases may leave the learner. Changes are numbered in
+/// order, so that a flush can be told of while later ones come.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
     pending: Vec<Change>,

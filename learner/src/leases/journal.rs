@@ -79,8 +79,8 @@ impl LeaseJournal {
         Self { store }
     }
 
-    /// Makes everything that `book` granted so far durable. Leases may leave the learner only after this returned `Ok`;
-    /// after an error the next call writes the same changes again.
+    /// Makes everything that `book` granted so far durable. Leases may leave the learner only after
+    /// this returned `Ok`; after an error the next call writes the same changes again.
     ///
     /// # Errors
     /// When the store fails.
@@ -90,8 +90,9 @@ impl LeaseJournal {
         Ok(())
     }
 
-    /// The first half of [`LeaseJournal::save`]: writes what `book` granted so far. The second half is the disk's, and is waited for without
-    /// the book; afterwards [`LeaseBook::flushed`] is due. What the book is not told of is written again.
+    /// The first half of [`LeaseJournal::save`]: writes what `book` granted so far. The second half
+    /// is the disk's, and is waited for without the book; afterwards [`LeaseBook::flushed`] is due.
+    /// What the book is not told of is written again.
     ///
     /// # Errors
     /// When the store fails.
@@ -128,10 +129,8 @@ impl LeaseJournal {
         unseal::<Head>(&head).map(|head| Some(head.cursor)).ok_or(LeaseJournalError::Damaged)
     }
 
-    /// Puts into `batch` what makes the book in an empty store that of `snapshot`.
-    ///
-    /// # Errors
-    /// When it cannot be encoded.
+    /// Puts into `batch` what makes the book in an empty store that of `snapshot`. Fails when
+    /// it cannot be encoded.
     pub(crate) fn found(snapshot: &LeaseSnapshot, batch: &mut WriteBatch) -> Result<(), LeaseJournalError> {
         for OpenLease { lease, lapsed, given_back, .. } in &snapshot.leases {
             batch.put(Tree::Leases, &lease.id.0.to_be_bytes(), seal(lease)?);
@@ -152,7 +151,8 @@ impl LeaseJournal {
     /// damaged count as delivered: nobody is asked for them again.
     ///
     /// # Errors
-    /// When the store fails, or holds another run's book or damaged counters; errors of `delivered` are passed on.
+    /// When the store fails, or holds another run's book or damaged counters; errors of
+    /// `delivered` are passed on.
     pub fn load<E: From<LeaseJournalError>>(
         &self,
         run: RunId,

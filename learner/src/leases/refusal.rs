@@ -31,8 +31,9 @@ pub enum LeaseRefusal {
 }
 
 impl LeaseRefusal {
-    /// Whether an honest node may come to send such a delivery. Leases run out and orders go to others, which their
-    /// holders need not know; but nobody comes by accident to a lease that was never given, or to somebody else's.
+    /// Whether an honest node may come to send such a delivery. Leases run out and orders go to
+    /// others, which their holders need not know; but nobody comes by accident to a lease that was
+    /// never given, or to somebody else's.
     pub fn fault(self, book: &LeaseBook) -> Fault {
         match self {
             Self::NotFound(id) if book.may_have_granted(id) => Fault::Innocent,

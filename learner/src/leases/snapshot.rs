@@ -52,9 +52,10 @@ pub struct LeaseSnapshot {
 const STRETCH: u64 = 1 << 32;
 
 impl LeaseSnapshot {
-    /// The book that goes on from this one when everything written since is lost: nobody knows what was leased meanwhile, so both
-    /// counters go on in their next stretch of 2^32, where nothing was leased before. Orders that were open stay with their nodes,
-    /// under new numbers, since a lease on disk says nothing of orders that are delivered.
+    /// The book that goes on from this one when everything written since is lost: nobody knows what
+    /// was leased meanwhile, so both counters go on in their next stretch of 2^32, where nothing
+    /// was leased before. Orders that were open stay with their nodes, under new numbers, since a
+    /// lease on disk says nothing of orders that are delivered.
     pub fn after_loss(&self) -> Self {
         let next_stretch = |counter: u64| (counter / STRETCH).saturating_add(1).saturating_mul(STRETCH);
         let mut next_lease = next_stretch(self.next_lease.0);

@@ -26,8 +26,8 @@ pub struct UpdateRow {
     pub grad_norm: Option<f64>,
     /// Learning rate of the last step that was made, or was skipped if none was.
     pub learning_rate: f64,
-    /// Share of tokens or responses that the clip cut: below one, and above. Like all figures of the policy, none where its numbers
-    /// were not finite, so that nothing was scored.
+    /// Share of tokens or responses that the clip cut: below one, and above. Like all figures of
+    /// the policy, none where its numbers were not finite, so that nothing was scored.
     pub clip_shares: Option<[f64; 2]>,
     /// Share of tokens or responses that the clip cut, on either side.
     pub clip_share: Option<f64>,
@@ -94,7 +94,8 @@ pub struct UpdateRow {
     /// Of these, seconds in which the reference was.
     #[serde(default)]
     pub reference_s: f64,
-    /// Seconds in which training stood still for checkpoints since the last update: copying, and waiting for the release before.
+    /// Seconds in which training stood still for checkpoints since the last update: copying, and
+    /// waiting for the release before.
     #[serde(default)]
     pub checkpoint_s: f64,
     /// Seconds in which training stood still for publications since the last update.
@@ -127,14 +128,16 @@ pub struct UpdateRow {
     /// Peers that nodes found to serve rotten bytes, or that broke the chunk protocol: key → how many say so.
     #[serde(default)]
     pub rotten_peers: BTreeMap<String, usize>,
-    /// Nodes that are not waited for: slow or failing (`tail`), out of the forwarding role (`out`), banned (`banned`).
+    /// Nodes that are not waited for: slow or failing (`tail`), out of the forwarding
+    /// role (`out`), banned (`banned`).
     #[serde(default)]
     pub degraded: BTreeMap<String, u64>,
     /// Groups accepted, and refused by reason, since the run began.
     pub accepted: u64,
     /// Groups refused, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Groups that the sampling audit let pass since the process started, as a policy that they name could not be asked.
+    /// Groups that the sampling audit let pass since the process started, as a policy that they
+    /// name could not be asked.
     #[serde(default)]
     pub unaudited: u64,
     /// Groups whose rewards were right, by how their tokens were looked at, since the run began.

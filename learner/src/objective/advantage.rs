@@ -1,4 +1,5 @@
-//! Advantages of responses from their rewards: baseline, scale, length rule, and the rule for degenerate groups.
+//! Advantages of responses from their rewards: baseline, scale, length rule, and the
+//! rule for degenerate groups.
 
 mod degenerate;
 
@@ -16,7 +17,8 @@ pub const STD_FLOOR: f64 = 1e-6;
 
 /// How rewards become advantages: A = (r - baseline) · scale.
 ///
-/// A group of one, and a group whose rewards are all equal, has advantage exactly zero under a baseline of its group.
+/// A group of one, and a group whose rewards are all equal, has advantage exactly zero under a
+/// baseline of its group.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Advantage {
@@ -24,7 +26,8 @@ pub struct Advantage {
     pub baseline: Baseline,
     /// What divides the difference.
     pub scale: Scale,
-    /// A penalty for responses close to the length limit, subtracted from the reward first; `None` (`false`): none.
+    /// A penalty for responses close to the length limit, subtracted from the reward
+    /// first; `None` (`false`): none.
     #[serde(with = "super::off")]
     pub overlong: Option<Overlong>,
     /// What groups without a signal mean for the others.
@@ -58,7 +61,8 @@ pub enum Scale {
     BatchStd,
 }
 
-/// DAPO's soft overlong punishment (its eq. 13): nothing up to `limit - buffer` tokens, then linearly to 1 at `limit`.
+/// DAPO's soft overlong punishment (its eq. 13): nothing up to `limit - buffer` tokens, then
+/// linearly to 1 at `limit`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overlong {
@@ -141,7 +145,8 @@ fn centre(rewards: &[f64], rows: &[usize], stretch: f64, advantages: &mut [f64])
     }
 }
 
-/// Divides by the unbiased standard deviation of `values` over `rows`. Equal values have nothing to be scaled by.
+/// Divides by the unbiased standard deviation of `values` over `rows`. Equal values have nothing
+/// to be scaled by.
 fn divide(values: &[f64], rows: &[usize], advantages: &mut [f64]) {
     if all_equal(values, rows) {
         return;

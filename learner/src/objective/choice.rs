@@ -84,7 +84,8 @@ impl Choice {
     }
 }
 
-/// Puts `changes` over `parts`. A table changes single keys of the part that it meets, unless it names another kind.
+/// Puts `changes` over `parts`. A table changes single keys of the part that it meets, unless
+/// it names another kind.
 fn merge(parts: &mut Table, changes: Table) {
     for (key, change) in changes {
         match (parts.get_mut(&key), change) {

@@ -10,8 +10,8 @@ use super::ratio::{exp_clamped, mean};
 
 pub(super) use second_moment::keep_below;
 
-/// A weight of each token by π_prox / π_behaviour, constant in θ (the importance weight of RLAX eq. 3; AReaL eq. 5).
-/// π_prox is the policy at the start of the step.
+/// A weight of each token by π_prox / π_behaviour, constant in θ (the importance weight of RLAX eq.
+/// 3; AReaL eq. 5). π_prox is the policy at the start of the step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Correction {
@@ -53,16 +53,18 @@ pub enum Bound {
         /// Weights above this count as this; at least `low`.
         high: f64,
     },
-    /// Zero outside of \[low, high\]: such tokens add nothing, and still count in the means. Where the ratio is one number a
-    /// response, the weights of its tokens are added up, so that one masked token takes its share of the whole response's weight.
+    /// Zero outside of \[low, high\]: such tokens add nothing, and still count in the means. Where
+    /// the ratio is one number a response, the weights of its tokens are added up, so that one
+    /// masked token takes its share of the whole response's weight.
     Mask {
         /// Smallest weight that stays.
         low: f64,
         /// Largest weight that stays.
         high: f64,
     },
-    /// M2PO: of the whole batch (with several minibatches, of each) the tokens with the largest (log w)² are masked until the mean of the rest is at most
-    /// `threshold`. Decided by token, whatever the level.
+    /// M2PO: of the whole batch (with several minibatches, of each) the tokens with the
+    /// largest (log w)² are masked until the mean of the rest is at most `threshold`. Decided
+    /// by token, whatever the level.
     SecondMoment {
         /// The largest second moment, nats²; its authors use 0.04.
         threshold: f64,
@@ -92,8 +94,8 @@ impl Correction {
         matches!(self.bound, Bound::SecondMoment { .. })
     }
 
-    /// The weights of one response's tokens, and the weights before the bound. [`Bound::SecondMoment`] is left to
-    /// [`keep_below`], which sees the batch.
+    /// The weights of one response's tokens, and the weights before the bound.
+    /// [`Bound::SecondMoment`] is left to [`keep_below`], which sees the batch.
     pub(super) fn weights(&self, proximal: &[f64], behaviour: &[f64]) -> Weights {
         let logs: Vec<f64> = proximal.iter().zip(behaviour).map(|(p, q)| p - q).collect();
         let raw: Vec<f64> = match self.level {

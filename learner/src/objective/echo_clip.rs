@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::ObjectiveError;
 use super::error::finite_from_zero;
 
-/// λ · mean over groups of -(1/L) Σ_{t ≤ L} log π_θ, over the prefix of L tokens that ends with the step of highest mean
-/// entropy among all responses of the group that succeeded (EchoRL eq. 6 to 10). A group without success adds nothing.
+/// λ · mean over groups of -(1/L) Σ_{t ≤ L} log π_θ, over the prefix of L tokens that ends with the
+/// step of highest mean entropy among all responses of the group that succeeded (EchoRL eq. 6 to
+/// 10). A group without success adds nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EchoClip {

@@ -1,15 +1,16 @@
 //! What is known of a response before it is scored.
 
-/// What is known of a response before the trained policy scores it. Lists have one entry a trained token, in order;
-/// tokens that are not trained on (prompts, other speakers) appear nowhere.
+/// What is known of a response before the trained policy scores it. Lists have one entry a trained
+/// token, in order; tokens that are not trained on (prompts, other speakers) appear nowhere.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
     /// The tag of its prompt: responses with the same tag form a group. Members need not be adjacent.
     pub group: usize,
-    /// log-probabilities under the policy that sampled, as reported; each token may come from a version of its own.
+    /// log-probabilities under the policy that sampled, as reported; each token may come from a
+    /// version of its own.
     pub behaviour: Vec<f64>,
-    /// log-probabilities under the policy at the start of the step. `None`: the policy has not moved since, so that the
-    /// current log-probabilities are these.
+    /// log-probabilities under the policy at the start of the step. `None`: the policy has not
+    /// moved since, so that the current log-probabilities are these.
     pub proximal: Option<Vec<f64>>,
     /// log-probabilities under the reference policy, for objectives with a KL term against it.
     pub reference: Option<Vec<f64>>,

@@ -1,5 +1,5 @@
-//! Optional parts in run files: TOML has no null, so an option is written as its value or as `false`, and one that serves
-//! any preset by its defaults also as `true`.
+//! Optional parts in run files: TOML has no null, so an option is written as its value or as
+//! `false`, and one that serves any preset by its defaults also as `true`.
 
 use std::fmt;
 

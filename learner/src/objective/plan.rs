@@ -17,15 +17,16 @@ pub struct Scored<'a> {
     pub response: usize,
     /// log π_θ of its tokens.
     pub logp: &'a [f64],
-    /// Entropy in nats of the distribution that each token was drawn from; may be left empty when the objective does not
-    /// train on entropies and nobody wants the metric.
+    /// Entropy in nats of the distribution that each token was drawn from; may be left empty when
+    /// the objective does not train on entropies and nobody wants the metric.
     pub entropy: &'a [f64],
 }
 
 /// Loss and gradients of the responses that were scored.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Evaluation {
-    /// Their part of the batch's loss, to be minimised. The parts of a batch add up to its loss, however it is split.
+    /// Their part of the batch's loss, to be minimised. The parts of a batch add up to its loss,
+    /// however it is split.
     pub loss: f64,
     /// d loss / d log π_θ of each response's tokens, in the order of the argument.
     pub d_logp: Vec<Vec<f64>>,
@@ -57,8 +58,8 @@ impl Objective {
     /// `response_limit` is the longest response that the run allows, in tokens; 0 if nobody knows.
     ///
     /// # Errors
-    /// [`ObjectiveError`] when the batch is empty, lists differ in length, one that the objective needs is missing, or a
-    /// value is not finite.
+    /// [`ObjectiveError`] when the batch is empty, lists differ in length, one that the objective
+    /// needs is missing, or a value is not finite.
     pub fn plan(&self, known: Vec<Known>, response_limit: usize) -> Result<Plan, ObjectiveError> {
         self.validate()?;
         if known.is_empty() {
@@ -151,8 +152,9 @@ impl Plan {
         &self.known[response]
     }
 
-    /// The same, for who corrects a log-probability before the response is evaluated. Lists keep their lengths; what was planned from them stays
-    /// as it is: weights of tokens, group expectations, masks.
+    /// The same, for who corrects a log-probability before the response is evaluated.
+    /// Lists keep their lengths; what was planned from them stays as it is: weights of
+    /// tokens, group expectations, masks.
     pub(crate) fn known_mut(&mut self, response: usize) -> &mut Known {
         &mut self.known[response]
     }
@@ -231,7 +233,8 @@ impl Plan {
         Some(weights)
     }
 
-    /// -Σ weight · J. `raw` are the corrections before their bound, which the figures show where there are any.
+    /// -Σ weight · J. `raw` are the corrections before their bound, which the figures show
+    /// where there are any.
     fn surrogate(
         &self,
         scored: &Scored<'_>,

@@ -7,40 +7,45 @@ use super::{
     Surrogate,
 };
 
-/// The name of an objective in run files and studies, in snake case. [`Preset::objective`] gives its parts; a run file may
-/// override any of them.
+/// The name of an objective in run files and studies, in snake case. [`Preset::objective`] gives
+/// its parts; a run file may override any of them.
 ///
 /// Where a peer's implementation and the paper differ in their default numbers, the paper's stand here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
-    /// Group-normalised advantages, token ratio, PPO clip, mean over responses (DeepSeekMath eq. 3). Its KL term is left
-    /// out; `kl = { estimator = "k3", beta = 0.04, anchor = "reference", cap = 10.0 }` puts it back.
+    /// Group-normalised advantages, token ratio, PPO clip, mean over responses (DeepSeekMath eq.
+    /// 3). Its KL term is left out; `kl = { estimator = "k3", beta = 0.04, anchor = "reference",
+    /// cap = 10.0 }` puts it back.
     Grpo,
     /// GRPO without the deviation and without a bias by length (Dr. GRPO).
     DrGrpo,
-    /// GRPO with a higher upper clip and a mean over tokens (DAPO). Its dynamic sampling is `[train.filter] dynamic`, which is on
-    /// with this preset unless the run file says otherwise.
+    /// GRPO with a higher upper clip and a mean over tokens (DAPO). Its dynamic sampling is
+    /// `[train.filter] dynamic`, which is on with this preset unless the run file says otherwise.
     Dapo,
     /// One ratio a response, with a narrow clip (GSPO).
     Gspo,
-    /// One denominator a group (GEPO eq. 2 and 3), with PPO's clip, without which long delays end in collapse, and without
-    /// the CPPO-KL term (`kl = { estimator = "k3", beta = 0.005, anchor = "behaviour", cap = false }`).
+    /// One denominator a group (GEPO eq. 2 and 3), with PPO's clip, without which long delays end
+    /// in collapse, and without the CPPO-KL term (`kl = { estimator = "k3", beta = 0.005, anchor =
+    /// "behaviour", cap = false }`).
     #[default]
     Gepo,
     /// GEPO with the defensive denominator (eq. 37) and without a clip.
     GepoDefensive,
     /// Clipped weights that keep their gradient, mean over tokens (MiniMax-M1 eq. 4).
     Cispo,
-    /// log π with token weights from the sampling policy and the group's mean as baseline (RLAX appendix A). The weights are
-    /// π_prox / π_behaviour, of the policy at the start of the step, where RLAX has sg\[r(θ)\] of the current one: they are
-    /// the same until the policy moves within the update.
+    /// log π with token weights from the sampling policy and the group's mean as baseline (RLAX
+    /// appendix A). The weights are π_prox / π_behaviour, of the policy at the start of the
+    /// step, where RLAX has sg\[r(θ)\] of the current one: they are the same until the policy
+    /// moves within the update.
     Reinforce,
-    /// REINFORCE with the mean of the other responses as baseline (RLOO), weighted as [`Preset::Reinforce`] is. RLAX scales
-    /// the same difference by (G - 1) / G, which makes it the distance from the group's mean.
+    /// REINFORCE with the mean of the other responses as baseline (RLOO), weighted as
+    /// [`Preset::Reinforce`] is. RLAX scales the same difference by (G - 1) / G, which makes it the
+    /// distance from the group's mean.
     Rloo,
-    /// PPO's clip on advantages normalised over the batch (REINFORCE++). The K2 term that RLAX §4 gives it is left out;
-    /// `kl = { estimator = "k2", beta = 0.01, anchor = "reference", cap = false }` puts it back. (RLAX names no β for it.)
+    /// PPO's clip on advantages normalised over the batch (REINFORCE++). The K2 term that RLAX §4
+    /// gives it is left out; `kl = { estimator = "k2", beta = 0.01, anchor = "reference", cap =
+    /// false }` puts it back. (RLAX names no β for it.)
     ReinforcePp,
     /// GRPO with a mean over the tokens of the batch: what GEPO's authors compare with under this name.
     Bnpo,
@@ -48,14 +53,15 @@ pub enum Preset {
     Gmpo,
     /// A soft gate in the place of the clip (SAPO).
     Sapo,
-    /// log π times the centred reward, mean over tokens (GPG). Its factor α for degenerate groups is left out;
-    /// `advantage = { degenerate = "rescale" }` puts it back.
+    /// log π times the centred reward, mean over tokens (GPG). Its factor α for degenerate groups
+    /// is left out; `advantage = { degenerate = "rescale" }` puts it back.
     Gpg,
-    /// PPO around the policy at the start of the step, weighted by that policy over the sampling one (AReaL eq. 5).
+    /// PPO around the policy at the start of the step, weighted by that policy over the sampling
+    /// one (AReaL eq. 5).
     DecoupledPpo,
-    /// The same by ECHO-2's eq. 24 and 25: weights truncated at C, mean over responses. The -β KL(π_θ ‖ π_ref) of eq. 25 is
-    /// left out; `kl = { estimator = "k3", beta = 0.001, anchor = "reference", cap = false }` puts it back. (ECHO-2 names
-    /// neither β nor the estimator.)
+    /// The same by ECHO-2's eq. 24 and 25: weights truncated at C, mean over responses. The -β
+    /// KL(π_θ ‖ π_ref) of eq. 25 is left out; `kl = { estimator = "k3", beta = 0.001, anchor =
+    /// "reference", cap = false }` puts it back. (ECHO-2 names neither β nor the estimator.)
     PpoTruncatedIs,
 }
 

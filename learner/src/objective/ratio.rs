@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::ObjectiveError;
 use super::error::{finite_above_zero, finite_from_zero};
 
-/// Log-ratios are clamped to ± this before they are exponentiated: e^20 ≈ 4.9e8, and a product of two such weights is
-/// still far from overflow. A term beyond the limit has a constant weight and thus no gradient.
+/// Log-ratios are clamped to ± this before they are exponentiated: e^20 ≈ 4.9e8, and a product
+/// of two such weights is still far from overflow. A term beyond the limit has a constant weight
+/// and thus no gradient.
 pub const LOG_RATIO_LIMIT: f64 = 20.0;
 
 /// Upper limit of a sequence's mean log-ratio (GSPO as its authors compute it).
@@ -22,9 +23,11 @@ pub enum Against {
     Proximal,
 }
 
-/// What stands before the advantage and is differentiated: π_θ over something, for each token or each response.
+/// What stands before the advantage and is differentiated: π_θ over something, for each
+/// token or each response.
 ///
-/// p = exp(mean_t log π_θ) and q = exp(mean_t log π_behaviour) are the length-normalised probabilities of a response.
+/// p = exp(mean_t log π_θ) and q = exp(mean_t log π_behaviour) are the length-normalised
+/// probabilities of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "level", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ratio {
@@ -40,13 +43,14 @@ pub enum Ratio {
     },
     /// p / E with E = Σ q² / Σ q over the responses of the same prompt, constant in θ: GEPO eq. 2 and 3.
     Group {},
-    /// p / (ε sg(p) + (1 - ε) E): GEPO's defensive denominator (eq. 37), ε = min(1, `scale` · Var(q)) with the
-    /// population variance of q over the group, which is at most 1/4.
+    /// p / (ε sg(p) + (1 - ε) E): GEPO's defensive denominator (eq. 37), ε = min(1, `scale` ·
+    /// Var(q)) with the population variance of q over the group, which is at most 1/4.
     GroupDefensive {
         /// ε over Var(q), 0 or above; ε is at most 1.
         scale: f64,
     },
-    /// exp of the mean over tokens of log(π_θ / π), each clipped to [-low, high] where that lowers the objective: GMPO.
+    /// exp of the mean over tokens of log(π_θ / π), each clipped to [-low, high] where that
+    /// lowers the objective: GMPO.
     Geometric {
         /// π: the denominator of each token's ratio.
         against: Against,
@@ -75,8 +79,8 @@ pub(super) struct GroupExpectation {
 }
 
 impl GroupExpectation {
-    /// From the mean behaviour log-probability of each response that has tokens. In log space, so that it holds for q far
-    /// below the smallest float. An empty group has log E = 0.
+    /// From the mean behaviour log-probability of each response that has tokens. In log space, so
+    /// that it holds for q far below the smallest float. An empty group has log E = 0.
     pub(super) fn new(log_q: &[f64]) -> Self {
         let Some(top) = log_q.iter().copied().reduce(f64::max) else { return Self::default() };
         let squares: f64 = log_q.iter().map(|q| (2.0 * (q - top)).exp()).sum();

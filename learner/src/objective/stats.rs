@@ -4,7 +4,8 @@ use super::known::Known;
 use super::ratio::LOG_RATIO_LIMIT;
 use super::surrogate::Side;
 
-/// Figures of one batch. A "term" is what carries one weight: a response in GEPO and GSPO, a token in the others.
+/// Figures of one batch. A "term" is what carries one weight: a response in GEPO and GSPO, a
+/// token in the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ObjectiveStats {
     terms: u64,
@@ -149,7 +150,8 @@ impl ObjectiveStats {
         ratio(self.k3_sum, self.tokens)
     }
 
-    /// k3 estimate in nats a token of KL(current ‖ reference), when the responses had reference log-probabilities.
+    /// k3 estimate in nats a token of KL(current ‖ reference), when the
+    /// responses had reference log-probabilities.
     #[must_use]
     pub fn kl_reference(&self) -> Option<f64> {
         self.reference_k3_sum.map(|sum| ratio(sum, self.tokens))

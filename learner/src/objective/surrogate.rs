@@ -6,8 +6,8 @@ use super::ObjectiveError;
 use super::error::{finite_above_zero, finite_from_zero};
 use super::ratio::exp_clamped;
 
-/// The surrogate J of a ratio r and an advantage A, to be maximised. ℓ is log π_θ of the token, or its mean over the
-/// response where the ratio is one number a response; sg stops the gradient.
+/// The surrogate J of a ratio r and an advantage A, to be maximised. ℓ is log π_θ of the token, or
+/// its mean over the response where the ratio is one number a response; sg stops the gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Surrogate {
@@ -19,8 +19,8 @@ pub enum Surrogate {
         low: f64,
         /// ε above one, 0 or above.
         high: f64,
-        /// Where A < 0, J is at least `dual` · A, so that a ratio that exploded does not rule the update; above one.
-        /// `None` (`false`): no such bound.
+        /// Where A < 0, J is at least `dual` · A, so that a ratio that exploded does not rule the
+        /// update; above one. `None` (`false`): no such bound.
         #[serde(default, with = "super::off")]
         dual: Option<f64>,
     },

@@ -1,5 +1,5 @@
-//! Hand-worked losses, any split, and inputs that must not produce NaN. Finite differences, and presets and corrections on
-//! two responses, have files of their own.
+//! Hand-worked losses, any split, and inputs that must not produce NaN. Finite differences, and
+//! presets and corrections on two responses, have files of their own.
 
 mod corrections;
 mod gradients;

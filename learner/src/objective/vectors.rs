@@ -1,8 +1,9 @@
 //! Checks objectives against recorded losses and gradients (one JSON object a line).
 //!
-//! A line carries `objective`, `params`, `groups`, `mask`, `logp`, `behav_logp`, `prox_logp`, `ref_logp`, `advantages`, and
-//! what a reference implementation made of them: `loss` and `grad_logp`. Objectives that do not exist here are counted as
-//! skipped. Where a line also has `rewards`, and the format says how they became its `advantages`, these are compared too.
+//! A line carries `objective`, `params`, `groups`, `mask`, `logp`, `behav_logp`, `prox_logp`,
+//! `ref_logp`, `advantages`, and what a reference implementation made of them: `loss` and
+//! `grad_logp`. Objectives that do not exist here are counted as skipped. Where a line also has
+//! `rewards`, and the format says how they became its `advantages`, these are compared too.
 
 mod case;
 
@@ -16,13 +17,14 @@ use thiserror::Error;
 
 use case::{Case, Errors};
 
-/// What an f64 check allows where the reference itself rounds intermediate values to f32, as AReaL's decoupled PPO
-/// does: its figures are off by up to 2e-7 from the formula worked in f64.
+/// What an f64 check allows where the reference itself rounds intermediate values to f32, as
+/// AReaL's decoupled PPO does: its figures are off by up to 2e-7 from the formula worked in f64.
 pub const SINGLE_REFERENCE_TOLERANCE: f64 = 1e-6;
 /// Gradients are recorded with ten decimals: an absolute difference of half a unit there says nothing.
 pub const GRADIENT_ROUNDING: f64 = 5.01e-11;
-/// Rewards and advantages are recorded with ten decimals too, and a deviation well below one divides the former: an absolute
-/// difference up to this says nothing. A term of 1e-6 beside the deviation is three orders larger.
+/// Rewards and advantages are recorded with ten decimals too, and a deviation well below one
+/// divides the former: an absolute difference up to this says nothing. A term of 1e-6 beside the
+/// deviation is three orders larger.
 pub const ADVANTAGE_ROUNDING: f64 = 1e-9;
 /// Losses are means of terms of order one that often cancel; below this magnitude their error is absolute.
 pub const LOSS_FLOOR: f64 = 1.0;
@@ -76,9 +78,9 @@ pub struct VectorReport {
     pub failed: usize,
     /// Lines for objectives that do not exist here.
     pub skipped: usize,
-    /// Largest relative error of the compared lines: |Δ| over the reference's magnitude. The magnitude of a gradient
-    /// is its largest entry (beyond [`GRADIENT_ROUNDING`]), as is that of advantages (beyond [`ADVANTAGE_ROUNDING`]);
-    /// that of a loss is at least [`LOSS_FLOOR`].
+    /// Largest relative error of the compared lines: |Δ| over the reference's magnitude. The
+    /// magnitude of a gradient is its largest entry (beyond [`GRADIENT_ROUNDING`]), as is that of
+    /// advantages (beyond [`ADVANTAGE_ROUNDING`]); that of a loss is at least [`LOSS_FLOOR`].
     pub worst: f64,
     /// The same for each objective that exists here. (An f64 check does not hold all to one tolerance.)
     pub worst_by_objective: BTreeMap<String, f64>,

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Guard, OptimizerError};
 
-/// Settings of [`AdamW`](super::AdamW); the learning rate is a [`Schedule`](crate::schedule::Schedule) of its own.
+/// Settings of [`AdamW`](super::AdamW); the learning rate is a
+/// [`Schedule`](crate::schedule::Schedule) of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamWConfig {

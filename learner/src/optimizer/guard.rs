@@ -62,8 +62,8 @@ impl fmt::Display for SkipCause {
 pub struct Guard {
     /// Largest norm that is stepped on.
     pub max_norm: Option<f64>,
-    /// The same as a multiple of the median of the last [`NORM_WINDOW`](super::NORM_WINDOW) updates' norms, once there are eight. A norm that is
-    /// refused does not enter the median.
+    /// The same as a multiple of the median of the last [`NORM_WINDOW`](super::NORM_WINDOW)
+    /// updates' norms, once there are eight. A norm that is refused does not enter the median.
     pub max_norm_ratio: Option<f64>,
 }
 

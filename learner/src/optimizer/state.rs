@@ -15,9 +15,10 @@ pub const FIRST_MOMENT_PREFIX: &str = "optimizer.m.";
 /// Prefix of the second moments in an exported state; the parameter's name follows.
 pub const SECOND_MOMENT_PREFIX: &str = "optimizer.v.";
 impl AdamW {
-    /// The state as named tensors for a checkpoint, bit-exact: `optimizer.m.NAME` and `optimizer.v.NAME` in f32 with
-    /// the parameter's shape, `optimizer.step`, i64 of shape `[1]`, and with a guard that compares norms `optimizer.norms`, f64. All on
-    /// the CPU. Weights are not included.
+    /// The state as named tensors for a checkpoint, bit-exact: `optimizer.m.NAME` and
+    /// `optimizer.v.NAME` in f32 with the parameter's shape, `optimizer.step`, i64 of shape
+    /// `[1]`, and with a guard that compares norms `optimizer.norms`, f64. All on the CPU.
+    /// Weights are not included.
     ///
     /// # Errors
     /// [`OptimizerError::Tensor`] when a device cannot be read.
@@ -40,8 +41,8 @@ impl AdamW {
     /// Takes over an exported state.
     ///
     /// # Errors
-    /// [`OptimizerError::State`] when a tensor is missing, unexpected, of another shape or dtype, or holds values no
-    /// optimizer produces. Nothing is changed then.
+    /// [`OptimizerError::State`] when a tensor is missing, unexpected, of another shape or dtype,
+    /// or holds values no optimizer produces. Nothing is changed then.
     pub fn load_state(&mut self, state: &BTreeMap<String, Tensor>) -> Result<(), OptimizerError> {
         let norms = state.get(NORMS_NAME).map(Norms::from_tensor).transpose()?;
         let expected = 1 + 2 * self.slots.len() + usize::from(norms.is_some());

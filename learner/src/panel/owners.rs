@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::MAX_CASES;
 use crate::record::Owner;
 
-/// What owners have earned: one group at first, one more for each report in time. Only those that have earned something are remembered.
+/// What owners have earned: one group at first, one more for each report in time. Only those that
+/// have earned something are remembered.
 #[derive(Debug, Default)]
 pub(super) struct Accounts(BTreeMap<Owner, usize>);
 
@@ -20,7 +21,8 @@ impl Accounts {
         *groups = (*groups + 1).min(MAX_CASES);
     }
 
-    /// It was late, or went while it owed a report, or none of its keys is here any more: it has one group again.
+    /// It was late, or went while it owed a report, or none of its keys is here any more: it
+    /// has one group again.
     pub(super) fn forget(&mut self, owner: &Owner) {
         self.0.remove(owner);
     }

@@ -21,8 +21,8 @@ impl Pace {
         self.newest = Some((version, now));
     }
 
-    /// How long a group may wait for others that may be trained on until the policy is beyond `last`: three quarters of the time that is left.
-    /// `None` where no update was seen yet.
+    /// How long a group may wait for others that may be trained on until the policy is beyond
+    /// `last`: three quarters of the time that is left. `None` where no update was seen yet.
     pub(super) fn patience_ms(&self, now: UnixMillis, last: PolicyVersion) -> Option<u64> {
         let ((newest, since), update_ms) = (self.newest?, self.update_ms?);
         let updates = if last < newest { 0 } else { last.lag_behind(newest).saturating_add(1) };

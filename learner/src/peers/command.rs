@@ -36,7 +36,8 @@ pub enum Command {
         /// Its key or the first digits of it, or its peer id
         peer: String,
     },
-    /// Hear a peer no more: the learner gives it no work and no policy, and refuses its groups (other nodes may still pass the policy on)
+    /// Hear a peer no more: the learner gives it no work and no policy, and refuses its groups
+    /// (other nodes may still pass the policy on)
     Ban {
         /// The run directory
         dir: PathBuf,
@@ -163,7 +164,8 @@ fn table(listing: &Listing) -> String {
     lines.into_iter().map(|line| line + "\n").collect()
 }
 
-/// Says what the operator has decided since the list was written. `show` prints JSON on standard output, so this goes beside it.
+/// Says what the operator has decided since the list was written. `show` prints JSON on standard
+/// output, so this goes beside it.
 fn note_decisions<'a>(entries: impl IntoIterator<Item = &'a Entry>) {
     for Entry { subject, decision, .. } in entries {
         let whom = match subject {

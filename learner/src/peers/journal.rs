@@ -72,10 +72,8 @@ pub fn append(path: &Path, entry: &Entry) -> Result<(), JournalError> {
     file.write_all(format!("{lead}{line}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
 }
 
-/// The whole lines from byte `from` on, empty ones left out. A journal that is shorter than that is another one, and read from its beginning.
-///
-/// # Errors
-/// [`JournalError::Io`]; a file that is not there is an empty journal.
+/// The whole lines from byte `from` on, empty ones left out. A journal that is shorter than that is
+/// another one, and read from its beginning. A file that is not there is an empty journal.
 pub(super) fn read(path: &Path, from: u64) -> Result<Vec<Line>, JournalError> {
     let failed = |cause| JournalError::Io { path: path.to_owned(), cause };
     let mut file = match File::open(path) {

@@ -81,7 +81,8 @@ pub(super) fn tiny_model(section: &TinySection, vocabulary: usize) -> Result<Mod
     Ok(model)
 }
 
-/// Whether prompts for the policy in `path` are messages of its chat template: as the run file says, or where there is one that can be used.
+/// Whether prompts for the policy in `path` are messages of its chat template: as the run file
+/// says, or where there is one that can be used.
 fn chats(path: &Path, wanted: Option<bool>) -> Result<bool, PrepareError> {
     if wanted == Some(false) {
         return Ok(false);

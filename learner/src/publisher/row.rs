@@ -25,8 +25,8 @@ pub struct PublicationRow {
     pub encode_s: f64,
     /// Seconds from the first tensor to the signed manifest.
     pub publish_s: f64,
-    /// Seconds from the end of the update to the announcement: waiting for the version before, the checkpoint and its copy to the store,
-    /// and the publication. 0 in rows of older learners.
+    /// Seconds from the end of the update to the announcement: waiting for the version before, the
+    /// checkpoint and its copy to the store, and the publication. 0 in rows of older learners.
     #[serde(default)]
     pub release_s: f64,
 }

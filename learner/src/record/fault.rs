@@ -5,10 +5,11 @@ use echo_protocol::submission::RefuseReason;
 /// Whether an honest node may come to send what was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It may: it was slow, was cut off, sent again what it had no answer to, or met a learner that had begun another run.
+    /// It may: it was slow, was cut off, sent again what it had no answer to, or met a learner that
+    /// had begun another run.
     Innocent,
-    /// It may not: connections are authenticated and encrypted, outboxes are checked, and an honest node signs nothing but its own work
-    /// under its own leases.
+    /// It may not: connections are authenticated and encrypted, outboxes are checked, and an honest
+    /// node signs nothing but its own work under its own leases.
     Lie,
 }
 

@@ -9,8 +9,9 @@ use echo_protocol::receipt::Receipt;
 use super::{Changes, Network, NetworkRecord, PeerRecord, Record, RecordConfig};
 use crate::store::{Store, StoreError, Tree, WriteBatch, seal, unseal};
 
-/// Receipts that are kept of each peer, one for each remainder of its order by this number. A node sends a group again whose answer was
-/// lost, and then gets its receipt; it has fewer than these under way.
+/// Receipts that are kept of each peer, one for each remainder of its order by this number. A
+/// node sends a group again whose answer was lost, and then gets its receipt; it has fewer
+/// than these under way.
 pub const RECEIPTS_KEPT: u64 = 64;
 
 /// The only key of [`Tree::RecordHead`].
@@ -27,7 +28,8 @@ impl RecordJournal {
         Self { store }
     }
 
-    /// The record as of the last [`RecordJournal::save`] that became durable, or later. A peer whose record is damaged is a stranger.
+    /// The record as of the last [`RecordJournal::save`] that became durable, or later. A peer
+    /// whose record is damaged is a stranger.
     ///
     /// # Errors
     /// When the store fails.

@@ -13,12 +13,14 @@ use serde::{Deserialize, Serialize};
 use super::standing::{Standing, doubled, short};
 use super::{DAY_MS, Decision, STRIKES_LAST_MS, Silence};
 
-/// Keys of one network that have to be suspended within [`LIARS_WITHIN_MS`] until its newcomers are not heard.
+/// Keys of one network that have to be suspended within [`LIARS_WITHIN_MS`] until its
+/// newcomers are not heard.
 pub const NETWORK_LIARS: usize = 3;
 /// See [`NETWORK_LIARS`]: a week, in milliseconds.
 pub const LIARS_WITHIN_MS: u64 = 7 * DAY_MS;
 
-/// A group of addresses that mostly have one owner: an IPv4 /24 or an IPv6 /48. Written `203.0.113.0/24`, `2001:db8:7::/48`.
+/// A group of addresses that mostly have one owner: an IPv4 /24 or an IPv6
+/// /48. Written `203.0.113.0/24`, `2001:db8:7::/48`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Network(IpAddr);

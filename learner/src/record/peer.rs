@@ -13,7 +13,9 @@ use super::{DAY_MS, Decision, Fault, Network, RecordConfig, STRIKES_LAST_MS, Sil
 
 /// Accepted groups without a lie between them after which a peer is no newcomer any more.
 pub const PROBATION: u64 = 32;
-/// The time in which an accepted group comes to count half for [`Record::recheck_share`](super::Record::recheck_share).
+/// The time in which an accepted group comes to count half
+/// for
+/// [`Record::recheck_share`](super::Record::recheck_share).
 const CREDIT_HALF_LIFE_MS: u64 = 7 * DAY_MS;
 
 /// The record of one key.
@@ -56,7 +58,8 @@ pub struct PeerRecord {
 /// What it would cost to forget a peer. The least is forgotten first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Worth {
-    /// It came by, and did nothing that was of use. Whether it lied does not matter: under a new key it would be the same again.
+    /// It came by, and did nothing that was of use. Whether it lied does not matter: under a new
+    /// key it would be the same again.
     Stranger,
     /// It has done something.
     Newcomer,
@@ -71,7 +74,8 @@ pub(super) enum Worth {
 }
 
 impl PeerRecord {
-    /// The record of a peer of which nothing is known now. It may have been forgotten, so its receipts begin where none was given before.
+    /// The record of a peer of which nothing is known now. It may have been forgotten, so its
+    /// receipts begin where none was given before.
     pub(super) fn new(now: UnixMillis) -> Self {
         Self {
             first_seen: now,
@@ -109,8 +113,9 @@ impl PeerRecord {
         self.credit.at(now, CREDIT_HALF_LIFE_MS)
     }
 
-    /// Verdicts that were found right since the last lie, as far as they still count. They are counted apart from groups: who agrees with
-    /// everybody is mostly right, and earns nothing by it for its own work.
+    /// Verdicts that were found right since the last lie, as far as they still count. They are
+    /// counted apart from groups: who agrees with everybody is mostly right, and earns nothing by
+    /// it for its own work.
     pub fn judgement(&self, now: UnixMillis) -> f64 {
         self.judgement.at(now, CREDIT_HALF_LIFE_MS)
     }
@@ -148,7 +153,8 @@ impl PeerRecord {
         self.judgement.add(now, CREDIT_HALF_LIFE_MS);
     }
 
-    /// Notes a refused group, or a false verdict. `Some` if that was one lie too many, with the network where it came from.
+    /// Notes a refused group, or a false verdict. `Some` if that was one lie too many, with the
+    /// network where it came from.
     pub(super) fn refuse(
         &mut self,
         now: UnixMillis,

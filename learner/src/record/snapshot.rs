@@ -27,8 +27,8 @@ impl Record {
         }
     }
 
-    /// The record that goes on from `snapshot` when everything written since is lost. Numbers of receipts go on in their next
-    /// stretch; the operator's journal is followed from its beginning.
+    /// The record that goes on from `snapshot` when everything written since is lost. Numbers of
+    /// receipts go on in their next stretch; the operator's journal is followed from its beginning.
     pub fn after_loss(config: RecordConfig, snapshot: &RecordSnapshot) -> Self {
         let mut record = Self::new(config);
         for (peer, kept) in &snapshot.peers {

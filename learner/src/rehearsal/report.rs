@@ -9,7 +9,8 @@ use echo_protocol::program::output;
 use echo_protocol::time::UnixMillis;
 use serde::Serialize;
 
-/// Something that happened. Every one carries `at_ms`, milliseconds since the Unix epoch on the learner's clock.
+/// Something that happened. Every one carries `at_ms`, milliseconds since the Unix epoch
+/// on the learner's clock.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event {

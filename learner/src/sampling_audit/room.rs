@@ -23,8 +23,9 @@ pub struct NoRoom {
     limit: u64,
 }
 
-/// Checks that groups of `workload` can be audited in whatever precision they may come. A group is asked about version by version; but where nodes may keep caches from
-/// one version to the next, all that it names have to be there together.
+/// Checks that groups of `workload` can be audited in whatever precision they may come. A group is
+/// asked about version by version; but where nodes may keep caches from one version to the next,
+/// all that it names have to be there together.
 ///
 /// # Errors
 /// The first precision for which there is too little memory.

@@ -28,7 +28,8 @@ fn publish(audit: &SamplingAudit, version: u64, weights: Weights) {
     audit.publish(VersionWeights::new(version, &audit.workload.model, weights).unwrap());
 }
 
-/// A group as an honest node makes it; the first token of each response under the first policy, the rest under the second.
+/// A group as an honest node makes it; the first token of each response under the first policy, the
+/// rest under the second.
 fn group(audit: &SamplingAudit, counter: u64, policies: &[Arc<Policy>; 2]) -> TrajectoryGroup {
     group_by(Takeover::Recompute, audit, counter, policies)
 }
@@ -154,8 +155,9 @@ fn named(precision: &str) -> PrecisionName {
     PrecisionName::try_from(precision.to_owned()).unwrap()
 }
 
-/// An audit that holds versions 0 and 2 and allows so many copies of one in int8, and what generates under them in each precision. Their logits are far from each
-/// other, as a trained model's are.
+/// An audit that holds versions 0 and 2 and allows so many copies of one in int8, and
+/// what generates under them in each precision. Their logits are far from each other, as
+/// a trained model's are.
 fn coarse_court(copies: usize) -> (SamplingAudit, impl Fn(Precision) -> [Arc<Policy>; 2]) {
     let (workload, _) = testing::longer();
     let model = workload.model.clone();

@@ -5,7 +5,8 @@ use tokio::time::Instant;
 
 /// A leaky bucket, which leaks all the time, as the time at which it will be empty.
 ///
-/// Who must wait for what it brings fills first and then waits; who is sent away asks first how long, and has taken nothing.
+/// Who must wait for what it brings fills first and then waits; who is sent away asks first how
+/// long, and has taken nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket(Instant);
 

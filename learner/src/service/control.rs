@@ -25,7 +25,8 @@ const LEASE_RETRY_MS: u32 = 100;
 /// What a node is told when none can be made.
 const NO_LEASES: &str = "the learner cannot lease orders now; ask again later";
 
-/// Answers requests until the host stops, or until no leases can be written any more: a learner that leases nothing must not look alive.
+/// Answers requests until the host stops, or until no leases can be written any more: a learner
+/// that leases nothing must not look alive.
 pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let turns = Turns::default();

@@ -1,7 +1,8 @@
 //! How much of one peer is taken in, so that no flood of one delays the others.
 //!
-//! Every peer has a door of its own: what comes through it is paced by groups and by bytes, and at most a part of all judges works for it at
-//! once. What a peer sends faster waits on its own machine, for nothing more of it is read meanwhile. Doors outlast streams: a new stream
+//! Every peer has a door of its own: what comes through it is paced by groups and by bytes, and
+//! at most a part of all judges works for it at once. What a peer sends faster waits on its own
+//! machine, for nothing more of it is read meanwhile. Doors outlast streams: a new stream
 //! brings no new allowance.
 
 use super::bucket::Bucket;
@@ -17,7 +18,8 @@ use tokio::time::Instant;
 const GROUPS_PER_S: u64 = 256;
 /// Bytes of one peer that are taken in each second, in the long run.
 const BYTES_PER_S: u64 = 32 << 20;
-/// So much may come at once, in seconds of the above: a node that was cut off brings what it has finished meanwhile.
+/// So much may come at once, in seconds of the above: a node that was cut off brings what
+/// it has finished meanwhile.
 const BURST: Duration = Duration::from_secs(2);
 /// One peer has at most this part of the judges at once, but one at least.
 const PART_OF_JUDGES: usize = 4;
@@ -142,7 +144,8 @@ mod tests {
         assert!(!heavy.is_busy(begun + Duration::from_secs(10)));
     }
 
-    /// Mean time from arrival to verdict of `peers` honest peers, each of which has a group every 200 ms that takes 10 ms to judge.
+    /// Mean time from arrival to verdict of `peers` honest peers, each of which has a group every
+    /// 200 ms that takes 10 ms to judge.
     async fn mean_delay(flooded: bool) -> Duration {
         let judging = Duration::from_millis(10);
         let gate = Arc::new(Gate::new(8));

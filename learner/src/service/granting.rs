@@ -1,7 +1,7 @@
 //! Leases on their way out: grant, make durable, answer.
 //!
-//! Whoever asks waits, on a thread that may block, for one writer. It grants what all that wait ask for, and makes it durable with a single
-//! flush. While the disk works, the desk is free.
+//! Whoever asks waits, on a thread that may block, for one writer. It grants what all that wait ask
+//! for, and makes it durable with a single flush. While the disk works, the desk is free.
 
 use super::pace::Pace;
 use super::{Shared, lock};
@@ -39,15 +39,13 @@ impl Granting {
         Self { writer, pace: Mutex::default() }
     }
 
-    /// Whether `node` may ask now.
-    ///
-    /// # Errors
-    /// After what time it may again.
+    /// Whether `node` may ask now; if not, after what time it may again.
     pub(super) fn pace(&self, node: PublicKey) -> Result<(), Duration> {
         lock(&self.pace).take(Instant::now(), node)
     }
 
-    /// Orders as wished, in durable leases. Blocks. `None` when the disk has failed, or the service has ended.
+    /// Orders as wished, in durable leases. Blocks. `None` when the disk has failed, or
+    /// the service has ended.
     pub(super) fn ask(&self, wish: Wish) -> Option<Vec<Lease>> {
         let (reply, granted) = oneshot::channel();
         self.writer.blocking_send(Question { wish, reply }).ok()?;

@@ -1,8 +1,11 @@
 //! Groups on their way in: read, check, judge, make durable, answer.
 //!
-//! A task for each node's stream reads its groups, has them verified and judged on threads that may block, and answers them in order; how
-//! many may be on the way, and how fast they come, is bounded for each node ([rate limit](super::gate)), so a node is slowed down by its own
-//! groups. A group that verifiers look at waits for them on no thread and in no judge's place. What passes goes to one writer, which makes all that wait durable with a single flush. While the disk works, the desk is free.
+//! A task for each node's stream reads its groups, has them verified and judged on threads that
+//! may block, and answers them in order; how many may be on the way, and how fast they come, is
+//! bounded for each node ([rate limit](super::gate)), so a node is slowed down by its own groups.
+//! A group that verifiers look at waits for them on no thread and in no judge's place. What passes
+//! goes to one writer, which makes all that wait durable with a single flush. While the disk
+//! works, the desk is free.
 
 mod asked;
 mod under_way;
@@ -40,14 +43,15 @@ pub(super) use under_way::UnderWay;
 
 /// Judged groups that wait for the writer; also the most that one flush covers.
 const WRITER_QUEUE: usize = 256;
-/// Groups that are verified and judged at once for each core, over all nodes. It is nothing but computing: more threads would only get
-/// in each other's way.
+/// Groups that are verified and judged at once for each core, over all nodes. It is nothing but
+/// computing: more threads would only get in each other's way.
 const JUDGES_PER_CORE: usize = 2;
 /// Groups of one node that were read and not yet answered.
 const UNANSWERED: usize = 32;
 /// Bytes of those that are not judged yet; a single group may be longer.
 const UNJUDGED_BYTES: u32 = 1 << 20;
-/// A frame whose first byte is here has this time to be whole, and as long as [`SLOWEST_UPLINK`] needs for the longest one.
+/// A frame whose first byte is here has this time to be whole, and as long as [`SLOWEST_UPLINK`]
+/// needs for the longest one.
 const FRAME_WITHIN: Duration = Duration::from_secs(30);
 /// In bytes a second.
 const SLOWEST_UPLINK: u64 = 16 << 10;
@@ -65,7 +69,8 @@ enum Looked {
 /// What becomes of a group: decided by its judge, or by the writer.
 type Judging = JoinHandle<Result<oneshot::Receiver<Answer>, Box<Answer>>>;
 
-/// Accepts streams until the host stops, those of older nodes too. A node has one stream; a new one replaces the old.
+/// Accepts streams until the host stops, those of older nodes too. A node has one stream; a new
+/// one replaces the old.
 pub(super) async fn accept(
     shared: Arc<Shared>,
     mut incoming: IncomingStreams,
@@ -110,8 +115,9 @@ struct Intake {
 }
 
 impl Intake {
-    /// Reads groups and answers them in the order in which they came. While earlier ones are judged and made durable, later ones are
-    /// read: a node that has many under way does not wait for the disk once for each.
+    /// Reads groups and answers them in the order in which they came. While earlier ones are judged
+    /// and made durable, later ones are read: a node that has many under way does not wait for the
+    /// disk once for each.
     async fn converse(&self, stream: Stream) -> Result<(), String> {
         let (reader, writer) = stream.split();
         let (queue, answers) = mpsc::channel(UNANSWERED);
@@ -154,7 +160,8 @@ impl Intake {
         }
     }
 
-    /// All stages of a group, on a thread that may block. Where others look at it first, it waits without its judge.
+    /// All stages of a group, on a thread that may block. Where others look at it first, it
+    /// waits without its judge.
     fn judge(&self, frame: Vec<u8>, (room, place): (OwnedSemaphorePermit, Place)) -> Judging {
         let (shared, node, writer, door) =
             (self.shared.clone(), self.node, self.writer.clone(), self.door.clone());
@@ -200,8 +207,8 @@ async fn answer(
     stream.close().await.map_err(|e| e.to_string())
 }
 
-/// All stages but the last, and but the audit where verifiers make it; copies wait outside until the second value is dropped. An `Err` is the
-/// answer to the node.
+/// All stages but the last, and but the audit where verifiers make it; copies wait outside until
+/// the second value is dropped. An `Err` is the answer to the node.
 fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<(Looked, Judged), Box<Answer>> {
     let admission = &shared.admission;
     let checked = admission.precheck(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
@@ -225,8 +232,9 @@ fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<(Loo
     looked.map_err(|why| rejected(shared, node, counter, why))
 }
 
-/// Refuses a group whose order has no tokens for its prompt, or for what is heard in it: the trainer could not go on over it. Honest nodes give
-/// such an order up, but it is no lie to have done otherwise: the order counts as one more lease that brought nothing. What is heard behind
+/// Refuses a group whose order has no tokens for its prompt, or for what is heard in it: the
+/// trainer could not go on over it. Honest nodes give such an order up, but it is no lie to have
+/// done otherwise: the order counts as one more lease that brought nothing. What is heard behind
 /// programs is not found out, for they are not run before their tokens are looked at.
 fn readable(shared: &Shared, group: &TrajectoryGroup, runs_programs: bool) -> Result<(), Refusal> {
     let order = shared.workload.order(Purpose::Train, group.counter.0);
@@ -241,8 +249,9 @@ fn readable(shared: &Shared, group: &TrajectoryGroup, runs_programs: bool) -> Re
     }
 }
 
-/// Judges a group, whose tokens were all looked at before if so `audited`. What cannot be judged is looked at before anything is said: nobody
-/// has judges work, over and over, on what the policy did not write. What it did write comes again, until it is seen that others can be judged.
+/// Judges a group, whose tokens were all looked at before if so `audited`. What cannot be judged is
+/// looked at before anything is said: nobody has judges work, over and over, on what the policy did
+/// not write. What it did write comes again, until it is seen that others can be judged.
 fn reward(shared: &Shared, checked: Checked, frame: &[u8], audited: bool) -> Result<Admitted, Rejection> {
     let (node, counter) = (checked.group().node, checked.group().counter);
     let failed = match shared.admission.judge(checked) {
@@ -266,7 +275,8 @@ fn reward(shared: &Shared, checked: Checked, frame: &[u8], audited: bool) -> Res
     Err(Refusal::new(RefuseReason::TaskRules, detail).held(Fault::Innocent).of(counter).into())
 }
 
-/// Looks at how tokens were drawn, as often as the node's record says; or has verifiers look. One trajectory of every group is looked at in any case.
+/// Looks at how tokens were drawn, as often as the node's record says; or has verifiers look. One
+/// trajectory of every group is looked at in any case.
 fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Looked, Rejection> {
     let Some(audit) = &shared.audit else { return Ok(Looked::Admitted(admitted)) };
     let (now, producer, group) = (clock::now(), admitted.group.node, admitted.id);
@@ -291,8 +301,9 @@ fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Loo
     Ok(Looked::Admitted(admitted))
 }
 
-/// The last version at which a group may be trained on whose oldest token is of version `oldest`. `None` where the learner waits for such
-/// groups and goes on only when they have come, so that they cannot grow too old meanwhile.
+/// The last version at which a group may be trained on whose oldest token is of version `oldest`.
+/// `None` where the learner waits for such groups and goes on only when they have come, so that
+/// they cannot grow too old meanwhile.
 fn fresh_until(shared: &Shared, oldest: PolicyVersion) -> Option<PolicyVersion> {
     let staleness = shared.workload.charter.staleness;
     let passes = staleness.period() <= staleness.budget();

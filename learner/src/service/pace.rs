@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Questions for leases of one peer that are looked at each second, in the long run. A node asks when its stock is half empty, and where
-/// there was not enough ten times a second: this is enough for 256 groups a second, all that are taken of a peer, from a stock of eight orders.
+/// Questions for leases of one peer that are looked at each second, in the long run. A node asks
+/// when its stock is half empty, and where there was not enough ten times a second: this is enough
+/// for 256 groups a second, all that are taken of a peer, from a stock of eight orders.
 const LEASES_PER_S: u32 = 64;
 /// So much may come at once, in seconds of the above.
 const BURST: Duration = Duration::from_secs(2);
@@ -19,10 +20,7 @@ const MAX_REMEMBERED: usize = 1 << 14;
 pub(super) struct Pace(BTreeMap<PublicKey, Bucket>);
 
 impl Pace {
-    /// Takes one question of `peer`.
-    ///
-    /// # Errors
-    /// How long it has to wait; it has taken nothing then.
+    /// Takes one question of `peer`; or says how long it has to wait, and has taken nothing.
     pub(super) fn take(&mut self, now: Instant, peer: PublicKey) -> Result<(), Duration> {
         if self.0.len() >= MAX_REMEMBERED && !self.0.contains_key(&peer) {
             self.0.retain(|_, taken| !taken.is_empty(now));

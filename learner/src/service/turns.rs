@@ -5,7 +5,8 @@ use echo_protocol::identity::PublicKey;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Requests of one peer that are worked on at once. A node has a heartbeat, a question for leases and one for neighbours under way.
+/// Requests of one peer that are worked on at once. A node has a heartbeat, a question for leases
+/// and one for neighbours under way.
 const AT_ONCE_OF_ONE: u32 = 4;
 
 /// How many requests each peer has under way. Bounded by the places that all of them share.

@@ -1,7 +1,8 @@
 //! Verifiers on their streams, and the groups that wait for their word.
 //!
-//! What follows from what they say is decided by the [`Panel`]; here it is sent, received and waited for. Nothing here waits for a verifier but the
-//! group that it was asked about, and that only until its deadline.
+//! What follows from what they say is decided by the [`Panel`]; here it is sent, received and
+//! waited for. Nothing here waits for a verifier but the group that it was asked about, and that
+//! only until its deadline.
 
 use super::{Shared, lock};
 use crate::admission::MAX_FRAME_BYTES;
@@ -23,7 +24,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, spawn_blocking};
 
-/// A word whose first byte is here has this time to be whole, and so has the first offer on a stream from its beginning.
+/// A word whose first byte is here has this time to be whole, and so has the first offer on a
+/// stream from its beginning.
 const WORD_WITHIN: Duration = Duration::from_secs(30);
 /// A verifier that takes a frame no faster than this is let go.
 const SEND_WITHIN: Duration = Duration::from_secs(60);
@@ -156,7 +158,8 @@ impl State {
         self.panel.moved(key, network);
     }
 
-    /// Gives a verifier a place, if there is one, and says the number of its stream. Its older stream loses its own.
+    /// Gives a verifier a place, if there is one, and says the number of its stream. Its older
+    /// stream loses its own.
     fn seat(
         &mut self,
         key: PublicKey,
@@ -172,8 +175,10 @@ impl State {
         Some(self.streams)
     }
 
-    /// Whether there is a place for one more of this owner. Where all are taken, one that has offered nothing yet loses its own, the oldest
-    /// first; or else the newest of the owner with most, if that is more than the other would then have. So many keys of few owners keep nobody out.
+    /// Whether there is a place for one more of this owner. Where all are taken, one that
+    /// has offered nothing yet loses its own, the oldest first; or else the newest of the
+    /// owner with most, if that is more than the other would then have. So many keys of few
+    /// owners keep nobody out.
     fn make_room(&mut self, owner: Owner) -> bool {
         if self.lines.len() < MAX_VERIFIERS {
             return true;
@@ -189,7 +194,8 @@ impl State {
         silent.min_by_key(|(_, line)| line.stream).map(|(key, _)| *key)
     }
 
-    /// The newest verifier of the owner with most, if that one has more even without it than `owner` has with one more.
+    /// The newest verifier of the owner with most, if that one has more even without it than
+    /// `owner` has with one more.
     fn one_too_many(&self, owner: Owner) -> Option<PublicKey> {
         let mut places: BTreeMap<Owner, (usize, u64, PublicKey)> = BTreeMap::new();
         for (key, line) in &self.lines {
@@ -214,7 +220,8 @@ impl State {
 }
 
 impl Seat {
-    /// A place for a verifier that is connected from `network`; its older stream loses its own. `None` where there are too many.
+    /// A place for a verifier that is connected from `network`; its older stream loses its own.
+    /// `None` where there are too many.
     pub(super) fn take(
         shared: &Arc<Shared>,
         key: PublicKey,
@@ -236,7 +243,8 @@ impl Drop for Seat {
 }
 
 impl Shared {
-    /// Tells the panel where a verifier is, if it is one, as the record has it. The desk is held meanwhile, so what is told last is true.
+    /// Tells the panel where a verifier is, if it is one, as the record has it. The desk is held
+    /// meanwhile, so what is told last is true.
     pub(super) fn locate(&self, key: &PublicKey) {
         let desk = self.desk();
         self.verifiers.moved(key, desk.record().network(key));
@@ -340,10 +348,8 @@ impl Seat {
     }
 }
 
-/// Takes a verifier's signed report, if it is this run's and its own.
-///
-/// # Errors
-/// Why its verifier is not listened to any longer.
+/// Takes a verifier's signed report, if it is this run's and its own. The error says why the
+/// verifier is not listened to any longer.
 pub(super) fn hear(shared: &Shared, key: PublicKey, signed: &Signed<Report>) -> Result<(), String> {
     shared.desk().hear(clock::now(), &key).map_err(|unheard| unheard.detail)?;
     let report = signed.open_from(&key).map_err(|e| e.to_string())?;

@@ -24,8 +24,8 @@ struct State {
 }
 
 impl MemoryStore {
-    /// Loses what was not flushed, but for the first `survivors` batches: a disk may have written some already.
-    /// Also mends the store.
+    /// Loses what was not flushed, but for the first `survivors` batches: a disk may have written
+    /// some already. Also mends the store.
     pub fn crash(&self, survivors: usize) {
         let mut state = self.lock();
         let state = &mut *state;

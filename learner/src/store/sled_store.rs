@@ -1,9 +1,10 @@
 //! The store on disk: sled 0.34, the one file that knows it.
 //!
-//! Three habits of sled are answered here. On Linux its flush ends in `sync_file_range`, which does not survive power
-//! loss, so the file is synced again. It keeps pages above a quarter of its 512 KiB segments in side files that are
-//! never synced; a page holds up to 17 entries, so values are cut into pieces of which 17 stay below that size. And some
-//! kinds of damage make it panic, at once or at a later call, so every call goes through [`guarded`].
+//! Three habits of sled are answered here. On Linux its flush ends in `sync_file_range`, which does
+//! not survive power loss, so the file is synced again. It keeps pages above a quarter of its 512
+//! KiB segments in side files that are never synced; a page holds up to 17 entries, so values are
+//! cut into pieces of which 17 stay below that size. And some kinds of damage make it panic, at
+//! once or at a later call, so every call goes through [`guarded`].
 
 use std::any::Any;
 use std::fs;
@@ -42,7 +43,8 @@ impl SledStore {
         Self::open_with(sled::Config::new(), path)
     }
 
-    /// A store whose files change only when its methods are called, so that a copy of them is what `kill -9` leaves.
+    /// A store whose files change only when its methods are called, so that a copy of them is
+    /// what `kill -9` leaves.
     #[cfg(test)]
     pub(crate) fn open_without_background(path: &Path) -> Result<Self, StoreError> {
         Self::open_with(sled::Config::new().flush_every_ms(None), path)

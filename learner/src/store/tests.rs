@@ -94,8 +94,8 @@ fn sled_reopens_with_its_contents_and_without_side_files() {
     assert!((0..8).all(|key| store.get(Tree::Groups, &[key]).unwrap() == Some(value(700_002))));
 }
 
-/// Bytes of a value of which sled's files are made here. With these and [`KEPT`], now and then a cut leaves a store that opens, and
-/// makes sled panic at a later call.
+/// Bytes of a value of which sled's files are made here. With these and [`KEPT`], now and then a
+/// cut leaves a store that opens, and makes sled panic at a later call.
 const SIZE: usize = 60_000;
 /// Values that are written, one after another.
 const WRITTEN: u8 = 50;

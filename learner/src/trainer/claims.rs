@@ -1,12 +1,15 @@
 //! How far nodes are believed about the log-probabilities of their tokens.
 
-/// A reported log-probability is trained on as if it were no further than this from the policy's own of the same token, in nats. Objectives
-/// weigh a token by e to that distance: unbounded, one false number would rule an update, and be missed by whoever looks at another trajectory of its group.
-/// Within it, a token weighs at most e^5 ≈ 148 times another. An honest lag of S updates moves a token by far less, with the steps that training allows.
+/// A reported log-probability is trained on as if it were no further than this from the policy's
+/// own of the same token, in nats. Objectives weigh a token by e to that distance: unbounded, one
+/// false number would rule an update, and be missed by whoever looks at another trajectory of its
+/// group. Within it, a token weighs at most e^5 ≈ 148 times another. An honest lag of S updates
+/// moves a token by far less, with the steps that training allows.
 pub const CLAIMED_WITHIN: f64 = 5.0;
 
-/// Moves what is `claimed` of tokens to within [`CLAIMED_WITHIN`] of the policy's `own` numbers. Returns how many it moved; the others keep their bits.
-/// Where the policy has no number, there is nothing to hold a claim against.
+/// Moves what is `claimed` of tokens to within [`CLAIMED_WITHIN`] of the policy's `own` numbers.
+/// Returns how many it moved; the others keep their bits. Where the policy has no number, there is
+/// nothing to hold a claim against.
 pub(super) fn bound(claimed: &mut [f64], own: &[f64]) -> u64 {
     let mut moved = 0;
     for (claimed, own) in claimed.iter_mut().zip(own).filter(|(_, own)| own.is_finite()) {

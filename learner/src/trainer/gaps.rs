@@ -14,15 +14,19 @@ pub struct Gap {
     pub p95: f64,
 }
 
-/// The gaps of an update. The policy's own log-probabilities are those of the forward pass that an optimizer step is made from.
+/// The gaps of an update. The policy's own log-probabilities are those of the forward pass that an
+/// optimizer step is made from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogpGaps {
-    /// To what nodes reported, as far as they are believed ([`CLAIMED_WITHIN`](super::CLAIMED_WITHIN)): how stale the tokens are, and by how
-    /// much engine and trainer differ. None where nothing was scored.
+    /// To what nodes reported, as far as they are believed
+    /// ([`CLAIMED_WITHIN`](super::CLAIMED_WITHIN)): how stale the tokens are, and by how much
+    /// engine and trainer differ. None where nothing was scored.
     pub reported: Option<Gap>,
-    /// The mean of the same by the precision that groups declare. Where one is off by more than another of the same staleness, the rest is its rounding.
+    /// The mean of the same by the precision that groups declare. Where one is off by more than
+    /// another of the same staleness, the rest is its rounding.
     pub by_precision: BTreeMap<String, f64>,
-    /// To what the trainer recomputed at the start of the update, where it did: how far the update's earlier steps have moved the policy.
+    /// To what the trainer recomputed at the start of the update, where it did: how far the
+    /// update's earlier steps have moved the policy.
     pub recomputed: Option<Gap>,
 }
 
@@ -37,8 +41,8 @@ pub(super) struct Differences {
 }
 
 impl Differences {
-    /// Bounds what is claimed of one response by what the policy says of it: at the start of the step where that is known, and now (`logp`)
-    /// where it is not.
+    /// Bounds what is claimed of one response by what the policy says of it: at the start of the
+    /// step where that is known, and now (`logp`) where it is not.
     pub(super) fn bound(&mut self, known: &mut Known, logp: &[f64]) {
         let moved = claims::bound(&mut known.behaviour, known.proximal.as_deref().unwrap_or(logp));
         if moved > 0 {

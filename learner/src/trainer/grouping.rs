@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 /// The entry of Ω with which a task names the hand that the policy was dealt.
 const PRIVATE_HAND: &str = "private_hand";
 
-/// The group within which a reward becomes an advantage. Everything else that speaks of groups, such as the filter and GEPO's weights, means
-/// the responses to one order.
+/// The group within which a reward becomes an advantage. Everything else that speaks of groups,
+/// such as the filter and GEPO's weights, means the responses to one order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {
     /// The responses to one order.
     #[default]
     Order,
-    /// Those of a batch whose tasks tell of the same private hand ([`PRIVATE_HAND`]); an order whose task tells of none stays by itself.
+    /// Those of a batch whose tasks tell of the same private hand ([`PRIVATE_HAND`]); an order
+    /// whose task tells of none stays by itself.
     PrivateHand,
     /// All of a batch.
     Batch,

@@ -23,7 +23,8 @@ pub(super) fn rows(scores: &Scores, sequences: &[Sequence], part: &[usize]) -> V
     part.iter().map(of_sequence).collect()
 }
 
-/// log π of every sequence's response tokens, at most `budget` tokens at a time. Adds to `work` what it computed.
+/// log π of every sequence's response tokens, at most `budget` tokens at a time. Adds to
+/// `work` what it computed.
 pub(super) fn scores(
     decoder: &Decoder,
     sequences: &[Sequence],

@@ -1,7 +1,7 @@
 //! `GET /metrics` for Prometheus.
 //!
-//! At most [`CONNECTIONS`] at once, each with one request and done within [`PATIENCE`], so that nobody who reaches the port can take
-//! memory or lock others out for long.
+//! At most [`CONNECTIONS`] at once, each with one request and done within [`PATIENCE`], so that
+//! nobody who reaches the port can take memory or lock others out for long.
 
 use super::Latest;
 use http_body_util::Full;

@@ -1,11 +1,13 @@
 //! Event files for TensorBoard, derived from `metrics.jsonl`.
 //!
-//! When a learner starts it writes a new file from all rows of the lineage that it goes on with, in the place of the one before:
-//! nothing appears twice, and nothing is missing that a crash kept from the file. The new file begins with a session start at step 0,
-//! with which a TensorBoard that is looking forgets what it has read.
+//! When a learner starts it writes a new file from all rows of the lineage that it goes on with, in
+//! the place of the one before: nothing appears twice, and nothing is missing that a crash kept
+//! from the file. The new file begins with a session start at step 0, with which a TensorBoard that
+//! is looking forgets what it has read.
 //!
-//! The few messages of TensorFlow's `event.proto` and `summary.proto` that scalars and histograms need are written out here.
-//! `tboard` needs a `protoc` to be built; `tensorboard-rs` ends the process when a disk is full, queues without bound, and pulls a
+//! The few messages of TensorFlow's `event.proto` and `summary.proto` that scalars and
+//! histograms need are written out here. `tboard` needs a `protoc` to be built;
+//! `tensorboard-rs` ends the process when a disk is full, queues without bound, and pulls a
 //! protobuf with a published advisory.
 
 use super::catalog::{Reading, Shape};
@@ -29,8 +31,9 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// A new file in `dir`, in the place of all that are there; `now` is the time in Unix seconds. The one before is emptied, and goes
-    /// with the next start: a TensorBoard that is looking never gets beyond a file that vanishes.
+    /// A new file in `dir`, in the place of all that are there; `now` is the time in Unix seconds.
+    /// The one before is emptied, and goes with the next start: a TensorBoard that is looking never
+    /// gets beyond a file that vanishes.
     pub(super) fn replace(dir: &Path, now: f64) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let mut old = Vec::new();

@@ -14,7 +14,8 @@ const NOTES: &str = "ECHO_BUFFER_NOTES";
 /// More groups than the disk holds.
 const MOST: u64 = 2000;
 
-/// A disk of four megabytes, part of which is taken; in a mount namespace of its own, so that nothing is left behind.
+/// A disk of four megabytes, part of which is taken; in a mount namespace of its own, so that
+/// nothing is left behind.
 const SMALL_DISK: &str = r#"
 mount -t tmpfs -o size=4m none "$ECHO_BUFFER_DISK" &&
 head -c 1000000 /dev/zero > "$ECHO_BUFFER_DISK/ballast" &&

@@ -69,7 +69,8 @@ struct Observer {
     /// Sent, and neither acknowledged nor known to be lost.
     pending: Vec<Admitted>,
     acknowledged: BTreeSet<u64>,
-    /// The batches that the trainer was given, by update; those from `version` on may be given again after a crash.
+    /// The batches that the trainer was given, by update; those from `version` on may be given
+    /// again after a crash.
     trained: BTreeMap<u64, Vec<StoredGroup>>,
 }
 

@@ -11,7 +11,8 @@ use super::*;
 /// Which part a process is to play; not set in an ordinary run of the tests.
 pub(super) const PART: &str = "ECHO_BUFFER_PART";
 
-/// The command that runs the test `name` of this module's parent in a process of its own, which then plays `part`.
+/// The command that runs the test `name` of this module's parent in a process of its own,
+/// which then plays `part`.
 pub(super) fn command(name: &str, part: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", &format!("buffer::tests::{name}"), "--nocapture", "--test-threads=1"]);

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What degenerate groups mean for the advantages of a batch. A group is degenerate when all of its advantages are zero:
-/// under a baseline of the group, when its rewards are all equal.
+/// What degenerate groups mean for the advantages of a batch. A group is degenerate when all of its
+/// advantages are zero: under a baseline of the group, when its rewards are all equal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Degenerate {
     /// They are zero, and dilute the batch: its means count their responses and tokens.
     #[default]
     Zero,
-    /// The other advantages are multiplied by N / (N - M), with N the responses of the batch and M those of degenerate
-    /// groups, which makes up for their place in the batch. This is the form of GPG's α; verl has the responses with a
-    /// reward of zero in the place of M.
+    /// The other advantages are multiplied by N / (N - M), with N the responses of the batch and M
+    /// those of degenerate groups, which makes up for their place in the batch. This is the form of
+    /// GPG's α; verl has the responses with a reward of zero in the place of M.
     Rescale,
 }
 

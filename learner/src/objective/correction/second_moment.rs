@@ -1,7 +1,8 @@
 //! M2PO's mask: the second moment of the log-ratios that stay is bounded over the whole batch.
 
-/// For each value, whether it stays when the largest squares are taken out until the mean square of the rest is at most
-/// `threshold`. Equal squares leave in the order of their index, so that the result is the same everywhere.
+/// For each value, whether it stays when the largest squares are taken out until the mean square of
+/// the rest is at most `threshold`. Equal squares leave in the order of their index, so that the
+/// result is the same everywhere.
 pub(in super::super) fn keep_below(threshold: f64, logs: &[f64]) -> Vec<bool> {
     let mut keep = vec![true; logs.len()];
     let mut by_size: Vec<usize> = (0..logs.len()).collect();

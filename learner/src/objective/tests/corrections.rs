@@ -5,8 +5,8 @@
 use super::two::{assert_agrees, evaluate, normalised};
 use super::*;
 
-/// Asserts -(1/5) Σ c min(ρ A, clip(ρ, 0.8, 1.2) A) (AReaL eq. 5), ρ = π / π_prox: 10/9, 0.75, 9/7 and 1/3, 2.4, of which the
-/// third and fourth are cut.
+/// Asserts -(1/5) Σ c min(ρ A, clip(ρ, 0.8, 1.2) A) (AReaL eq. 5), ρ = π / π_prox: 10/9, 0.75, 9/7
+/// and 1/3, 2.4, of which the third and fourth are cut.
 fn assert_weighs(level: Level, bound: Bound, c: [f64; 5]) {
     let correction = Some(Correction { level, bound });
     let found = evaluate(&Objective { correction, ..Preset::DecoupledPpo.objective() }, [0, 0]);

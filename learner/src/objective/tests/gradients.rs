@@ -39,8 +39,8 @@ fn gradients_agree_with_finite_differences() {
     }
 }
 
-/// The loss of `moved` where a weight depends on the policy without a gradient: that weight stays as it is in `case`.
-/// Written out from the definitions. `None`: the objective has no such weight.
+/// The loss of `moved` where a weight depends on the policy without a gradient: that weight stays
+/// as it is in `case`. Written out from the definitions. `None`: the objective has no such weight.
 fn detached(objective: &Objective, case: &Case, moved: &Case) -> Option<f64> {
     if let Surrogate::Cispo { low, high } = objective.surrogate {
         // MiniMax-M1 eq. 4, a mean over tokens: -Σ sg(clip(r)) A log π / Σ |y|.

@@ -2,20 +2,21 @@
 
 use super::*;
 
-/// Probabilities of the tokens under the policy in training: of a response that was right, and of one that was wrong.
+/// Probabilities of the tokens under the policy in training: of a response that was right, and of
+/// one that was wrong.
 const CURRENT: [&[f64]; 2] = [&[0.5, 0.3, 0.9], &[0.1, 0.6]];
 /// The same under the policy that sampled. Current over this: 1.25, 0.6, 1.5 and 0.4, 6.
 const BEHAVIOUR: [&[f64]; 2] = [&[0.4, 0.5, 0.6], &[0.25, 0.1]];
-/// The same under the policy at the start of the step. Current over this: 10/9, 0.75, 9/7 and 1/3, 2.4; this over that of
-/// the sampler: 1.125, 0.8, 7/6 and 1.2, 2.5.
+/// The same under the policy at the start of the step. Current over this: 10/9, 0.75, 9/7 and 1/3,
+/// 2.4; this over that of the sampler: 1.125, 0.8, 7/6 and 1.2, 2.5.
 const PROXIMAL: [&[f64]; 2] = [&[0.45, 0.4, 0.7], &[0.3, 0.25]];
 /// Entropies of the tokens, in nats.
 const ENTROPY: [&[f64]; 2] = [&[0.5, 1.0, 0.25], &[2.0, 0.75]];
 /// Rewards of the responses.
 const REWARDS: [f64; 2] = [1.0, 0.0];
 
-/// The advantage of the first response where rewards are centred and divided by their unbiased deviation: mean 1/2,
-/// variance 1/2. The second has its negative.
+/// The advantage of the first response where rewards are centred and divided by their unbiased
+/// deviation: mean 1/2, variance 1/2. The second has its negative.
 pub(super) fn normalised() -> f64 {
     0.5 / (0.5f64.sqrt() + 1e-6)
 }

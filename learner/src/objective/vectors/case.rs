@@ -124,8 +124,8 @@ impl Case {
         Some(objective)
     }
 
-    /// How the format makes advantages of rewards, for the objectives that it names. Its GPG and KL cases are normalised as
-    /// those of GRPO are, whatever the preset does.
+    /// How the format makes advantages of rewards, for the objectives that it names. Its GPG and KL
+    /// cases are normalised as those of GRPO are, whatever the preset does.
     fn advantage(&self) -> Option<Advantage> {
         match self.objective.as_str() {
             "dr_grpo" | "gepo" | "gepo_cppo_kl" => Some(Preset::DrGrpo.objective().advantage),
@@ -170,8 +170,8 @@ impl Case {
         Ok(Errors { loss, gradient, advantages: self.advantage_error(precision)? })
     }
 
-    /// Relative error of the advantages. A response that is alone in its group is not compared: implementations differ in
-    /// whether it has any advantage.
+    /// Relative error of the advantages. A response that is alone in its group is not compared:
+    /// implementations differ in whether it has any advantage.
     fn advantage_error(&self, precision: Precision) -> Result<f64, ObjectiveError> {
         let (Some(rewards), Some(advantage)) = (&self.rewards, self.advantage()) else { return Ok(0.0) };
         let outcomes: Vec<Outcome> = rewards

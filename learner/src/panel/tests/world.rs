@@ -29,7 +29,8 @@ fn opinion(nature: Nature, sound: bool) -> Option<Said> {
     }
 }
 
-/// Verifiers of all natures, groups that are true or not, and a learner that looks where the panel does not vouch.
+/// Verifiers of all natures, groups that are true or not, and a learner that looks where the
+/// panel does not vouch.
 struct World {
     panel: Panel,
     natures: Vec<(Nature, Option<Network>)>,

@@ -6,7 +6,8 @@ use echo_protocol::order::OrderCounter;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-/// The orders for which a group of a node is judged. Bounded by the judges, and by the groups that wait for verifiers.
+/// The orders for which a group of a node is judged. Bounded by the judges, and by the groups
+/// that wait for verifiers.
 #[derive(Clone, Default)]
 pub(in crate::service) struct UnderWay(Arc<Mutex<BTreeSet<(PublicKey, OrderCounter)>>>);
 
