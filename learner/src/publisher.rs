@@ -9,13 +9,13 @@ mod row;
 
 use crate::config::snapshot::SnapshotSection;
 use crate::workload::{Workload, tensor_type};
-use echo_policy::decoder::DecoderError;
-use echo_policy::weights::{DType, RawTensor};
+use echo_policy::error::DecoderError;
+use echo_policy::weights::RawTensor;
 use echo_protocol::codec::CodecError;
 use echo_protocol::delta::Width;
 use echo_protocol::epoch::Epoch;
 use echo_protocol::identity::NodeKey;
-use echo_protocol::manifest::{Manifest, ManifestError, TensorType};
+use echo_protocol::manifest::{Manifest, ManifestError};
 use echo_protocol::signed::Signed;
 use echo_protocol::store::{ChunkStore, SnapshotCutter, SnapshotItem, StoreError};
 use echo_protocol::version::PolicyVersion;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::testing::workload;
+use echo_policy::weights::DType;
 use echo_protocol::content::ChunkIndex;
 use echo_protocol::manifest::PieceIndex;
 use echo_protocol::recipe::Recipe;
