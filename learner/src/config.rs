@@ -216,7 +216,7 @@ impl RunConfig {
         if self.model.tiny.is_some() && self.model.chat.is_some() {
             let found = self.model.chat.unwrap_or_default().to_string();
             let rule = "a model of [model.tiny] has no chat template: leave it out";
-            return Err(OptionError::Setting { field: "model.chat", found, rule });
+            return Err(OptionError::Setting { field: "model.chat", found, rule }.into());
         }
         let is_made_of_file =
             |name: &str| wasm::asks_for_module(name) || from_files().any(|task| task == name);

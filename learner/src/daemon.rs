@@ -3,7 +3,7 @@
 //! [`work`] is the list of its parts in the order in which they start. They end in this order:
 //! learning, what runs beside it, broadcasts, the host, the record of peers, the service.
 
-pub(crate) mod network;
+pub mod network;
 pub(crate) mod rendezvous;
 mod resumption;
 pub(crate) mod shared_state;

@@ -18,9 +18,9 @@ pub struct Known {
     pub advantage: Vec<f64>,
     /// What its loss is multiplied by; 1 by default.
     pub weight: f64,
-    /// Whether the task calls it right, for [`EchoClip`].
+    /// Whether the task calls it right, for [`EchoClip`](super::EchoClip).
     pub succeeded: bool,
-    /// Ends (exclusive) of its steps, for [`EchoClip`]; see [`step_ends`](super::step_ends).
+    /// Ends (exclusive) of its steps, for [`EchoClip`](super::EchoClip); see [`step_ends`](super::step_ends).
     pub step_ends: Vec<usize>,
 }
 
