@@ -7,6 +7,7 @@
 
 mod arm;
 pub mod audit;
+mod course;
 mod crew;
 mod delay;
 pub mod kill;
@@ -22,7 +23,8 @@ pub use plans::Name;
 use crate::console::{Console, Report};
 use crate::practice::Practice;
 use anyhow::Context;
-use arm::{Arm, Course};
+use arm::Arm;
+use course::Course;
 use echo_policy::weights::Weights;
 use plans::Plan;
 use std::path::PathBuf;
@@ -77,7 +79,7 @@ pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
         (0..plan.arms.len()).flat_map(|arm| (0..starts.len()).map(move |seed| (arm, seed))).collect();
     let courses = crew::share(&jobs, |&(arm, seed)| {
         let (practice, weights, _) = &starts[seed];
-        let course = arm::course(practice, weights, &plan.arms[arm], &plan, seed as u64)?;
+        let course = course::course(practice, weights, &plan.arms[arm], &plan, seed as u64)?;
         let Arm { algo, delay, .. } = &plan.arms[arm];
         console.say(format!(
             "  {algo}, {delay}, seed {seed}: last {:.3}, best {:.3}",

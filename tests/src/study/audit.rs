@@ -14,7 +14,7 @@ mod policies;
 mod rates;
 
 use super::crew;
-use crate::bench::rollout::Size;
+use crate::bench::rollout::model::Size;
 use crate::console::{Console, Report};
 use anyhow::Context;
 use arms::{Absent, Arm, Expected};

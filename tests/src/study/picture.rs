@@ -1,7 +1,7 @@
 //! Courses as a picture: the mean over seeds of each arm, with its 95 % interval as a band.
 
 use super::Study;
-use super::arm::Course;
+use super::course::Course;
 use super::plans::Plan;
 use super::statistics::Mean;
 use crate::plot::{FONT, SIZE, register_font};

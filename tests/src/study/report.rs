@@ -1,7 +1,7 @@
 //! What a study found, for people and scripts.
 
 use super::Study;
-use super::arm::Course;
+use super::course::Course;
 use super::delay::Delay;
 use super::plans::{Name, Plan};
 use super::statistics::{Average, Mean};

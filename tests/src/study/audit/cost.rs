@@ -1,9 +1,9 @@
 //! What an audit costs, as a share of generating what it looks at.
 
-use crate::bench::median;
-use crate::bench::rollout::{Size, model};
+use crate::bench::rollout::model::{self, Size};
 use crate::cargo::workspace_root;
 use crate::console::Console;
+use crate::statistics::median;
 use echo_policy::audit::{Sample, Standard, examine};
 use echo_policy::engine::{Completion, Generation, Policy, SampleRequest};
 use echo_policy::precision::Precision;
