@@ -17,6 +17,7 @@ mod kind;
 mod ledger;
 mod lie;
 mod loris;
+mod observer;
 mod scene;
 mod snapshots;
 mod standing;

@@ -5,7 +5,7 @@ use super::impostor::Impostor;
 use super::ledger::Ledger;
 use super::scene::Scene;
 use super::snapshots::Snapshots;
-use super::{flood, honest, loris, waits};
+use super::{flood, honest, loris, observer};
 use crate::network::Network;
 use echo_learner::run_dir::RunDir;
 use echo_protocol::identity::PublicKey;
@@ -57,7 +57,7 @@ impl Gang {
         let scene = Arc::new(Scene::new(layout.list(), snapshots));
         let mut tasks = JoinSet::new();
         tasks.spawn(honest::live(scene.clone()));
-        tasks.spawn(waits::live(scene.clone(), layout.clone(), network.node_names()));
+        tasks.spawn(observer::live(scene.clone(), layout.clone(), network.node_names()));
         for number in 0..cast.liars {
             let (scene, pace, honest_first) = (scene.clone(), cast.pace, cast.honest_first);
             tasks.spawn(Impostor { scene, number, pace, honest_first }.live());

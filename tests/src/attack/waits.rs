@@ -1,14 +1,5 @@
 //! How long groups of honest volunteers take to be accepted, during floods and between them.
 
-use super::scene::Scene;
-use crate::network::Layout;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::task::block_in_place;
-use tokio::time::{MissedTickBehavior, interval};
-
-/// The pause between two looks at what volunteers say of themselves, which they renew as often.
-const EVERY: Duration = Duration::from_millis(500);
 /// Looks after a flood has begun that are left out: the first falls up to one pause behind that, what is read then may be a pause old, and so may
 /// what the second is compared with.
 const UNSETTLED: u32 = 2;
@@ -23,10 +14,10 @@ const STARVED: f64 = 0.5;
 
 /// Accepted groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Accepted {
-    groups: u64,
+pub(super) struct Accepted {
+    pub(super) groups: u64,
     /// From when each was first sent, together.
-    waited_s: f64,
+    pub(super) waited_s: f64,
 }
 
 /// Time in which a flood was on, or none was.
@@ -55,28 +46,7 @@ pub struct Delay {
     pub starved: usize,
 }
 
-/// Looks at the volunteers with these names for as long as it lives.
-pub(super) async fn live(scene: Arc<Scene>, layout: Layout, names: Vec<String>) {
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let accepted = block_in_place(|| Accepted::of(&layout, &names));
-        scene.ledger().waits.look(scene.is_flooded(), accepted);
-    }
-}
-
 impl Accepted {
-    /// Those of all volunteers since their start.
-    fn of(layout: &Layout, names: &[String]) -> Self {
-        let mut accepted = Self::default();
-        for status in names.iter().filter_map(|name| layout.node_status(name)) {
-            accepted.groups += status["accepted"].as_u64().unwrap_or(0);
-            accepted.waited_s += status["waited_s"].as_f64().unwrap_or(0.0);
-        }
-        accepted
-    }
-
     fn mean_s(self) -> Option<f64> {
         (self.groups > 0).then(|| self.waited_s / self.groups as f64)
     }
@@ -95,7 +65,7 @@ impl Spell {
 
 impl Waits {
     /// Enters what was seen of all volunteers, and whether a flood is on.
-    fn look(&mut self, flooded: bool, seen: Accepted) {
+    pub(super) fn look(&mut self, flooded: bool, seen: Accepted) {
         let before = std::mem::replace(&mut self.seen, seen);
         if self.spells.last().is_none_or(|spell| spell.flooded != flooded) {
             self.spells.push(Spell { flooded, ..Spell::default() });
