@@ -10,6 +10,7 @@ mod bound;
 mod echo;
 mod faults;
 mod http;
+mod link_check;
 mod links;
 mod options;
 mod policies;

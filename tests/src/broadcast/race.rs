@@ -5,6 +5,7 @@ mod measure;
 
 use super::account::Account;
 use super::faults::{self, Fault, Schedule};
+use super::link_check::LinkCheck;
 use super::links::{Links, SOURCE};
 use super::options::{Broadcast, Mode};
 use super::policies::Policies;
@@ -12,13 +13,11 @@ use super::report::Row;
 use super::samples::Samples;
 use super::site::Site;
 use crate::console::Console;
-use crate::netns::Copied;
 use anyhow::{Context as _, ensure};
 use echo_protocol::clock;
 use echo_protocol::time::UnixMillis;
 use fates::Fates;
 use measure::Measured;
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -53,15 +52,6 @@ pub(super) trait System {
     fn differing(&self, host: usize) -> anyhow::Result<u64>;
     /// What the system says of itself.
     fn account(&mut self) -> anyhow::Result<Account>;
-}
-
-/// What plain TCP carries over the links of this race.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct LinkCheck {
-    /// From the source to as many nodes as its uplink needs.
-    pub(super) source: Copied,
-    /// From one node to another.
-    pub(super) node: Option<Copied>,
 }
 
 /// A race that is about to be run.

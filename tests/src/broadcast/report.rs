@@ -1,7 +1,7 @@
 //! What is said of a race, to people and to scripts.
 
+use super::link_check::LinkCheck;
 use super::options::Broadcast;
-use super::race::LinkCheck;
 use super::recovery::Recovery;
 use crate::console::Report;
 use echo_protocol::rate::BytesPerSec;
