@@ -38,6 +38,7 @@ pub mod results;
 pub mod setup;
 pub mod simulate;
 pub mod small_run;
+mod statistics;
 pub mod study;
 pub mod suite;
 pub mod trouble;

@@ -2,9 +2,10 @@
 //!
 //! Every group has successes to choose from and every response many steps, which is when it has most to do.
 
-use super::{machine, median};
+use super::machine;
 use crate::console::{Console, Report};
 use crate::practice::{Practice, Setting};
+use crate::statistics::median;
 use echo_learner::buffer::StoredGroup;
 use echo_learner::config::TrainSection;
 use echo_learner::objective::EchoClip;

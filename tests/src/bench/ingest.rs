@@ -6,11 +6,12 @@
 //! clients run on the same cores. By turns, all cores do nothing but verify the same signatures, over messages that were hashed before.
 
 use super::crew::Crew;
-use super::{machine, median};
+use super::machine;
 use crate::binaries::Binaries;
 use crate::broadcast::usage;
 use crate::console::{Console, Report};
 use crate::liar::Envelope;
+use crate::statistics::median;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use echo_learner::buffer::{BufferLimits, ReplayBuffer};

@@ -9,11 +9,12 @@ mod home;
 mod orders;
 mod swap;
 
+use super::machine;
 use super::memory::Memory;
 use super::rollout::{Size, model};
-use super::{machine, median};
 use crate::cargo::workspace_root;
 use crate::console::{Console, Report};
+use crate::statistics::median;
 use anyhow::Context as _;
 use echo_policy::engine::{self, Takeover};
 use echo_policy::precision::Precision;

@@ -13,6 +13,7 @@ use super::machine;
 use super::rollout::{Size, model};
 use crate::cargo::workspace_root;
 use crate::console::{Console, Report};
+use crate::statistics::median;
 use anyhow::{Context as _, ensure};
 use echo_policy::config::ModelConfig;
 use echo_policy::engine::{self, Generation, Limits, Policy, SampleRequest, Takeover, Ticket};
@@ -141,7 +142,7 @@ pub fn run(bench: &InterruptBench, console: &Console) -> anyhow::Result<Report> 
                 "round {round}: {way:?}: {:.1} rollouts/s, {} policies took over, {:.0} ms to the first token under one, {:.0} tokens anew each",
                 course.rollouts_per_s,
                 course.first_token_s.len(),
-                super::median(course.first_token_s.iter().copied()) * 1e3,
+                median(course.first_token_s.iter().copied()) * 1e3,
                 course.recomputed_per_interrupt,
             ));
             courses.entry(way).or_default().push(course);
@@ -155,7 +156,7 @@ fn report(
     courses: &BTreeMap<Way, Vec<Course>>,
     console: &Console,
 ) -> anyhow::Result<Report> {
-    let rate = |way: Way| super::median(courses[&way].iter().map(|course| course.rollouts_per_s));
+    let rate = |way: Way| median(courses[&way].iter().map(|course| course.rollouts_per_s));
     let over_wait = |way: Way| rate(way) / rate(Way::Wait);
     let [recompute, keep] = [Way::Recompute, Way::Keep].map(over_wait);
     let gain = recompute.max(keep);
@@ -163,12 +164,12 @@ fn report(
     console.say(format!("{verdict}: rollouts a second over waiting {gain:.3} (at least {MIN_GAIN})"));
     console.say(format!("caches computed anew {recompute:.3}, kept {keep:.3}"));
     let figures = |way: Way| {
-        let of_all = |figure: fn(&Course) -> f64| super::median(courses[&way].iter().map(figure));
+        let of_all = |figure: fn(&Course) -> f64| median(courses[&way].iter().map(figure));
         let first: Vec<f64> =
             courses[&way].iter().flat_map(|course| course.first_token_s.iter().copied()).collect();
         json!({
             "rollouts_per_s": rate(way),
-            "first_token_s": super::median(first.iter().copied()),
+            "first_token_s": median(first.iter().copied()),
             "first_token_max_s": first.iter().copied().fold(0.0, f64::max),
             "recomputed_per_interrupt": of_all(|course| course.recomputed_per_interrupt),
             "lost": of_all(|course| course.lost as f64),

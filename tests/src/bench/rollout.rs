@@ -16,6 +16,7 @@ use super::ceilings::{self, Ceilings};
 use super::machine;
 use crate::cargo::workspace_root;
 use crate::console::{Console, Report};
+use crate::statistics::median;
 use anyhow::{Context as _, ensure};
 use echo_policy::config::ModelConfig;
 use echo_policy::engine::device::DeviceChoice;
@@ -142,8 +143,8 @@ struct Goal {
 fn report(bench: &RolloutBench, task: &Task, race: &Race, console: &Console) -> anyhow::Result<Report> {
     let ours = task::median(&race.ours).context("no round was made")?;
     let ceilings = Ceilings {
-        read_gb_s: super::median(race.ceilings.iter().map(|ceilings| ceilings.read_gb_s)),
-        f32_gflop_s: super::median(race.ceilings.iter().map(|ceilings| ceilings.f32_gflop_s)),
+        read_gb_s: median(race.ceilings.iter().map(|ceilings| ceilings.read_gb_s)),
+        f32_gflop_s: median(race.ceilings.iter().map(|ceilings| ceilings.f32_gflop_s)),
     };
     let shares = Shares::of(&bench.size.config()?, bench, &ours, ceilings);
     let (mut peers, mut ratios) = (serde_json::Map::new(), serde_json::Map::new());

@@ -7,8 +7,9 @@
 mod bubblewrap;
 mod judging;
 
-use super::{machine, median};
+use super::machine;
 use crate::console::{Console, Report};
+use crate::statistics::median;
 use anyhow::{Context as _, ensure};
 use bubblewrap::Bubblewrap;
 use clap::Args;

@@ -16,12 +16,13 @@
 //!   be faster do not pay for what is outside.
 
 use super::crew::Crew;
-use super::{machine, median};
+use super::machine;
 use crate::binaries::Binaries;
 use crate::broadcast::usage;
 use crate::console::{Console, Report};
 use crate::network::Network;
 use crate::small_run::until;
+use crate::statistics::median;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use echo_learner::buffer::BufferLimits;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// PyTorch's step; its only argument is the number of steps.
-const TORCH: &str = include_str!("torch_step.py");
+const TORCH: &str = include_str!("../../peers/torch_step.py");
 const SEQUENCES: usize = 8;
 const LENGTH: usize = 256;
 const VOCABULARY: usize = 8192;

@@ -2,6 +2,7 @@
 
 use super::some_cases;
 use crate::console::{Console, Report};
+use crate::statistics::median;
 use anyhow::bail;
 use echo_policy::vectors::VectorReport;
 use echo_sandbox::checkers;
@@ -59,7 +60,7 @@ fn timed_math(file: &Path, console: &Console) -> anyhow::Result<(Report, bool)> 
     })?;
     let mut report = tell(found, file, MIN_MATH_AGREEMENT, console)?;
     let worst = times.iter().copied().fold(0.0, f64::max);
-    let median = crate::bench::median(times);
+    let median = median(times);
     console.say(format!("a case takes {median:.3} ms in the median, {worst:.1} ms at worst"));
     report.json["median_ms"] = json!(median);
     report.json["worst_ms"] = json!(worst);

@@ -1,8 +1,8 @@
 //! Thousands of orders through a node's own worker and outbox, with newer versions on the way, and what memory becomes of it.
 
 use super::home::Home;
-use crate::bench::median;
 use crate::bench::memory::Memory;
+use crate::statistics::median;
 use anyhow::{Context as _, bail};
 use echo_node::board::Board;
 use echo_node::orders::{LeasedOrder, order_queue};

@@ -1,6 +1,6 @@
 //! How fast a device copies and multiplies: the ceilings of everything else.
 
-use crate::bench::median;
+use crate::statistics::median;
 use candle_core::{DType, Device, Tensor};
 use echo_learner::device::DeviceChoice;
 use echo_policy::decoder::Compute;
