@@ -19,7 +19,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// The driver of one member.
-const DRIVER: &str = include_str!("torrent.py");
+const DRIVER: &str = include_str!("../../peers/torrent.py");
 /// The release that is compared with.
 const PACKAGE: &str = "libtorrent==2.1.1";
 /// The port of every member.

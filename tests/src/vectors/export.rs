@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The side of `transformers`; its arguments are directories.
-const TRANSFORMERS: &str = include_str!("transformers_scores.py");
+const TRANSFORMERS: &str = include_str!("../../peers/transformers_scores.py");
 /// Largest |Δ log p| of a token.
 const TOLERANCE: f64 = 1e-4;
 const TEXT: &str = "12+34=46\nsort 9,3,7=3,7,9";
