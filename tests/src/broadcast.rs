@@ -10,6 +10,7 @@ mod bound;
 mod echo;
 mod faults;
 mod http;
+mod json_lines;
 mod link_check;
 mod links;
 mod options;

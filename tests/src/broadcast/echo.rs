@@ -1,7 +1,8 @@
 //! Echo itself: a bootstrap node, `echo-learner publish` and nodes that relay, as an operator and volunteers would start them.
 
-use super::account::{Account, JsonLines};
+use super::account::Account;
 use super::http::modified;
+use super::json_lines::JsonLines;
 use super::links::SOURCE;
 use super::options::{Broadcast, Mode};
 use super::policies::Policies;

@@ -1,7 +1,8 @@
 //! A BitTorrent swarm in the same links: libtorrent from PyPI, in a virtual environment below `target/`.
 
-use super::account::{Account, JsonLines};
+use super::account::Account;
 use super::http::{runs, same_files};
+use super::json_lines::JsonLines;
 use super::links::SOURCE;
 use super::policies::Policies;
 use super::race::{Race, System};
