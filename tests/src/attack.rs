@@ -1,12 +1,24 @@
 //! `echo-lab attack`: the demo's task twice, among honest members and among liars.
 //!
-//! Bootstrap node, learner and volunteers are real processes, as in the [`demo`](crate::demo). In the second course some of the members
-//! lie for as long as it goes on, each at a steady pace, one [`Kind`] after the other, nearly always with a group of which but one thing is
-//! false: it was drawn from the newest policy under a lease of their own. Who is not heard any more comes back under a new key. One in
-//! three does honest work first. Verifiers collude with them: they vouch for what liars send, and some denounce what others do. On top of
-//! them come floods, now and then, and peers that hold streams open and trickle bytes. All of these live in the lab's process; so does, in
-//! both courses, one honest member, whose groups the others may overhear. How long honest groups take to be decided, during floods and
-//! between them, the volunteers say themselves. Both courses are of one run: its starting policy and its prompts are the same.
+//! Bootstrap node, learner and volunteers are real processes, as in the [`demo`](crate::demo). In
+//! the second course some members lie, at a steady pace, one [`Kind`] of lie after the other. Most
+//! lies are groups drawn from the newest policy under a lease of their own, with one false detail.
+//! A liar that is refused for good comes back under a new key. One liar in three does honest work
+//! first. Colluding verifiers vouch for liars, and some denounce others. On top of that come
+//! floods, and peers that hold streams open and trickle bytes.
+//!
+//! All of these live in the lab's process. So does one honest member, in both courses, whose groups
+//! the attackers may overhear. The volunteers themselves report how long their groups took. Both
+//! courses are of one run: starting policy and prompts are the same.
+//!
+//! May import `demo`, `harness` and `output`.
+//!
+//! ```text
+//! founding ──► one run, copied ──► network ×2 (honest, attacked)
+//! members ──► attackers, honest_member ── frames ──► learner ── answers ──► account
+//! volunteer_observer ──► acceptance_times ──► account
+//! account, standing, summary.json ──► verdict ──► Report
+//! ```
 
 mod colluder;
 mod flood;

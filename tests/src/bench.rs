@@ -1,4 +1,17 @@
-//! Benches by turns, medians of several rounds: against outside systems, and against what bounds us.
+//! Benches: medians of several rounds, in which the compared systems take turns.
+//!
+//! They compare Echo with outside systems, and with what bounds it. A run whose memory or speed
+//! another one could disturb is a process of its own.
+//!
+//! May import `harness`, `models` and `output`.
+//!
+//! ```text
+//! options ──► rounds: ours, theirs, ours, theirs, … ──► medians ──► claims ──► Report
+//!                │
+//!                ├── echo-lab train-step, rollout-run (ours, as JSON in and out)
+//!                ├── tests/peers: candle, llama.cpp, PyTorch
+//!                └── signed_clients ──► a real learner
+//! ```
 
 mod ceilings;
 mod crew;

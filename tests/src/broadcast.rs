@@ -1,9 +1,23 @@
-//! `echo-lab broadcast`: how long a snapshot takes to a fleet of real processes behind real links, and how near that is to the bound.
+//! `echo-lab broadcast`: how long a snapshot takes to reach a fleet of real processes over real
+//! links, and how near that is to the fluid bound.
 //!
-//! One *race* is: a source and its nodes are started in network namespaces ([`crate::netns`]), the snapshot is published, faults happen,
-//! and it ends when every node that lives holds the snapshot. Systems that race are Echo in its three modes and outside ones
-//! ([`Mode`]); what is measured, and how, is the same for all: completion by what a node has on its disk, bytes by the counters of the
-//! interfaces, memory and processor time by `/proc`, everything on one clock.
+//! In one *race*, a source and its nodes are started in network namespaces
+//! ([`netns`](crate::netns)). The snapshot is published, faults happen, and the race ends when
+//! every node that lives holds the snapshot. Echo races in its three modes, and outside systems
+//! race too ([`Mode`]). All are measured alike: completion by what a node has on its disk, bytes by
+//! the counters of the interfaces, memory and processor time by `/proc`, everything on one clock.
+//!
+//! `simulate` needs no processes: it runs relay machines in simulated networks.
+//!
+//! May import `harness`, `models` and `output`.
+//!
+//! ```text
+//! options ──► policies ──► site (links) ──► systems ──► processes
+//!                             │                │
+//!                             ▼                ▼
+//!               samples ──► race (faults) ◄── complete on disk?
+//!                             └──► fluid_bound, recovery ──► report
+//! ```
 
 mod account;
 mod bound;

@@ -1,4 +1,15 @@
-//! `echo-lab demo`: a bootstrap, a learner and volunteers as separate processes train two-digit addition on this machine.
+//! `echo-lab demo`: a bootstrap node, a learner and volunteers, each a process of its own, train
+//! two-digit addition on this machine.
+//!
+//! May import `harness` and `output`.
+//!
+//! ```text
+//! run_file ──► network of processes ──► status.json, metrics.jsonl
+//!                  ▲                            │
+//!    faults ───────┘                            ▼
+//!    (kills, returns) ◄── update ── progress ──► live view
+//! summary.json ──► verdict ──► Report      metrics.jsonl ──► reward.png
+//! ```
 
 mod faults;
 mod run_file;

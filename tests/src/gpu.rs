@@ -1,7 +1,17 @@
-//! The GPU kit: one archive that runs and measures Echo on a machine with an NVIDIA card, without a network or a compiler there.
+//! The GPU kit: one archive that runs and measures Echo on a machine with an NVIDIA card, without a
+//! network or a compiler there.
 //!
-//! [`pack`] builds the programs and packs them; [`check`] is what the archive's `gpu-check` does: its steps run one after the other, each in a
-//! process of its own, and what they find becomes a table and a JSON object.
+//! [`pack`] builds the programs and packs them. [`check`] is what the archive's `gpu-check` does:
+//! it runs its steps one after the other, each in a process of its own. What they find becomes a
+//! table and a JSON object.
+//!
+//! May import `bench`, `demo`, `harness`, `models`, `output` and `suite`.
+//!
+//! ```text
+//! here:   toolkit (CUDA) ──► stand-ins ──► cargo build ──► archive.tar.zst
+//! there:  gpu-check ──► libraries ──► steps: survey, vectors, generate, train, loop, wgpu
+//!                                        └── result.json each ──► verdict ──► gpu-check.json
+//! ```
 
 pub mod check;
 mod kit;

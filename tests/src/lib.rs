@@ -1,20 +1,35 @@
 //! echo-lab: everything that looks at Echo as a whole.
 //!
-//! - [`network`] starts a local network of real processes; [`processes`] keeps them on a leash, [`binaries`] finds them;
-//! - [`vectors`] compares Echo's numbers with reference data that others made;
-//! - [`bench`] races against outside systems, on speed and memory;
-//! - [`gpu`] packs a kit for machines with an NVIDIA card, and is what runs there;
-//! - [`study`] tries what the papers claim with a tiny policy; [`delta_study`] measures what the deltas of a policy cost while it is trained;
-//! - [`results`] renders the measured figures as a page, and records new ones;
-//! - [`suite`] runs every test of the workspace, [`setup`] prepares a fresh machine for it;
-//! - [`attack`] trains among liars, floods and slow lorises, and shows what they cost;
-//! - [`liar`] takes part in a run as a node that lies, [`small_run`] is a network for tests to put it in;
-//! - [`broadcast`] measures how a snapshot spreads, on hosts that [`netns`] makes up; [`simulate`] runs relay machines in simulated networks;
-//! - [`trouble`] puts everyday trouble on real processes, and sees how they come through;
-//! - [`live`] and [`plot`] show how training goes;
-//! - [`console`] is how commands speak, to people and to scripts.
+//! What all commands share:
 //!
-//! The lab may import every crate of the house; nothing imports the lab.
+//! - `output` is what commands print and draw: the console, a live view, plots.
+//! - `harness` builds, finds and starts programs. It has networks of real processes, network
+//!   namespaces, and a peer that the lab plays itself (`liar`).
+//! - `models` makes policies: random weights, and a tiny policy trained in the process.
+//!
+//! The commands:
+//!
+//! - `demo` trains two-digit addition on this machine, and draws the reward curve.
+//! - `attack` trains the demo's task among liars, floods and slow lorises, and among honest nodes.
+//! - `trouble` plays kills, wrong clocks, full disks and damaged files on real processes.
+//! - `broadcast` times how a snapshot spreads. It also runs relay machines in simulated networks.
+//! - `bench` measures speed and memory, against outside systems and against limits.
+//! - `study` tries what the papers claim, with a tiny policy.
+//! - `conformance` compares Echo's numbers with reference data that others made.
+//! - `gpu` packs a kit for machines with an NVIDIA card, and is what runs there.
+//! - `results` renders the measured figures as a page, and records new ones.
+//! - `suite` prepares a machine, and runs every test of the workspace.
+//!
+//! ```text
+//! a command:  cli ──► demo, bench, … ──► Report { passed, json } ──► output::console ──► exit code
+//!                                              └── --record ──► results ──► records.jsonl
+//! a network:  harness::cargo ──► binaries ──► network ──► echo-bootstrap, echo-learner, echo-node
+//!                                                └──► status.json, metrics.jsonl, logs ──► verdict
+//! ```
+//!
+//! Every command may import the three shared folders. Besides, `attack` imports `demo`, `study`
+//! imports `conformance`, and `gpu` imports `bench`, `demo` and `suite`.
+//! The lab may import every crate of this workspace; no crate imports the lab.
 
 pub mod attack;
 pub mod bench;

@@ -1,8 +1,17 @@
 //! `docs/results.md`: the newest figure of each goal, rendered from what was measured.
 //!
-//! `docs/results/goals.toml` says which figures are asked for, `docs/results/records.jsonl` has one measured
-//! figure a line. [`run`] writes the page, or checks it. [`Recorder`] adds the figures of a command that has
-//! run to the records, and [`record_given`] those that are given.
+//! `docs/results/goals.toml` says which figures are asked for. `docs/results/records.jsonl` has one
+//! measured figure a line. [`run`] writes the page, or checks it. [`Recorder`] adds the figures of
+//! a command that has run to the records, and [`record_given`] those that are given by hand.
+//!
+//! May import `harness` and `output`.
+//!
+//! ```text
+//! Report ── recorder ──► report_lookup (json_pointer) ──► record, provenance ──► records.jsonl
+//! GOAL=FIGURE ── manual ──────────────────────────────────────────┘                   │
+//! goals.toml ──► goals ──► goals_and_records ◄── records ◄────────────────────────────┘
+//!                                 └──► page, cells ──► results.md, or line_diff with --check
+//! ```
 
 mod asked;
 mod book;

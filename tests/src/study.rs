@@ -1,9 +1,23 @@
 //! Studies: what the papers claim, tried with a tiny policy and the real algorithms.
 //!
-//! A study trains one policy for each seed by imitation, then goes on from it with every *arm*: an objective and a delay between
-//! sampling and training, in updates. Rollouts come from the engine that nodes use, updates from the learner's trainer; there is no
-//! network, so that delays are exact and a seed gives the same course every time. Every claim is reported whichever way it falls.
-//! [`kill`] is another kind: real processes, and whether they can be killed.
+//! A study trains one policy for each seed by imitation. Then it goes on from there with every
+//! *arm*: an objective, and a delay between sampling and training, in updates. Rollouts come from
+//! the engine that nodes use, updates from the learner's trainer. There is no network, so delays
+//! are exact and a seed gives the same course every time. Every claim is reported, whether it holds
+//! or not.
+//!
+//! [`kill`] and [`audit`] are studies of another kind: real processes that are killed, and how well
+//! the sampling audit tells honest nodes from cheats. `deltas` measures a policy's deltas while it
+//! is trained.
+//!
+//! May import `conformance`, `harness`, `models` and `output`.
+//!
+//! ```text
+//! plans ──► arms × seeds ──► worker_pool ──► course (rollouts, filter, update, accuracy)
+//!                                               │
+//!                                               ├──► chart ──► PNG
+//!                                               └──► statistics ──► report (claims)
+//! ```
 
 mod arm;
 pub mod audit;

@@ -1,4 +1,10 @@
 //! `echo-lab test`: every test of the workspace, from a fresh machine to one line of sums.
+//!
+//! May import `harness` and `output`.
+//!
+//! ```text
+//! setup (compilers, Python, Go, NVRTC) ──► cargo build, cargo test ── lines ──► tally ──► Report
+//! ```
 
 mod tally;
 

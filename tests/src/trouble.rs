@@ -1,11 +1,21 @@
 //! `echo-lab trouble`: everyday trouble, put on real processes.
 //!
-//! A scenario is data: whom to start, what goes wrong, and what has to be seen ([`Scenario`]). The given ones
-//! are in
-//! `trouble/scenarios.toml`; random ones are drawn from a seed. Each plays on a network of its own, with a boot node, a learner
-//! with a tiny policy, and nodes on loopback. After the trouble every network is judged alike: training goes
-//! on at its pace within a bound, nothing that was acknowledged is lost, nothing was too old, and nobody
-//! honest was suspended.
+//! A scenario is data: whom to start, what goes wrong, and what has to be seen ([`Scenario`]). The
+//! given ones are in `trouble/scenarios.toml`; random ones are drawn from a seed. Each plays on a
+//! network of its own, with a boot node, a learner with a tiny policy, and nodes on loopback.
+//!
+//! After the trouble, every network is judged alike. Training is at its pace again within a bound,
+//! nothing that was acknowledged is lost, nothing was too old, and no honest node was suspended.
+//!
+//! May import `harness` and `output`.
+//!
+//! ```text
+//! scenarios.toml, random_schedule ──► scenario ──► runner ──► network
+//!                                                    │          │
+//!                                                    │          ▼
+//!                                         verdict ◄──┴── observation (logs, metrics, peers.json)
+//! soak: the same runner for hours, with nodes that come and go
+//! ```
 
 mod random;
 mod scenario;

@@ -1,6 +1,16 @@
 //! Compares Echo's numbers with reference data that others made.
 //!
-//! Every check reads any data of the documented form, so that other vectors can be tried without a rebuild.
+//! Every check reads any data of the documented form, so other vectors can be tried without a
+//! rebuild. `cargo lab vectors` is its command.
+//!
+//! May import `harness` and `output`.
+//!
+//! ```text
+//! sources ($ECHO_VECTORS, ../shared/data) ──► models, tokenizer, objectives ──► VectorReport
+//!                                         ──► sandbox (answers, checkers, hands, functions)
+//! checkpoints ──► delta: made, applied, compared byte by byte
+//! a founded run ──► export ──► transformers: the same log-probs?
+//! ```
 
 pub mod delta;
 pub mod export;

@@ -1,6 +1,6 @@
 //! Our engine against others on the same model, prompt and number of tokens, by turns.
 //!
-//! All read one directory of seeded random bf16 weights ([`model`]). A group of samples shares a prompt, which every engine that can
+//! All read one directory of seeded random bf16 weights ([these](crate::bench::rollout::model)). A group of samples shares a prompt, which every engine that can
 //! computes once; no token ends a sample. Each run is a process of its own: it warms up, then times the prompt, one sample, and the group.
 //! Peers that offer no sampler of their own kind are fed with given tokens, so that what they are charged with is the model alone; ours
 //! draws, and reports both log-probs.

@@ -1,4 +1,13 @@
-//! Where the processes of a race run: in namespaces behind capped links, or, where there are none, all on loopback.
+//! Where the processes of a race run: in namespaces with capped links, or, where there are none,
+//! all on loopback.
+//!
+//! `links` says which host has which link. May import `options` beside it.
+//!
+//! ```text
+//! options ──► links ──► Site::build ──► Namespaces (netns), or Loopback with a warning
+//! Site::command(host, program) ──► a command in that host's namespace
+//! Site::counters(host)         ──► bytes that have passed its interface
+//! ```
 
 use super::links::{Links, SOURCE};
 use super::options::Broadcast;
