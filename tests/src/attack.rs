@@ -64,7 +64,7 @@ const HONEST_FIRST: u32 = 40;
 const COLLUDERS: usize = 3;
 /// Volunteers that check the groups of others too.
 const VERIFIERS: usize = 3;
-/// Peers that trickle.
+/// Peers that hold streams open and trickle bytes into them.
 const LORISES: usize = 2;
 /// Held-out orders at the end: with as many, chance moves the difference of two accuracies by one hundredth.
 const EVALUATION_ORDERS: i64 = 4096;
@@ -76,7 +76,7 @@ pub struct Attack {
     pub nodes: usize,
     /// Those that lie in the second.
     pub liars: usize,
-    /// Updates.
+    /// Updates of either course; 10 or more on the command line.
     pub updates: u64,
     /// Where everything is kept; must not hold anything yet.
     pub dir: PathBuf,

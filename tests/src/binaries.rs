@@ -9,11 +9,11 @@ use std::{env, io};
 /// The three programs that a network is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binaries {
-    /// `echo-node`.
+    /// `echo-node`, which volunteers run.
     pub node: PathBuf,
-    /// `echo-learner`.
+    /// `echo-learner`, which an operator runs.
     pub learner: PathBuf,
-    /// `echo-bootstrap`.
+    /// `echo-bootstrap`: boot node, and signer of peer lists.
     pub bootstrap: PathBuf,
 }
 
@@ -43,7 +43,7 @@ impl Binaries {
     /// The programs in `dir`.
     ///
     /// # Errors
-    /// [`BinariesError::Missing`].
+    /// [`BinariesError::Missing`], with the path of each program that is missing.
     pub fn in_dir(dir: &Path) -> Result<Self, BinariesError> {
         let path = |name: &str| dir.join(format!("{name}{EXE_SUFFIX}"));
         let all = Self {

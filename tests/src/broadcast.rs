@@ -58,8 +58,8 @@ use torrent::Torrent;
 /// Runs every race that was asked for, one after the other, and reports.
 ///
 /// # Errors
-/// When something cannot be started or ends before its time. A race that leaves a node without the snapshot is a [`Report`] that has not
-/// passed.
+/// When something cannot be started or ends before its time. A race that leaves a node without the
+/// snapshot is a [`Report`] that has not passed.
 pub async fn run(broadcast: Broadcast, console: &Console) -> anyhow::Result<Report> {
     broadcast.validate()?;
     if broadcast.build {

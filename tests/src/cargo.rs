@@ -49,7 +49,7 @@ pub async fn build_binaries(console: &Console) -> anyhow::Result<()> {
 /// Builds every test of the workspace, without running any.
 ///
 /// # Errors
-/// As [`build_binaries`].
+/// As for [`build_binaries`]: no cargo, or a failed build.
 pub async fn build_tests(console: &Console) -> anyhow::Result<()> {
     build("all tests", &["test", "--workspace", "--no-run"], console).await
 }

@@ -8,9 +8,7 @@ use echo_policy::weights::{DType, Weights};
 use std::path::Path;
 
 /// Writes the policy in bf16, with the tokenizer of characters, to a directory that does not exist yet.
-///
-/// # Errors
-/// When it exists, or the disk is full.
+/// Fails when it exists, or the disk is full.
 pub(crate) fn save(target: &Path, model: &ModelConfig, weights: &Weights) -> anyhow::Result<()> {
     let files = tempfile::tempdir().context("no directory for temporary files")?;
     CharTokenizer::default().save_huggingface(files.path())?;

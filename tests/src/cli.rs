@@ -100,7 +100,7 @@ enum Command {
         /// The signed peer list.
         #[arg(long)]
         list: PathBuf,
-        /// Where it listens.
+        /// A multiaddress to listen on; several may be given.
         #[arg(long)]
         listen: Vec<String>,
         /// Which of several it is.
@@ -143,7 +143,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct DemoOptions {
-    /// Volunteers.
+    /// Volunteers, each a process that generates on one thread.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     nodes: u8,
     /// Updates; fewer than the default are not held to the accuracy that the default reaches.

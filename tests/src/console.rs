@@ -38,8 +38,8 @@ pub struct Interrupted;
 #[error("there is no device to try")]
 pub struct NoDevice(pub Value);
 
-/// The command did its work, but not all of its figures could be recorded; with the object that `--json`
-/// prints.
+/// The command did its work, but not all of its figures could be recorded; with the
+/// object that `--json` prints.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("not all figures could be recorded")]
 pub struct NotRecorded(pub Value);

@@ -40,12 +40,12 @@ const MAX_OVER_ENTROPY: f64 = 1.4;
 const DENSE_RATE: f64 = 1e-4;
 const MAX_OVER_FULL: f64 = 1.02;
 
-/// What is measured.
+/// How long is trained, and with which model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Study {
     /// Supervised updates before reinforcement begins.
     pub warm_up: u64,
-    /// Publications at 1e-6.
+    /// Publications at a learning rate of 1e-6, two updates apart.
     pub publications: u64,
     /// With a policy of a million parameters.
     pub tiny: bool,

@@ -44,9 +44,9 @@ const GRACE: Duration = Duration::from_secs(15);
 /// What a demo is asked to be.
 #[derive(Clone, Debug)]
 pub struct Demo {
-    /// Volunteers.
+    /// Volunteers, each a process that generates on one thread.
     pub nodes: usize,
-    /// Updates.
+    /// Updates of the run; shorter runs than [`UPDATES`] are held to no accuracy.
     pub updates: u64,
     /// Where everything is kept; must not hold a run yet.
     pub dir: PathBuf,

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Copies a directory.
+/// Copies a directory with all that is in it; `to` is made, and files there are overwritten.
 pub(crate) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {

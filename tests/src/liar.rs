@@ -91,13 +91,13 @@ impl Liar {
         Ok(Self { host, key: NodeKey::from_secret(secret), learner, workload, stream: None, tasks })
     }
 
-    /// Its key.
+    /// The key that it signs with, and by which the learner knows it.
     #[must_use]
     pub fn key(&self) -> &NodeKey {
         &self.key
     }
 
-    /// Its network host.
+    /// Its network host, for streams and dials of its own.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
@@ -127,8 +127,8 @@ async fn ignore(mut events: HostEvents) {
     while events.recv().await.is_some() {}
 }
 
-/// A host that is connected to the learner of the first run of the signed list at `list`, before its first heartbeat; and the task that
-/// reads its events.
+/// A host that is connected to the learner of the first run of the signed list at `list`, before
+/// its first heartbeat; and the task that reads its events.
 pub(crate) async fn enter(
     list: &Path,
     secret: [u8; 32],

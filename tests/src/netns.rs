@@ -134,7 +134,7 @@ impl Fabric {
     /// Changes what a host may send, at once; packets in its queue are kept.
     ///
     /// # Errors
-    /// [`NetnsError::Tool`]
+    /// [`NetnsError::Tool`] when `tc` fails.
     pub fn set_up(&mut self, host: usize, rate: BytesPerSec) -> Result<(), NetnsError> {
         let Host { name, link, .. } = &mut self.hosts[host];
         let verb = if link.up.is_some() { "change" } else { "add" };
@@ -161,7 +161,7 @@ impl Fabric {
     /// What has passed a host's interface since it was made.
     ///
     /// # Errors
-    /// [`NetnsError::Counters`]
+    /// [`NetnsError::Counters`] when the kernel does not give them.
     pub fn counters(&self, host: usize) -> Result<Counters, NetnsError> {
         self.hosts[host].counters.read()
     }
@@ -169,7 +169,7 @@ impl Fabric {
     /// Runs `work` on a thread whose sockets belong to a host.
     ///
     /// # Errors
-    /// [`NetnsError::Enter`]
+    /// [`NetnsError::Enter`] when the thread cannot go there.
     pub fn enter<T: Send>(&self, host: usize, work: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
         enter::enter(&self.hosts[host].name, work)
     }

@@ -104,7 +104,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Where everything lies.
+    /// Where the files of the network are.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -280,9 +280,7 @@ impl Network {
     }
 
     /// Waits until a process has ended by itself.
-    ///
-    /// # Errors
-    /// When it is not up, or has not ended within `limit`.
+    /// Fails when it is not up, or has not ended within `limit`.
     pub(crate) async fn ended(&mut self, who: &str, limit: Duration) -> anyhow::Result<ExitStatus> {
         Ok(self.take(who)?.wait(limit).await?)
     }
@@ -338,9 +336,7 @@ impl Network {
     }
 
     /// Where the process of this name is kept while it is up.
-    ///
-    /// # Errors
-    /// When nobody has this name.
+    /// Fails when nobody has this name.
     pub(crate) fn slot(&mut self, who: &str) -> anyhow::Result<&mut Option<Process>> {
         Ok(match who {
             "learner" => &mut self.learner,

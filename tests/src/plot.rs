@@ -27,7 +27,7 @@ pub enum PlotError {
     /// The metrics cannot be read.
     #[error("cannot read the metrics {path}: {source}")]
     Read {
-        /// The file.
+        /// The path of the metrics file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -35,19 +35,19 @@ pub enum PlotError {
     /// There is nothing to draw.
     #[error("{path} holds no row with `update` and `reward`: has the run made an update yet?")]
     NoUpdates {
-        /// The file.
+        /// The path of the metrics file.
         path: PathBuf,
     },
     /// More rows than a run makes.
     #[error("{path} holds more than {MAX_POINTS} updates: cut it before plotting")]
     TooManyRows {
-        /// The file.
+        /// The path of the metrics file.
         path: PathBuf,
     },
     /// The picture could not be drawn or written.
     #[error("cannot draw {path}: {reason}")]
     Draw {
-        /// The picture.
+        /// The path of the picture.
         path: PathBuf,
         /// What the drawing library said.
         reason: String,
@@ -57,7 +57,7 @@ pub enum PlotError {
 /// Draws the rewards and accuracies of `metrics` (JSON lines) to the PNG file `picture`, under `title`.
 ///
 /// # Errors
-/// [`PlotError`].
+/// [`PlotError`] when there is nothing to draw, or a file cannot be read or written.
 pub fn reward_curve(metrics: &Path, picture: &Path, title: &str) -> Result<(), PlotError> {
     let curves = read_curves(metrics)?;
     draw(&curves, picture, title)

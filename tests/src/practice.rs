@@ -26,13 +26,13 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// What is practised.
+/// What the policy is, and what it learns.
 pub(crate) struct Setting {
     /// Name of the run.
     pub(crate) name: &'static str,
     /// The model: Qwen3 form, characters as tokens.
     pub(crate) sizes: TinySizes,
-    /// The task.
+    /// The one task that all orders are of.
     pub(crate) task: TaskSpec,
     /// Responses to a prompt.
     pub(crate) group_size: u32,

@@ -44,7 +44,8 @@ impl Process {
     /// Starts `command` without any input. Called within a tokio runtime.
     ///
     /// # Errors
-    /// [`ProcessError::Log`] or [`ProcessError::Start`].
+    /// [`ProcessError::Log`] when its log cannot be opened, [`ProcessError::Start`]
+    /// when it cannot start.
     pub fn start(name: &str, command: Command, output: Output) -> Result<Self, ProcessError> {
         let program = command.get_program().to_owned();
         let mut command = tokio::process::Command::from(command);
@@ -98,7 +99,7 @@ impl Process {
     /// How it ended, if it has.
     ///
     /// # Errors
-    /// [`ProcessError::System`].
+    /// [`ProcessError::System`] when the system does not say.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, ProcessError> {
         self.child.try_wait().map_err(|source| ProcessError::System { name: self.name.clone(), source })
     }
@@ -106,7 +107,7 @@ impl Process {
     /// An error if it has ended, with the last lines of its log: for processes that are not meant to.
     ///
     /// # Errors
-    /// [`ProcessError::Ended`].
+    /// [`ProcessError::Ended`] with status and log, or [`ProcessError::System`].
     pub fn must_run(&mut self) -> Result<(), ProcessError> {
         match self.ended()? {
             None => Ok(()),

@@ -18,7 +18,7 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(900);
 /// Something that has to be on the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Requirement {
-    /// What it is.
+    /// Its name for people, such as `Go (go)`.
     pub name: &'static str,
     /// What goes wrong without it.
     pub why: &'static str,

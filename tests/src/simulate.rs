@@ -14,9 +14,9 @@ const NAMED: usize = 20;
 /// Which networks are simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Simulate {
-    /// The first seed.
+    /// The first seed; the others follow it.
     pub first: u64,
-    /// How many seeds.
+    /// How many seeds; each draws another network.
     pub seeds: u64,
     /// Simulates each twice, and compares everything that any machine said.
     pub replay: bool,

@@ -15,8 +15,8 @@ pub const GROUP_SIZE: u64 = 4;
 /// The pause between two looks at what is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A network of a bootstrap node and a learner, without volunteers; its run has `updates` updates. The programs are built if they are
-/// not there yet.
+/// A network of a bootstrap node and a learner, without volunteers; its run has `updates` updates.
+/// The programs are built if they are not there yet.
 ///
 /// # Errors
 /// When something cannot be built or started.

@@ -44,10 +44,10 @@ use plans::Plan;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// What is studied.
+/// Which study is made, and what of its plan is set otherwise.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// Which study.
+    /// Which of the studies it is.
     pub name: Name,
     /// Seeds: weights, prompts and samples of the courses.
     pub seeds: u64,

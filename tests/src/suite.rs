@@ -48,9 +48,8 @@ pub async fn run(console: &Console) -> anyhow::Result<Report> {
     Ok(Report { passed: tally.failed == 0, json: json!(tally) })
 }
 
-/// Passes the output of test programs on, and counts. An error that names the tests that run when nothing
-/// comes for
-/// `silence`.
+/// Passes the output of test programs on, and counts. An error that names the tests that run when
+/// nothing comes for `silence`.
 async fn count(
     output: impl AsyncRead + Unpin,
     silence: Duration,

@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use verdict::Verdict;
 
-/// What is played.
+/// Which scenarios are played, and how many at once.
 #[derive(Clone, Debug)]
 pub struct Trouble {
     /// Only scenarios whose names contain one of these; all where it is empty.

@@ -8,7 +8,7 @@ use candle_transformers::models::qwen3::{Config, ModelForCausalLM};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Measures.
+/// Feeds prompt and given tokens through candle-transformers in f32, and times them.
 pub fn run(task: &Task) -> anyhow::Result<Rates> {
     let threads = candle_core::utils::get_num_threads();
     ensure!(threads == task.threads, "candle has {threads} threads: set RAYON_NUM_THREADS={}", task.threads);

@@ -25,7 +25,7 @@ const BLOCK: usize = 256;
 /// processor, so both are measured, and the faster one counts.
 const ATTENTION: [(&str, i32); 2] = [("plain", 0), ("flash", 1)];
 
-/// Measures.
+/// Feeds prompt and given tokens through llama.cpp in bf16, and times them.
 pub fn run(task: &Task) -> anyhow::Result<Rates> {
     let mut backend = LlamaBackend::init()?;
     backend.void_logs();

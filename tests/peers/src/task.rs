@@ -20,7 +20,7 @@ pub struct Task {
     pub prompt: Vec<u32>,
     /// By position: the token of each sample, fed instead of drawn ones. So a peer is not charged for its sampler.
     pub given: Vec<Vec<u32>>,
-    /// Threads.
+    /// Threads that the engine computes with.
     pub threads: usize,
 }
 
@@ -29,7 +29,7 @@ pub struct Task {
 pub struct Rates {
     /// The prompt, up to the logits behind it.
     pub prefill_tok_s: f64,
-    /// Decoding one sample.
+    /// Decoding one sample, alone on the engine.
     pub single_tok_s: f64,
     /// Decoding the group, all of its samples together.
     pub group_tok_s: f64,

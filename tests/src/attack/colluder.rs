@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// vouch for these too, and are not so easily found.
 pub(super) struct Colluder {
     pub(super) scene: Arc<Scene>,
-    /// Which of them.
+    /// Counted from 0. Odd ones denounce the groups of others.
     pub(super) number: usize,
 }
 

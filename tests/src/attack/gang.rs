@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Who takes part.
+/// Which members the lab adds to a network, and what they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cast {
-    /// Liars.
+    /// Members that send false groups, one kind of lie after the other.
     pub liars: usize,
     /// The pause between two lies of one liar.
     pub pace: Duration,
@@ -31,7 +31,7 @@ pub struct Cast {
 }
 
 impl Cast {
-    /// Nobody lies.
+    /// Only the honest member takes part: the course that others are compared with.
     pub const HONEST: Self = Self {
         liars: 0,
         pace: Duration::from_secs(1),

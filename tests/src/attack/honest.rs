@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// In its secret.
+/// The byte that fills its secret key, and tells it from other members.
 const PART: u8 = 0xa0;
 /// The pause between two of its groups.
 const PACE: Duration = Duration::from_millis(250);
 /// The pause before it tries again what has failed: the learner warms up, or the run is over.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Its key.
+/// Its public key, the same in both courses.
 pub(super) fn key() -> PublicKey {
     NodeKey::from_secret(secret(PART, 0, 0)).public()
 }

@@ -27,8 +27,8 @@ const HOLD: Duration = Duration::from_secs(5);
 /// One of so many liars delivers honest work first.
 const SLEEPER: usize = 3;
 
-/// Lies for as long as it lives, one kind after the other, and begins anew with a key that nobody knows once its own is not heard any
-/// more.
+/// Lies for as long as it lives, one kind after the other, and begins anew with a key that nobody
+/// knows once its own is not heard any more.
 pub(super) struct Impostor {
     pub(super) scene: Arc<Scene>,
     /// Which of the liars.

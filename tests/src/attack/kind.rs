@@ -21,7 +21,7 @@ pub enum Kind {
     Stolen,
     /// A group of our own that the learner has accepted.
     Replay,
-    /// Another run's name.
+    /// A group that names another run than the one it was leased by.
     WrongRun,
     /// One sample fewer than the order asks for.
     WrongSize,
@@ -54,7 +54,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind.
+    /// Every kind, in the order in which a liar tells them.
     pub const ALL: [Self; 23] = [
         Self::Malformed,
         Self::InflatedReward,

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Told {
-    /// It was accepted.
+    /// The learner accepted it as a valid group.
     Accepted,
     /// It was refused for this.
     Refused(RefuseReason),
@@ -23,7 +23,7 @@ pub enum Told {
 /// What happened to streams that were held open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Held {
-    /// Streams opened.
+    /// Streams that were opened, by all lorises together.
     pub streams: u64,
     /// Those that the learner closed.
     pub closed: u64,
@@ -103,7 +103,7 @@ impl Held {
 }
 
 impl Collusion {
-    /// Enters a verdict.
+    /// Counts one verdict: whether it was of a liar's group, and whether it called the group a lie.
     pub(super) fn say(&mut self, of_friend: bool, denounced: bool) {
         self.asked += 1;
         self.vouched += u64::from(of_friend);
@@ -112,12 +112,12 @@ impl Collusion {
 }
 
 impl Ledger {
-    /// Enters a lie.
+    /// Counts one lie by its kind and by what the learner answered.
     pub(super) fn lie(&mut self, kind: Kind, told: Told) {
         *self.lies.entry(kind).or_default().entry(told).or_default() += 1;
     }
 
-    /// All lies.
+    /// How many lies were told, of all kinds; floods are not among them.
     #[must_use]
     pub fn told(&self) -> u64 {
         self.lies.values().flat_map(BTreeMap::values).sum()

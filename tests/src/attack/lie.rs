@@ -30,7 +30,7 @@ const DRAWS: u32 = 4;
 
 /// What goes to the learner.
 pub(super) enum Lie {
-    /// A whole frame.
+    /// An encoded group, to be sent as one frame.
     Frame(Vec<u8>),
     /// The length of a frame that never comes.
     Announcement(u32),
@@ -38,7 +38,7 @@ pub(super) enum Lie {
 
 /// What a liar has at hand.
 pub(super) struct Means<'a> {
-    /// It.
+    /// The member that lies, whose key signs.
     pub(super) liar: &'a Liar,
     /// Its order, honestly worked on.
     pub(super) truth: &'a Truth,

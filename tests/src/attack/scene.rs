@@ -17,10 +17,10 @@ use tokio::time::timeout;
 /// Who is not answered within this time counts as cut off.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 
-/// Where they meet.
+/// What members share: the way to the learner, the newest policy, and the account.
 pub(super) struct Scene {
     list: PathBuf,
-    /// The policy.
+    /// The newest policy, loaded once for all members.
     pub(super) snapshots: Snapshots,
     /// Where the learner is, once somebody has found it.
     learner: Mutex<Option<Multiaddr>>,
@@ -55,7 +55,7 @@ impl Scene {
         Ok(member)
     }
 
-    /// The account.
+    /// The account of the attack, locked until the guard is dropped.
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         lock(&self.ledger)
     }

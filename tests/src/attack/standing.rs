@@ -25,7 +25,7 @@ pub struct Standings {
 /// Volunteers with processes of their own, once these have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volunteers {
-    /// Their keys.
+    /// The public keys of all volunteers, as their identity files have them.
     pub keys: BTreeSet<PublicKey>,
     /// Groups of theirs that were refused, by the reason that they were told.
     pub refused: BTreeMap<String, u64>,

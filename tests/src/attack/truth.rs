@@ -12,9 +12,9 @@ use std::sync::Arc;
 /// An order, and the group that an honest node makes of it under a policy.
 #[derive(Clone)]
 pub(super) struct Truth {
-    /// The order.
+    /// The leased order that was worked on.
     pub(super) order: Order,
-    /// The policy.
+    /// The policy that every token was drawn from.
     pub(super) policy: Arc<Policy>,
     /// The group, unsigned. It names the member whose order it is.
     pub(super) group: TrajectoryGroup,
@@ -34,7 +34,7 @@ impl Truth {
     }
 }
 
-/// The order itself.
+/// The order as node and learner derive it: task, prompt and seed.
 pub(super) fn work(member: &Liar, order: Order) -> WorkOrder {
     member.workload().order(Purpose::Train, order.counter.0)
 }

@@ -74,8 +74,8 @@ fn reasons(attacked: &Course) -> Value {
     Value::Object(kinds.chain([flood, collusion]).collect::<Map<_, _>>())
 }
 
-/// Whether floods leave the volunteers' groups as fast as they are around them. Where too few floods can be compared, nothing is said
-/// against it.
+/// Whether floods leave the volunteers' groups as fast as they are around them. Where too few
+/// floods can be compared, nothing is said against it.
 fn is_undelayed(ledger: &Ledger) -> bool {
     ledger.waits.delay().is_none_or(|delay| delay.starved == 0 && delay.ratio() <= DELAY)
 }

@@ -12,7 +12,7 @@ const MIN_FLOODS: usize = 5;
 /// A flood during which fewer groups are accepted than this share of what is around it starves the volunteers.
 const STARVED: f64 = 0.5;
 
-/// Accepted groups.
+/// How many groups were accepted, and how long they waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Accepted {
     pub(super) groups: u64,

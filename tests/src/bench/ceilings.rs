@@ -30,7 +30,7 @@ pub(super) fn measure(threads: usize) -> Ceilings {
     Ceilings { read_gb_s: read(BYTES, threads) / 1e9, f32_gflop_s: multiply(threads) / 1e9 }
 }
 
-/// Bytes a second.
+/// Bytes a second that `threads` threads read, each its part; the fastest pass counts.
 fn read(bytes: usize, threads: usize) -> f64 {
     let values = vec![1.0f32; bytes / size_of::<f32>()];
     let parts: Vec<&[f32]> = values.chunks(values.len().div_ceil(threads)).collect();

@@ -30,9 +30,7 @@ struct Member {
 impl Crew {
     /// Starts a learner with a run file in `dir`, connects `clients`, and has each make its share of `groups` groups with `wrong` as the
     /// wrong answer. The learner is idle when this returns.
-    ///
-    /// # Errors
-    /// When something cannot be started, or does not come in time.
+    /// Fails when something cannot be started, or does not come in time.
     pub(super) async fn assemble(
         dir: &Path,
         run_file: &str,
@@ -61,9 +59,7 @@ impl Crew {
 
     /// Has each client make its share of `groups` more groups, with `wrong` as the wrong answer. Where they are delivered in parts, the
     /// clients' shares of these have to add up to the same.
-    ///
-    /// # Errors
-    /// When the learner leases too few orders.
+    /// Fails when the learner leases too few orders.
     pub(super) async fn prepare(&mut self, groups: usize, wrong: &str) -> anyhow::Result<()> {
         let clients = self.members.len();
         let make = self.members.iter_mut().enumerate();
@@ -77,9 +73,7 @@ impl Crew {
     }
 
     /// Delivers `groups` groups, each client its share: at `rate` groups a second in all, or as fast as they are acknowledged.
-    ///
-    /// # Errors
-    /// When one is not accepted.
+    /// Fails when one is not accepted.
     pub(super) async fn deliver(&mut self, groups: usize, rate: Option<f64>) -> anyhow::Result<()> {
         let clients = self.members.len();
         let pace = rate.map(|rate| Duration::from_secs_f64(clients as f64 / rate));

@@ -35,7 +35,7 @@ const MAX_TIME: f64 = 1.02;
 /// Makes `updates` updates of each kind, by turns.
 ///
 /// # Errors
-/// When training fails.
+/// When an update of either kind fails.
 pub fn run(updates: u32, console: &Console) -> anyhow::Result<Report> {
     let practice = Practice::new(setting())?;
     let groups = groups(&practice)?;

@@ -28,14 +28,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// G.
+/// G: trajectories of a group.
 const GROUP_SIZE: usize = 16;
 /// A batch that never comes together: the learner only takes in.
 const MAX_GROUPS: usize = 4000;
 /// Bare verification goes on for this long.
 const VERIFY_FOR: Duration = Duration::from_secs(1);
 
-/// What is measured.
+/// How many groups are delivered, by how many clients, and how often.
 #[derive(Args, Clone, Debug)]
 pub struct IngestBench {
     /// Learners, one after the other; their median counts.
@@ -44,7 +44,7 @@ pub struct IngestBench {
     /// Groups of 16 trajectories that each learner takes in.
     #[arg(long, default_value_t = MAX_GROUPS as u16, value_parser = clap::value_parser!(u16).range(1..=MAX_GROUPS as i64))]
     pub groups: u16,
-    /// Connections.
+    /// Clients, each with a connection and a key of its own.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
     pub clients: u8,
     /// Tokens of half of the responses; the other half are right answers, of two to four tokens.
@@ -52,7 +52,7 @@ pub struct IngestBench {
     pub tokens: u16,
 }
 
-/// One round.
+/// The figures of one learner and one verification.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Round {
     /// Trajectories verified, durable and acknowledged in a second.

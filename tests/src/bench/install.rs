@@ -31,7 +31,7 @@ const MOST_STALL_S: f64 = 1.0;
 /// The process's own memory over the last quarter of the orders, over that of the first.
 const MOST_GROWTH: f64 = 1.05;
 
-/// What is measured.
+/// The model that is installed, how often, and the load beside it.
 #[derive(Clone, Debug)]
 pub struct InstallBench {
     /// The model that is installed.
@@ -40,7 +40,7 @@ pub struct InstallBench {
     pub rounds: usize,
     /// Tokens of the prompt that is answered meanwhile.
     pub prompt: usize,
-    /// Responses to it.
+    /// Responses to that prompt, generated together.
     pub samples: usize,
     /// Orders of the second part; 0 leaves it out.
     pub orders: u64,
@@ -50,7 +50,7 @@ pub struct InstallBench {
     pub precision: Precision,
 }
 
-/// The installations.
+/// All installations, by what became of the caches.
 struct Swaps {
     /// Megabytes of the snapshot.
     size_mb: f64,
@@ -60,7 +60,8 @@ struct Swaps {
     recomputed: Vec<Swap>,
 }
 
-/// Measures.
+/// Installs newer versions beside a generation, then works through orders, and
+/// judges memory and gaps.
 ///
 /// # Errors
 /// When the model cannot be made or installed, the engine fails, or the system does not tell of memory.

@@ -36,14 +36,14 @@ const SPREAD: f64 = 1.0;
 /// Decides lengths and prompts.
 const SEED: u64 = 11;
 
-/// What is measured.
+/// The model, the orders, and how newer policies come.
 #[derive(Clone, Debug)]
 pub struct InterruptBench {
-    /// The model.
+    /// The size of the model, whose weights are random.
     pub size: Size,
-    /// Orders.
+    /// Orders that each generation answers to their ends.
     pub orders: usize,
-    /// Samples of each.
+    /// Responses to each order.
     pub samples: usize,
     /// Sequences in flight, at most.
     pub in_flight: usize,
@@ -121,7 +121,7 @@ impl Work {
     }
 }
 
-/// Measures.
+/// Generates the same orders in every way, by turns, and compares rollouts a second.
 ///
 /// # Errors
 /// When the model cannot be made, or the engine fails, or a way of meeting newer policies changes how long responses are.

@@ -27,7 +27,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// That of now.
+    /// What `/proc/self/status` says at this moment.
     pub(super) fn now() -> anyhow::Result<Self> {
         let status = Status::read()?;
         let mapped = status.mb("RssFile")? + status.mb("RssShmem")?;

@@ -38,14 +38,14 @@ const MIN_BANDWIDTH: f64 = 0.8;
 /// The prompt's tokens a second over llama.cpp's, at least.
 const MIN_PREFILL: f64 = 1.0;
 
-/// What is measured.
+/// The model, the group that is generated, and the engines that race.
 #[derive(Clone, Debug)]
 pub struct RolloutBench {
-    /// The model.
+    /// The size of the model, whose weights are random.
     pub size: Size,
     /// Whom we race against.
     pub peers: Vec<Peer>,
-    /// Where they lie.
+    /// The programs that peers run in.
     pub programs: Programs,
     /// Processes of each, by turns; the median counts.
     pub rounds: usize,
@@ -61,7 +61,7 @@ pub struct RolloutBench {
     pub precision: Precision,
 }
 
-/// What was measured.
+/// The figures of every round, in order.
 struct Race {
     ceilings: Vec<Ceilings>,
     ours: Vec<Rates>,
@@ -70,7 +70,7 @@ struct Race {
     loads: Vec<f64>,
 }
 
-/// Races.
+/// Measures all engines round by round, and judges ours by the medians.
 ///
 /// # Errors
 /// When a peer is missing, a process fails, or a peer has computed another model.
@@ -187,9 +187,9 @@ fn report(bench: &RolloutBench, task: &Task, race: &Race, console: &Console) -> 
     Ok(Report { passed: goals.iter().all(|goal| goal.figure >= goal.least), json })
 }
 
-/// What ours uses of the ceilings, counting only what has to be done: published weights read once a step, the cache as it is kept, and the
-/// model's own products ([`ModelConfig::forward_flops`]). More than all of the products is possible where the machine multiplies bf16
-/// faster than f32.
+/// What ours uses of the ceilings, counting only what has to be done: published weights read once a
+/// step, the cache as it is kept, and the model's own products ([`ModelConfig::forward_flops`]).
+/// More than all of the products is possible where the machine multiplies bf16 faster than f32.
 struct Shares {
     bandwidth: f64,
     group: f64,

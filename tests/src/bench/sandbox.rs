@@ -40,7 +40,7 @@ const MAX_INSTANCE_US: f64 = 100.0;
 /// The repository's example of a verifier.
 const VERIFIER: &str = include_str!("../../../sandbox/verifiers/letter_counting.wat");
 
-/// What is measured.
+/// How often everything is measured.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct SandboxBench {
     /// Rounds; the medians of their figures count.

@@ -33,7 +33,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// G.
+/// G: trajectories of a group.
 const GROUP_SIZE: usize = 16;
 /// Trajectories offered in a second.
 const OFFERED: f64 = 1000.0;
@@ -43,14 +43,14 @@ const MIN_ACKNOWLEDGED: f64 = 0.98;
 const HEADROOM: f64 = 1.25;
 /// The largest share that passes.
 const MAX_SHARE: f64 = 0.05;
-/// Connections.
+/// Clients, each with a connection and a key of its own.
 const CLIENTS: usize = 8;
 /// Updates of the run, and S: more than are ever made, so that neither the run ends nor a group becomes too old.
 const RUN_UPDATES: u64 = 100_000;
 /// An update ends within this time.
 const UPDATE_LIMIT: Duration = Duration::from_secs(120);
 
-/// What is measured.
+/// How many updates are compared, of what size.
 #[derive(Args, Clone, Debug)]
 pub struct ShareBench {
     /// Pairs of a quiet and a busy block; the median of pairs counts. Fewer than a dozen are worth no more than ± 3 %.
@@ -72,13 +72,13 @@ pub struct ShareBench {
 struct Block {
     /// From the end of the update before the block to the end of its last.
     wall_s: f64,
-    /// In updates.
+    /// Seconds of it that the learning thread spent in updates.
     update_s: f64,
-    /// Waited for groups.
+    /// Seconds of it in which that thread waited for groups.
     waited_s: f64,
-    /// Neither.
+    /// The rest: neither updating nor waiting.
     outside_s: f64,
-    /// Each update.
+    /// Seconds of each update, in order.
     each_s: Vec<f64>,
     /// Those beside which nothing was released.
     alone_s: Vec<f64>,
@@ -96,8 +96,8 @@ struct Pair {
 }
 
 impl Block {
-    /// The updates after `first`, up to and including `last`; `released` are the versions whose release was over when the update after the
-    /// next began.
+    /// The updates after `first`, up to and including `last`; `released` are the versions whose
+    /// release was over when the update after the next began.
     fn of(rows: &[UpdateRow], released: &BTreeSet<u64>, first: u64, last: u64) -> Option<Self> {
         let at = |update: u64| rows.iter().find(|row| row.update == update);
         let wall_s = at(last)?.elapsed_s - at(first)?.elapsed_s;

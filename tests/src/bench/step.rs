@@ -53,7 +53,7 @@ pub struct Step {
     pub tok_s: f64,
     /// Most that it held beyond what it held before its first step, MB.
     pub memory_mb: f64,
-    /// Parameters trained.
+    /// Parameters of the policy, all of which are trained.
     pub parameters: u64,
 }
 
@@ -107,10 +107,10 @@ fn batch(setting: &Setting) -> Vec<Sequence> {
     setting.lengths.iter().enumerate().map(sequence).collect()
 }
 
-/// Makes the steps.
+/// Makes the steps of `setting` in this process, on random weights.
 ///
 /// # Errors
-/// When training fails.
+/// When the model cannot be made, or a step fails.
 pub fn run(setting: &Setting) -> anyhow::Result<Step> {
     let config = model(setting.vocabulary, setting.lengths.iter().copied().max().unwrap_or_default())?;
     let decoder = Decoder::trainable(&config, &Weights::random(&config, 0), &Device::Cpu)?;

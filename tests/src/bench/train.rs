@@ -21,7 +21,7 @@ const VOCABULARY: usize = 8192;
 const MIN_SPEED: f64 = 1.0;
 const MAX_MEMORY: f64 = 0.6;
 
-/// What is measured.
+/// How often each side makes its steps, and how ours holds activations.
 #[derive(Clone, Debug)]
 pub struct TrainBench {
     /// A Python with `torch` and `transformers`; without one, only ours is measured.

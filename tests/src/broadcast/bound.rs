@@ -7,7 +7,7 @@ use echo_protocol::rate::BytesPerSec;
 pub(super) struct Bound {
     /// F: the snapshot's size in bytes.
     pub(super) bytes: u64,
-    /// B0.
+    /// B0: what the source may send.
     pub(super) source_up: BytesPerSec,
     /// Those that are to end complete.
     pub(super) nodes: Vec<BoundNode>,
@@ -15,7 +15,7 @@ pub(super) struct Bound {
     pub(super) capacity_change: Option<(f64, f64)>,
 }
 
-/// One node.
+/// The links of one node, and its absence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct BoundNode {
     /// What it may send.
@@ -27,7 +27,7 @@ pub(super) struct BoundNode {
 }
 
 impl Bound {
-    /// T* in seconds.
+    /// T*: the bound for the last node, in seconds after publication.
     ///
     /// With a change of capacity on the way, the third term is the moment at which N·F bytes can have been sent. A node that was away
     /// cannot be complete before its downtime and F/d. Nodes that are killed for good are not counted, neither what they should have

@@ -54,9 +54,7 @@ pub(super) struct EchoSwarm {
 
 impl EchoSwarm {
     /// Starts everybody; the learner publishes once all nodes are there.
-    ///
-    /// # Errors
-    /// What could not be started, with the end of its log.
+    /// Fails with what could not be started, and the end of its log.
     pub(super) async fn start(
         broadcast: &Broadcast,
         mode: &Mode,

@@ -11,7 +11,7 @@ const MIDWAY: f64 = 0.4;
 /// How long one that comes back is away, in milliseconds.
 const AWAY_MS: [i64; 2] = [500, 2000];
 
-/// One fault.
+/// What happens to one node of a race.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fault {
     /// SIGKILL to a node's host.

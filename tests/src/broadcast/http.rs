@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The server's port.
+/// The port of the web server, on the source.
 const PORT: u16 = 8000;
 /// The server answers within this time.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -33,10 +33,8 @@ pub(super) struct HttpStar {
 }
 
 impl HttpStar {
-    /// Starts the server.
-    ///
-    /// # Errors
-    /// When Python or curl is not there, or the server does not answer.
+    /// Starts the web server, and waits until it answers; clients start at publication.
+    /// Fails when Python or curl is not there, or the server does not answer.
     pub(super) async fn start(policies: &Policies, race: &Race<'_>, site: &Site) -> anyhow::Result<Self> {
         ensure!(runs("python3"), "peer:http needs Python: apt-get install python3");
         ensure!(runs("curl"), "peer:http needs curl: apt-get install curl");

@@ -5,13 +5,13 @@ use crate::netns::Link;
 use echo_protocol::draw::Draws;
 use echo_protocol::rate::BytesPerSec;
 
-/// The source's host.
+/// The number of the host on which the source runs.
 pub(super) const SOURCE: usize = 0;
 
 /// The links of all hosts.
 #[derive(Clone, Debug)]
 pub(super) struct Links {
-    /// By host.
+    /// The link of each host, by its number.
     pub(super) hosts: Vec<Link>,
     nodes: usize,
     liars: usize,

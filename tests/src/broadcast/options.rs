@@ -12,7 +12,7 @@ pub(super) const MAX_NODES: usize = 128;
 /// A broadcast, or several that are compared.
 #[derive(Clone, Debug)]
 pub struct Broadcast {
-    /// Honest nodes.
+    /// Honest nodes at the start; 1 to 128.
     pub nodes: usize,
     /// B0: what the source may send.
     pub uplink: BytesPerSec,
@@ -22,13 +22,13 @@ pub struct Broadcast {
     pub node_down: BytesPerSec,
     /// Nodes' uplinks are drawn between these, each magnitude equally likely.
     pub uneven: Option<Span>,
-    /// What is published.
+    /// The policies that are published, the timed one last.
     pub snapshots: Snapshots,
     /// Who races; each in every round.
     pub modes: Vec<Mode>,
-    /// Rounds.
+    /// Rounds, in each of which every mode races once.
     pub repeat: u32,
-    /// What goes wrong.
+    /// What goes wrong in every race; nothing by default.
     pub faults: Faults,
     /// Nodes that serve rotten groups, beside the honest ones.
     pub rotten: usize,
@@ -44,14 +44,14 @@ pub struct Broadcast {
     pub dir: Option<PathBuf>,
     /// Build the programs first.
     pub build: bool,
-    /// Show every node.
+    /// Show and report every node, not only sums.
     pub verbose: bool,
 }
 
-/// What is published.
+/// Where the policies that are published come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Snapshots {
-    /// Random weights.
+    /// Random weights of about a given size, made from the seed.
     Random {
         /// Size of the policy in bytes; the model's form allows it within a few per cent.
         bytes: u64,
@@ -91,18 +91,18 @@ pub struct Slow {
 /// A range of rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The lowest.
+    /// The lowest rate that is drawn.
     pub low: BytesPerSec,
-    /// The highest.
+    /// The highest rate that is drawn.
     pub high: BytesPerSec,
 }
 
-/// Who races.
+/// A system that races, and how it disseminates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Echo with all it can do.
     Echo,
-    /// ECHO-2's plain chains.
+    /// Chains alone, as in ECHO-2 §4.2, without a mesh beside them.
     Chain,
     /// Everyone from the source.
     Star,
@@ -127,7 +127,7 @@ pub struct SlowError(String);
 /// A text that is no range of rates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpanError {
-    /// Not two rates.
+    /// The text is not two rates with a dash between them.
     #[error("{0:?} is not LOW-HIGH, such as 10mbit-100mbit")]
     Form(String),
     /// One of them is no rate.
@@ -137,9 +137,7 @@ pub enum SpanError {
 
 impl Broadcast {
     /// Checks what the command line cannot.
-    ///
-    /// # Errors
-    /// What is wrong, and what to do.
+    /// Fails with what is wrong, and what to do.
     pub(super) fn validate(&self) -> anyhow::Result<()> {
         let faults = &self.faults;
         ensure!((1..=MAX_NODES).contains(&self.nodes), "--nodes: 1 to {MAX_NODES}");

@@ -21,7 +21,7 @@ const UNCHANGED: u64 = 100;
 /// The policies of a broadcast, oldest first; the last is the one that is timed.
 #[derive(Clone, Debug)]
 pub(super) struct Policies {
-    /// Hugging Face directories.
+    /// A Hugging Face directory for each policy, in the same order.
     pub(super) dirs: Vec<PathBuf>,
     /// F: bytes of the weights that the last one holds.
     pub(super) bytes: u64,
@@ -40,9 +40,7 @@ impl Policies {
 }
 
 /// Finds or makes the policies, below `dir`.
-///
-/// # Errors
-/// When a given one cannot be read, or the disk is full.
+/// Fails when a given one cannot be read, or the disk is full.
 pub(super) fn prepare(broadcast: &Broadcast, dir: &Path, console: &Console) -> anyhow::Result<Policies> {
     let dirs = match &broadcast.snapshots {
         Snapshots::Given { old, new } => vec![std::path::absolute(old)?, std::path::absolute(new)?],

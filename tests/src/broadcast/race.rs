@@ -65,9 +65,7 @@ pub(super) struct Race<'a> {
 
 impl<'a> Race<'a> {
     /// A race that writes below `dir`.
-    ///
-    /// # Errors
-    /// When the directory cannot be made.
+    /// Fails when the directory cannot be made.
     pub(super) fn new(
         broadcast: &'a Broadcast,
         policies: &'a Policies,
@@ -89,9 +87,7 @@ impl<'a> Race<'a> {
     }
 
     /// Copies over the links with plain TCP, where they keep caps.
-    ///
-    /// # Errors
-    /// When a copy fails: the links do not work.
+    /// Fails when a copy fails: the links do not work.
     pub(super) fn check_links(&self, site: &Site) -> anyhow::Result<Option<LinkCheck>> {
         let Site::Namespaces(fabric) = site else { return Ok(None) };
         if !site.limits() {
@@ -112,9 +108,8 @@ impl<'a> Race<'a> {
     }
 
     /// Runs the race. The system's processes have been started; they end with it, before the site goes.
-    ///
-    /// # Errors
-    /// When the snapshot is not published, or a process ends that should not. Nodes that are not complete in time are no error.
+    /// Fails when the snapshot is not published, or a process ends that should not. Nodes that are
+    /// not complete in time are no error.
     pub(super) async fn run<S: System>(
         &self,
         mode: &Mode,

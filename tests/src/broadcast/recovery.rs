@@ -19,7 +19,7 @@ pub(super) const FULL: f64 = 0.9;
 
 /// What one node received: seconds after publication and bytes until then, in order.
 pub(super) struct Course {
-    /// The points.
+    /// Bytes received so far, by seconds after publication.
     pub(super) points: Vec<(f64, u64)>,
     /// When it was complete, if ever.
     pub(super) complete_s: Option<f64>,

@@ -12,19 +12,19 @@ use std::fmt::Write as _;
 /// One race. `null` is what could not be measured: bytes of interfaces on loopback, or what an outside system does not tell.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
-    /// Who raced.
+    /// The system that raced, as the command line names it.
     pub(super) mode: String,
     /// Honest nodes at the start.
     pub(super) nodes: usize,
-    /// F.
+    /// F: bytes of the snapshot that is timed.
     pub(super) bytes: u64,
     /// From publication until every living node was complete, in seconds; `null` if one was not.
     pub(super) t_bcast_s: Option<f64>,
     /// The same for 90 % of the living nodes.
     pub(super) t_bcast_90_s: Option<f64>,
-    /// T*.
+    /// T*: the fluid bound, in seconds.
     pub(super) t_star_s: f64,
-    /// T_bcast / T*.
+    /// T_bcast / T*; `null` if a living node was not complete.
     pub(super) ratio: Option<f64>,
     /// What the source sent, by its interface.
     pub(super) source_bytes: Option<u64>,
@@ -48,7 +48,7 @@ pub(super) struct Row {
     pub(super) cpu_s_per_gb: Option<f64>,
     /// The source's processor seconds.
     pub(super) source_cpu_s: Option<f64>,
-    /// `netns` or `process`.
+    /// What keeps the caps: `netns` (the links) or `process` (the programs).
     pub(super) caps: &'static str,
     /// The congestion control of TCP.
     pub(super) congestion: Option<String>,
@@ -63,7 +63,7 @@ pub(super) struct Row {
     /// What `--slow` or `--gone` came to.
     #[serde(flatten, serialize_with = "flat")]
     pub(super) recovery: Option<Recovery>,
-    /// Every node.
+    /// A row for each node, left out unless `--verbose` asks for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) per_node: Vec<NodeRow>,
 }

@@ -23,14 +23,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct RottenNode {
     /// The signed peer list.
     pub list: PathBuf,
-    /// Where it listens.
+    /// The multiaddresses on which it listens.
     pub listen: Vec<String>,
     /// Which of several it is.
     pub number: usize,
 }
 
 impl RottenNode {
-    /// Its key.
+    /// Its identity, derived from its number.
     #[must_use]
     pub fn key(&self) -> NodeKey {
         NodeKey::from_secret(seed_of(self.number as u64, "rotten"))

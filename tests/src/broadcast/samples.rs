@@ -16,7 +16,7 @@ const MAX_SAMPLES: usize = 36_000;
 /// All hosts at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// When.
+    /// When it was taken, by the one clock of the race.
     pub(super) at: UnixMillis,
     /// By host; `None` where hosts have no interface of their own.
     pub(super) counters: Vec<Option<Counters>>,
@@ -44,9 +44,7 @@ impl Samples {
     }
 
     /// Takes a sample of hosts 0 to `pids.len()`, if one is due.
-    ///
-    /// # Errors
-    /// When a host's counters cannot be read.
+    /// Fails when a host's counters cannot be read.
     pub(super) fn look(&mut self, site: &Site, pids: &[Option<u32>]) -> anyhow::Result<()> {
         let due = self.all.last().is_none_or(|last| clock::now().since(last.at) >= self.every_ms);
         if due && self.all.len() < MAX_SAMPLES {
@@ -55,10 +53,8 @@ impl Samples {
         Ok(())
     }
 
-    /// Takes a sample.
-    ///
-    /// # Errors
-    /// When a host's counters cannot be read.
+    /// Takes a sample now, whether or not one is due.
+    /// Fails when a host's counters cannot be read.
     pub(super) fn take(&mut self, site: &Site, pids: &[Option<u32>]) -> anyhow::Result<()> {
         let at = clock::now();
         let counters = (0..pids.len()).map(|host| site.counters(host)).collect::<Result<Vec<_>, _>>()?;
@@ -67,12 +63,12 @@ impl Samples {
         Ok(())
     }
 
-    /// All of them.
+    /// All samples so far, oldest first.
     pub(super) fn all(&self) -> &[Sample] {
         &self.all
     }
 
-    /// The newest.
+    /// The newest sample; `None` before the first.
     pub(super) fn last(&self) -> Option<&Sample> {
         self.all.last()
     }

@@ -83,8 +83,8 @@ fn remove_orphans(parent: &Path) {
     }
 }
 
-/// Bytes that will lie in files at the end of a race, roughly, and an eighth more: each version that was made for it, and those that each
-/// host keeps.
+/// Bytes that will lie in files at the end of a race, roughly, and an eighth more: each version
+/// that was made for it, and those that each host keeps.
 fn most_written(snapshots: &Snapshots, nodes: usize) -> u64 {
     let (made, kept) = match snapshots {
         Snapshots::Random { bytes, delta_from } => {
@@ -135,7 +135,7 @@ pub(super) fn medium(dir: &Path) -> &'static str {
 /// Free bytes of the file system on which something lies, if that is one in memory.
 #[cfg(target_os = "linux")]
 fn free_if_memory(path: &Path) -> Option<u64> {
-    /// `TMPFS_MAGIC` of linux/magic.h.
+    /// What statfs(2) says of a tmpfs: `TMPFS_MAGIC` of linux/magic.h.
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
     let about = rustix::fs::statfs(path).ok()?;
     let block = u64::try_from(about.f_bsize).ok()?;

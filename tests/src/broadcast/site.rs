@@ -32,9 +32,7 @@ pub(super) enum Site {
 
 impl Site {
     /// Builds the hosts; falls back to loopback, and says why, where namespaces cannot be had.
-    ///
-    /// # Errors
-    /// When the namespaces cannot be built, or are needed for what was asked and not there.
+    /// Fails when the namespaces cannot be built, or are needed for what was asked and not there.
     pub(super) fn build(broadcast: &Broadcast, links: &Links) -> anyhow::Result<Self> {
         let Some(obstacle) = obstacle(broadcast.nat > 0) else {
             let fabric = Fabric::create(&links.hosts)?;
@@ -110,9 +108,7 @@ impl Site {
     }
 
     /// What has passed a host's interface; `None` where hosts have none of their own.
-    ///
-    /// # Errors
-    /// [`NetnsError`]
+    /// Fails with [`NetnsError`] when the counters cannot be read.
     pub(super) fn counters(&self, host: usize) -> Result<Option<Counters>, NetnsError> {
         match self {
             Self::Namespaces(fabric) => fabric.counters(host).map(Some),
@@ -120,10 +116,8 @@ impl Site {
         }
     }
 
-    /// Multiplies a host's uplink.
-    ///
-    /// # Errors
-    /// [`NetnsError`]
+    /// Multiplies what a host may send by `factor`, at once.
+    /// Fails with [`NetnsError`] when `tc` does, or without namespaces.
     pub(super) fn slow_down(&mut self, host: usize, factor: f64) -> Result<(), NetnsError> {
         match self {
             Self::Namespaces(fabric) => match fabric.link(host).up {

@@ -57,9 +57,7 @@ struct Setup {
 
 impl Torrent {
     /// Installs libtorrent if need be, makes the torrent, and starts all members; they wait for the publication.
-    ///
-    /// # Errors
-    /// When libtorrent cannot be installed: what pip said is on the standard error by then.
+    /// Fails when libtorrent cannot be installed: what pip said is on the standard error by then.
     pub(super) async fn start(
         words: &[String],
         policies: &Policies,

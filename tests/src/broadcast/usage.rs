@@ -12,7 +12,7 @@ pub(crate) struct Usage {
     pub(crate) rss_peak: u64,
     /// Processor time of all threads since the start, in seconds.
     pub(crate) cpu_s: f64,
-    /// Threads now.
+    /// Threads that it has now.
     pub(crate) threads: u64,
     /// Descriptors that are open now.
     pub(crate) descriptors: u64,

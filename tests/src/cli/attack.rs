@@ -17,7 +17,7 @@ pub(super) struct AttackOptions {
     /// Those that lie in the second.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     liars: u8,
-    /// Updates of each.
+    /// Updates of each of the two runs.
     #[arg(long, default_value_t = UPDATES, value_parser = clap::value_parser!(u64).range(10..))]
     updates: u64,
     /// Where everything is kept; must not exist. Default: a new directory below runs/.

@@ -52,7 +52,7 @@ pub(super) enum Bench {
 
 #[derive(Debug, Args)]
 pub(super) struct TrainOptions {
-    /// Against whom.
+    /// Against whom; without it, only ours is measured.
     #[arg(long, value_enum)]
     peer: Option<Peer>,
     /// A Python with torch and transformers.
@@ -71,7 +71,7 @@ pub(super) struct TrainOptions {
 
 #[derive(Debug, Args)]
 pub(super) struct RolloutOptions {
-    /// The model's form.
+    /// The model's form; its weights are random.
     #[arg(long, value_enum, default_value_t = Form::B06)]
     size: Form,
     /// Against whom: several, with commas between them.
@@ -105,10 +105,10 @@ pub(super) struct RolloutOptions {
 
 #[derive(Debug, Args)]
 pub(super) struct InterruptOptions {
-    /// The model's form.
+    /// The model's form; its weights are random.
     #[arg(long, value_enum, default_value_t = Form::B06)]
     size: Form,
-    /// Orders.
+    /// Orders that each way answers to their ends.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     orders: u16,
     /// Samples of each order.
@@ -156,7 +156,7 @@ impl InterruptOptions {
 
 #[derive(Debug, Args)]
 pub(super) struct InstallOptions {
-    /// The model's form.
+    /// The model's form; its weights are random.
     #[arg(long, value_enum, default_value_t = Form::B06)]
     size: Form,
     /// Installations of each way; their median counts.
@@ -165,7 +165,7 @@ pub(super) struct InstallOptions {
     /// Tokens of the prompt that is answered meanwhile.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
     prompt: u16,
-    /// Responses to it.
+    /// Responses to that prompt, generated together.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     samples: u16,
     /// Orders that a node works on afterwards; 0 leaves them out.

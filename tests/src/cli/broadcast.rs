@@ -59,8 +59,8 @@ pub(super) struct BroadcastOptions {
     /// The congestion control that TCP uses on all hosts, such as cubic or bbr; by default that of this system.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     congestion: Option<String>,
-    /// Leave the links unlimited: only the programs keep to the rates (--max-upload, --max-download), and the report says what passed in the
-    /// busiest second.
+    /// Leave the links unlimited: only the programs keep to the rates (--max-upload,
+    /// --max-download), and the report says what passed in the busiest second.
     #[arg(long)]
     own_caps: bool,
     /// Of everything that is drawn: weights, uneven links, faults.
@@ -72,7 +72,7 @@ pub(super) struct BroadcastOptions {
     /// Use the programs as they are, without building them first.
     #[arg(long)]
     no_build: bool,
-    /// Show every node.
+    /// Show every node, not only sums.
     #[arg(long)]
     verbose: bool,
 }
@@ -111,7 +111,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Two policies: OLD,NEW.
+/// Two directories of policies, written as OLD,NEW.
 fn pair(text: &str) -> Result<Snapshots, String> {
     let (old, new) = text.split_once(',').ok_or_else(|| format!("{text:?} is not OLD,NEW"))?;
     Ok(Snapshots::Given { old: old.into(), new: new.into() })

@@ -37,7 +37,7 @@ pub(super) enum Gpu {
 
 #[derive(Debug, Args)]
 pub(super) struct PackOptions {
-    /// The archive.
+    /// The archive, a tar compressed by zstd.
     #[arg(long, value_name = "FILE", default_value = "echo-gpu-kit.tar.zst")]
     out: PathBuf,
     /// The compute capability that the learner's kernels are for: 80 for an A100, 86 and 89 for GeForce 30 and 40, 90 for an H100.

@@ -14,8 +14,8 @@ pub(super) struct ResultsOptions {
     /// true and false where a goal has none.
     #[arg(value_name = "GOAL=FIGURE")]
     figures: Vec<GivenFigure>,
-    /// What made the figures, from the root of the workspace; without it, each has the command of its goal's
-    /// newest record.
+    /// What made the figures, from the root of the workspace; without it, each has the command of
+    /// its goal's newest record.
     #[arg(long = "command", value_name = "COMMAND", requires = "figures")]
     made_by: Option<String>,
 }

@@ -24,11 +24,11 @@ pub(super) struct TroubleOptions {
     #[arg(long, value_name = "MINUTES", conflicts_with_all = ["only", "random", "seed", "at_once"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000))]
     soak: Option<u64>,
-    /// Scenarios at once.
+    /// Scenarios at once; one takes about one core while it trains.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
     at_once: u8,
-    /// Where networks are kept while they are played, and after they failed. Default: a new directory below
-    /// runs/.
+    /// Where networks are kept while they are played, and after they failed. Default: a
+    /// new directory below runs/.
     #[arg(long)]
     dir: Option<PathBuf>,
 }

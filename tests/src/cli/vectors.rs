@@ -17,7 +17,7 @@ pub(super) enum Vectors {
     Tokenizer(TokenizerVectors),
     /// Losses and gradients of objectives, one JSON object a line.
     Objectives {
-        /// The vectors.
+        /// A file of vectors, one JSON object a line.
         file: PathBuf,
         /// The arithmetic to check: f64 as the references, or f32 as in training, with its wider tolerance.
         #[arg(long, value_enum, default_value_t = Arithmetic::F64)]
@@ -35,24 +35,24 @@ pub(super) enum Vectors {
     },
     /// Outputs of programs, judged by testlib's checkers, one JSON object a line.
     Checkers {
-        /// The cases.
+        /// A file of cases, one JSON object a line.
         file: PathBuf,
     },
     /// Hold'em hands, one JSON object a line: legal actions, pots and stacks before every decision, and final stacks.
     Holdem {
-        /// The hands.
+        /// A file of hands.
         file: PathBuf,
     },
     /// Recorded hold'em hands (PHH), one JSON object a line: that each action is legal, and final stacks. It reads the file of `holdem` too,
     /// and passes over what that says before decisions.
     Phh {
-        /// The hands.
+        /// A file of hands.
         file: PathBuf,
     },
-    /// Functions with their checks, in the form of HumanEval or MBPP, one JSON object a line: references are accepted, wrong versions are
-    /// not.
+    /// Functions with their checks, in the form of HumanEval or MBPP, one JSON object a line:
+    /// references are accepted, wrong versions are not.
     Functions {
-        /// The functions.
+        /// A file of functions, one JSON object a line.
         file: PathBuf,
     },
     /// Exported policies of every family: `transformers` has to open them and give the same log-probs.
@@ -65,7 +65,7 @@ pub(super) enum Vectors {
 
 #[derive(Debug, Args)]
 pub(super) struct TokenizerVectors {
-    /// The vectors.
+    /// A file of vectors, one JSON object a line.
     pub(super) file: PathBuf,
     /// Directory of tokenizer.json and tokenizer_config.json; that of FILE if not given.
     #[arg(long, value_name = "DIR")]

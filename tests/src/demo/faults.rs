@@ -27,9 +27,9 @@ enum Fault {
 /// Faults that are still to come.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// By update.
+    /// Kills that are to come, by the update at which they are due.
     kills: VecDeque<(u64, Fault)>,
-    /// By time.
+    /// Returns that are to come, by the moment at which they are due.
     returns: VecDeque<(Instant, Fault)>,
     learner_is_up: bool,
 }

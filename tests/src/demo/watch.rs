@@ -25,7 +25,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Nothing read yet.
+    /// A watch of the run in `dir` that has read nothing yet.
     pub(super) fn new(dir: &RunDir, updates: u64) -> Self {
         let state = LiveState { updates, ..LiveState::default() };
         Self { metrics: dir.metrics(), read: 0, rest: String::new(), state }

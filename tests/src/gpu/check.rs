@@ -34,9 +34,9 @@ const STEP_FAILED: i32 = CHECKS_FAILED as i32;
 pub struct Check {
     /// Where logs and results go; a directory of its own where nobody names one.
     pub out: Option<PathBuf>,
-    /// Time for everything.
+    /// Time for all steps together; steps for which too little is left are skipped.
     pub budget: Duration,
-    /// Steps; empty: all.
+    /// The steps that run; all of them where this is empty.
     pub only: Vec<Step>,
     /// At a small size on the processor, to see that everything would run.
     pub rehearse: bool,
@@ -82,8 +82,8 @@ pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
     Ok(verdict)
 }
 
-/// Makes the directory of a check, in which no earlier one is: figures from a rented card are not written
-/// over.
+/// Makes the directory of a check, in which no earlier one is: figures from a rented card
+/// are not written over.
 fn place(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     let is_used = |dir: &Path| {
         let steps = Step::ALL.iter().map(|step| step.name());

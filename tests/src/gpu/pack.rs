@@ -38,16 +38,16 @@ const LEFT_OUT: [&str; 3] = [
     "objectives, tokenizers, tasks: they run on the processor alone, and cargo lab vectors compares them",
 ];
 
-/// What is packed.
+/// Where the kit is written, and for which cards.
 #[derive(Clone, Debug)]
 pub struct Pack {
-    /// The archive.
+    /// The archive that is written, a tar compressed by zstd.
     pub out: PathBuf,
     /// The compute capability that the learner's kernels are built for: 90 is an H100's.
     pub capability: u32,
 }
 
-/// Builds and packs.
+/// Builds the programs with CUDA, checks that they start elsewhere, and packs them.
 ///
 /// # Errors
 /// When there is no compiler and none can be fetched, the build fails, a program would not start elsewhere, or the archive cannot be written.

@@ -43,7 +43,7 @@ pub enum Step {
 /// What a process that runs one step is told.
 #[derive(Clone, Debug)]
 pub struct StepOptions {
-    /// Which.
+    /// The one step that the process runs.
     pub step: Step,
     /// Where its files go.
     pub dir: PathBuf,
@@ -60,11 +60,11 @@ pub struct Outcome {
     pub ok: bool,
     /// Whether there was no device to try.
     pub absent: bool,
-    /// Figures by name.
+    /// What was measured, by the name of the figure.
     pub figures: Map<String, Value>,
     /// What was judged: `claim` and `holds`.
     pub claims: Vec<Value>,
-    /// Why it failed.
+    /// Why it failed or could not run; `None` while all is well.
     pub reason: Option<String>,
     /// Where it is kept while it grows: what was measured before a step is killed counts.
     #[serde(skip)]
@@ -81,7 +81,7 @@ impl Step {
     pub const ALL: [Self; 6] =
         [Self::Survey, Self::Vectors, Self::Generate, Self::Train, Self::Loop, Self::Wgpu];
 
-    /// Its name.
+    /// Its name on the command line and in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -168,7 +168,7 @@ impl StepOptions {
         Ok(found.ok_or_else(|| NoDevice(survey.absent.join("; ")))?)
     }
 
-    /// That device, opened.
+    /// The device of [`Self::cuda`], opened for generation.
     fn open_cuda(&self) -> anyhow::Result<Device> {
         Ok(self.cuda()?.open()?)
     }

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 /// The parts of a signed group, as they stand on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// The encoded group.
+    /// The group as it was encoded for signing.
     #[serde(with = "serde_bytes")]
     pub body: Vec<u8>,
     /// Who claims to have signed.
     pub key: PublicKey,
-    /// The signature.
+    /// The signature over the body.
     pub signature: Signature,
 }
 

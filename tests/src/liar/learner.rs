@@ -21,7 +21,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// What the learner says in answer to a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// The learner's epoch.
+    /// The life of the learner that answered.
     pub epoch: Epoch,
     /// The newest published version.
     pub newest: Option<PolicyVersion>,
@@ -48,7 +48,7 @@ impl Learner {
         Self { host, peer, relays, news: watch::Sender::new(News::default()), last: watch::Sender::new(None) }
     }
 
-    /// Its peer id.
+    /// The peer id of the learner.
     #[must_use]
     pub fn peer(&self) -> PeerId {
         self.peer

@@ -21,9 +21,9 @@ const LOGPROB: f32 = -0.1;
 /// One order of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// The lease.
+    /// The lease under which it may be worked on.
     pub lease: LeaseId,
-    /// The order.
+    /// The counter of the order, of which everything else follows.
     pub counter: OrderCounter,
 }
 
@@ -106,7 +106,7 @@ impl Liar {
     /// The same with another wrong answer than the empty one.
     ///
     /// # Errors
-    /// Those of [`Liar::group`].
+    /// When the task cannot judge, or the tokenizer cannot spell an answer.
     pub fn group_with(
         &self,
         order: Order,

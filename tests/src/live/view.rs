@@ -3,7 +3,7 @@
 /// What is known of a run at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LiveState {
-    /// Updates made.
+    /// Updates that the run has made.
     pub update: u64,
     /// Updates that the run makes in all.
     pub updates: u64,
@@ -22,7 +22,7 @@ pub struct LiveState {
 /// What is known of a volunteer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
-    /// Its name.
+    /// Its name, which is also that of its log.
     pub name: String,
     /// The policy version that it generates under, once it has installed one.
     pub version: Option<u64>,
@@ -36,7 +36,7 @@ const BAR_WIDTH: u64 = 12;
 const MAX_BINS: usize = 9;
 
 impl LiveState {
-    /// Reward and accuracy.
+    /// Reward and accuracy as text, with a dash for what is not known.
     pub(super) fn scores(&self) -> String {
         format!("reward {}  accuracy {}", share(self.reward), share(self.accuracy))
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// What passes first is not counted: full buckets, empty queues and TCP's slow start.
 const WARM_UP: Duration = Duration::from_millis(400);
-/// What is counted.
+/// What passes within this time, after the warm-up, is counted.
 const MEASURED: Duration = Duration::from_millis(1200);
 /// Connecting and every single read and write end within this time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ impl Fabric {
     /// Copies for one and a half seconds from one host to others at once, one connection each.
     ///
     /// # Errors
-    /// [`NetnsError::Copy`] and [`NetnsError::Enter`]
+    /// [`NetnsError::Copy`] when a connection fails, and [`NetnsError::Enter`].
     pub fn copy(&self, from: usize, to: &[usize]) -> Result<Copied, NetnsError> {
         let listeners = to.iter().map(|host| {
             let address = SocketAddr::from((self.address(*host), 0));

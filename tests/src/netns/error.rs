@@ -15,7 +15,7 @@ pub enum NetnsError {
     /// A program is missing.
     #[error("{program} is not installed: apt-get install {package} (or your system's package of that name)")]
     NoTool {
-        /// The program.
+        /// The name of the program.
         program: &'static str,
         /// The Debian package that brings it.
         package: &'static str,
@@ -29,23 +29,23 @@ pub enum NetnsError {
     /// The locks cannot be kept.
     #[error("cannot lock {path}: {source}")]
     Lock {
-        /// The lock file.
+        /// The path of the lock file.
         path: String,
         /// What the system said.
         source: io::Error,
     },
-    /// A program failed.
+    /// A call of `ip`, `tc` or `nft` failed.
     #[error("`{line}` failed: {said}")]
     Tool {
-        /// The command.
+        /// The command with its arguments.
         line: String,
-        /// What it said.
+        /// What it wrote to its standard error.
         said: String,
     },
     /// A thread could not go there.
     #[error("cannot enter the namespace {name}: {source}")]
     Enter {
-        /// The namespace.
+        /// The name of the namespace.
         name: String,
         /// What the system said.
         source: io::Error,
@@ -53,7 +53,7 @@ pub enum NetnsError {
     /// A router does not forward.
     #[error("cannot let {router} forward packets: {source}")]
     Forward {
-        /// The router's namespace.
+        /// The name of the namespace that the router is in.
         router: String,
         /// What the system said.
         source: io::Error,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use toml::{Table, Value};
 
-/// A local network.
+/// What a local network starts with: programs, a directory, a learner, volunteers.
 #[derive(Clone, Debug)]
 pub struct NetworkConfig {
     /// The programs to start.
@@ -19,9 +19,9 @@ pub struct NetworkConfig {
     pub network: String,
     /// The run's name, in the peer list.
     pub run: String,
-    /// The learner.
+    /// How the learner is started, and its run file.
     pub learner: LearnerConfig,
-    /// The volunteers.
+    /// The volunteers that are started at once; more may be added later.
     pub nodes: Vec<NodeConfig>,
 }
 
@@ -81,9 +81,7 @@ impl LearnerConfig {
 }
 
 /// A section of a run file, made if need be.
-///
-/// # Errors
-/// When something else has its name.
+/// Fails when something else has its name.
 pub(crate) fn section<'a>(settings: &'a mut Table, name: &str) -> anyhow::Result<&'a mut Table> {
     let entry = settings.entry(name).or_insert_with(|| Value::Table(Table::new()));
     entry.as_table_mut().with_context(|| format!("[{name}] of the run file is not a table"))

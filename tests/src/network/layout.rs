@@ -69,7 +69,7 @@ impl Layout {
         self.bootstrap_dir().join("addresses")
     }
 
-    /// The keeper's key.
+    /// The key with which the peer list is signed.
     #[must_use]
     pub fn keeper_key(&self) -> PathBuf {
         self.dir.join("keeper.key")

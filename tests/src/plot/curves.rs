@@ -33,7 +33,8 @@ enum Row {
 /// several rows for one update the last counts, as a learner that resumed repeats what it had not yet saved.
 ///
 /// # Errors
-/// [`PlotError::Read`], [`PlotError::NoUpdates`], [`PlotError::TooManyRows`].
+/// [`PlotError::Read`], [`PlotError::NoUpdates`] without a row of an update, or
+/// [`PlotError::TooManyRows`] with more than [`MAX_POINTS`].
 pub fn read_curves(path: &Path) -> Result<Curves, PlotError> {
     let failed = |source| PlotError::Read { path: path.to_owned(), source };
     let mut reader = BufReader::new(File::open(path).map_err(failed)?);

@@ -13,7 +13,7 @@ pub enum ProcessError {
     Start {
         /// The name it was given.
         name: String,
-        /// The program.
+        /// The path of the program.
         program: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -21,7 +21,7 @@ pub enum ProcessError {
     /// Its log could not be opened.
     #[error("cannot write the log {path}: {source}")]
     Log {
-        /// The file.
+        /// The path of the log.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -39,7 +39,7 @@ pub enum ProcessError {
     Ended {
         /// The name it was given.
         name: String,
-        /// How it ended.
+        /// Its exit code, or the signal that ended it.
         status: ExitStatus,
         /// The last lines of its log.
         log_tail: String,

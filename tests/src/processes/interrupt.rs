@@ -21,7 +21,7 @@ pub fn interruptible<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow
 /// Runs `work`, which heeds Ctrl-C and SIGTERM itself, on a new runtime until it is done.
 ///
 /// # Errors
-/// What `work` returns.
+/// What `work` returns, or that no runtime could be started.
 pub fn to_its_end<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Runtime::new().context("cannot start the runtime")?.block_on(work)
 }

@@ -51,8 +51,8 @@ impl Book {
         Ok(Self { goals, records })
     }
 
-    /// The newest record of each goal that has one, with its line, by the goal's id. Among equal dates the
-    /// last line counts.
+    /// The newest record of each goal that has one, with its line, by the goal's id. Among equal
+    /// dates the last line counts.
     pub(super) fn newest_records(&self) -> HashMap<&str, (usize, &RecordLine)> {
         let mut newest: HashMap<&str, (usize, &RecordLine)> = HashMap::new();
         for (record, line) in self.records.iter().zip(1..) {

@@ -91,8 +91,8 @@ impl RecordLine {
         Ok(())
     }
 
-    /// A figure that is good enough may miss its goal, as with an interval that is too wide. No other figure
-    /// holds it.
+    /// A figure that is good enough may miss its goal, as with an interval that is too wide. No
+    /// other figure holds it.
     fn check_verdict(&self, goal: &GoalEntry, figure: Figure) -> anyhow::Result<()> {
         let Some(held) = self.held else { return Ok(()) };
         ensure!(goal.asks(), "goal `{}` has no bound, so nothing can be held or missed", self.goal);

@@ -56,8 +56,8 @@ impl Recorder {
         Ok(Self { root, stamp, goals })
     }
 
-    /// Appends the figures of the command's report to `docs/results/records.jsonl`, and returns it with how
-    /// many these were.
+    /// Appends the figures of the command's report to `docs/results/records.jsonl`, and returns it
+    /// with how many these were.
     ///
     /// # Errors
     /// [`NotRecorded`], which has the report, when a figure is not where its goal says, or cannot be written.

@@ -7,16 +7,14 @@ use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
 
-/// The user's cache.
+/// The user's cache: `$XDG_CACHE_HOME`, or `.cache` at home; `None` without either.
 pub(crate) fn cache() -> Option<PathBuf> {
     let named = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     named.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))
 }
 
 /// Installs packages beside `place`, and moves them there when they are whole. `file` of theirs tells that they are there.
-///
-/// # Errors
-/// When pip is missing or fails, or takes longer than `limit`.
+/// Fails when pip is missing or fails, or takes longer than `limit`.
 pub(crate) async fn install(
     packages: &[&str],
     place: &Path,

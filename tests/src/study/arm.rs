@@ -3,7 +3,7 @@
 use super::delay::Delay;
 use echo_learner::objective::Choice;
 
-/// What is compared.
+/// One of the things that a study compares.
 #[derive(Clone, Debug)]
 pub(super) struct Arm {
     /// Its name in results and pictures.

@@ -42,7 +42,7 @@ const TOGETHER: usize = 20;
 /// What arms come to, as they come, in the study's directory.
 const LINES: &str = "audit.jsonl";
 
-/// What is studied.
+/// How many responses are audited, and of what length.
 #[derive(Clone, Debug)]
 pub struct AuditStudy {
     /// Honest responses of each machine.
@@ -57,7 +57,7 @@ pub struct AuditStudy {
     pub cost: Size,
     /// Decides weights, prompts and samples.
     pub seed: u64,
-    /// Where `audit.jsonl` goes.
+    /// The directory in which `audit.jsonl` is written.
     pub out: PathBuf,
 }
 
@@ -144,7 +144,7 @@ fn try_arm(arm: &Arm, versions: &Versions) -> anyhow::Result<Seen> {
     Ok(Seen::of(verdicts.into_iter().flatten()))
 }
 
-/// Audits one response.
+/// Audits one response with the limits of its arm.
 fn judge(arm: &Arm, policy: &Arc<Policy>, order: &Order, claim: &Claim) -> anyhow::Result<Verdict> {
     let params = params(claim.tokens.len() as u32);
     let draws: Vec<Draw> = (0..claim.tokens.len())

@@ -18,14 +18,14 @@ const NORMAL_QUANTILE: f64 = 2.807_033_768_343_8;
 /// The distribution of delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DelayModel {
-    /// Always the longest.
+    /// Every draw is the longest delay.
     #[default]
     Fixed,
-    /// Log-normal.
+    /// Log-normal: most delays are short, with a long tail.
     LogNormal,
-    /// Weibull.
+    /// Weibull, with both parameters set by the shortest and the longest delay.
     Weibull,
-    /// Exponential.
+    /// Exponential, whose one parameter goes by the longest delay.
     Exponential,
 }
 

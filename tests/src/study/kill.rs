@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 /// A learner that takes longer than this for the whole run hangs.
 const RUN_LIMIT: Duration = Duration::from_secs(1_200);
 
-/// What is studied.
+/// How often the learner is killed, and in how long a run.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct KillStudy {
     /// Times that the learner is killed.
@@ -51,7 +51,7 @@ pub struct KillStudy {
     /// Updates of the run.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub updates: u64,
-    /// Of the instants.
+    /// Seed of the instants at which it is killed.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 }

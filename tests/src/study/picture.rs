@@ -89,7 +89,7 @@ fn legend<'a, B: DrawingBackend + 'a, C: CoordTranslate>(
         .draw()
 }
 
-/// A named line.
+/// A line of the picture, with its name in the legend.
 pub(super) struct Line {
     pub(super) name: String,
     /// Positive on both axes, or not drawn.

@@ -10,7 +10,7 @@ use echo_policy::tokenizer::CHARACTER_VOCABULARY;
 use echo_protocol::charter::TaskSpec;
 use std::fmt;
 
-/// The studies.
+/// The studies that share this machinery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// GRPO and its relatives without delay and with delays of up to 64 updates (GEPO, table 1), all of which stay near to the policy that
@@ -36,7 +36,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// The supervised start.
+/// The supervised start: how long it goes on, and at what accuracy it stops.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Imitation {
     pub(super) updates: u64,

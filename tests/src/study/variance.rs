@@ -158,7 +158,7 @@ fn weigh(practice: &Practice, groups: &[StoredGroup], weights: &Weights) -> anyh
 
 /// One pair of distributions.
 struct Pair {
-    /// KL(p ‖ q).
+    /// KL(p ‖ q) in nats.
     kl: f64,
     /// Var_q of p/q and of p/E, E = Σ q² / Σ q = Σ q².
     plain: f64,

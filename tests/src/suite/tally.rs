@@ -7,9 +7,9 @@ use std::fmt;
 /// The results of a number of test programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Tests that passed.
+    /// Tests that passed, in all programs.
     pub passed: u64,
-    /// Tests that failed.
+    /// Tests that failed, in all programs.
     pub failed: u64,
     /// Tests that were ignored, in the words of the test programs.
     pub skipped: u64,

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use toml::{Table, Value};
 
-/// The given scenarios.
+/// The given scenarios, one TOML table each.
 const GIVEN: &str = include_str!("scenarios.toml");
 /// The run that they are about.
 const RUN_FILE: &str = include_str!("run.toml");
@@ -16,8 +16,8 @@ const RUN_FILE: &str = include_str!("run.toml");
 const ENDLESS: i64 = 1_000_000;
 /// S of every scenario.
 pub(super) const STALENESS_BUDGET: u64 = 3;
-/// Updates that the judge waits for after the trouble, unless a scenario says otherwise: far more than S lets
-/// wait.
+/// Updates that the judge waits for after the trouble, unless a scenario says otherwise: far more
+/// than S lets wait.
 const UPDATES_AFTER: u64 = 12;
 /// Seconds within which they have to be made.
 const BOUND_S: u64 = 45;
@@ -66,29 +66,29 @@ pub struct Scenario {
 pub enum Step {
     /// Waits for so many further updates.
     Updates(u64),
-    /// Waits, in seconds.
+    /// Waits for so many seconds.
     Pause(f64),
     /// Starts a process, for the first time or again; a learner that has founded its run resumes.
     Start(String),
-    /// SIGKILL.
+    /// Sends SIGKILL to a process, and waits until it is gone.
     Kill(String),
     /// SIGTERM; it has to end with 0 within ten seconds.
     Stop(String),
-    /// SIGSTOP.
+    /// Sends SIGSTOP to a process, which stands still until it is thawed.
     Freeze(String),
-    /// SIGCONT.
+    /// Sends SIGCONT to a process that was frozen.
     Thaw(String),
     /// Waits until a process has ended by itself.
     Ends {
-        /// Who.
+        /// The name of the process.
         who: String,
-        /// With what.
+        /// The exit code that it has to end with.
         code: i32,
     },
-    /// Has a process start, from its next start on, out of a shell that does this first; as usual when it
-    /// is empty.
+    /// Has a process start, from its next start on, out of a shell that does this first; as usual
+    /// when it is empty.
     Before {
-        /// Who.
+        /// The name of the process.
         who: String,
         /// What the shell does. `{dir}` is the network's directory.
         shell: String,
@@ -96,60 +96,60 @@ pub enum Step {
     /// Has a process be of another version from its next start on: in its program, one name takes the place
     /// of another that is as long.
     Version {
-        /// Who.
+        /// The name of the process.
         who: String,
-        /// The name.
+        /// The name in the program that is replaced.
         name: String,
         /// What takes its place; the name itself for the true version.
         becomes: String,
     },
-    /// Has a shell do something in the network's directory; it has to end with 0. `not` fails where a
-    /// command does not.
+    /// Has a shell do something in the network's directory; it has to end with 0. `not` fails where
+    /// a command does not.
     Shell(String),
     /// Shifts the wall clock of a process by so many seconds from its true time, at once.
     Clock {
-        /// Whose.
+        /// The process whose clock it is.
         who: String,
-        /// By how much.
+        /// Seconds ahead of the true time; negative is behind it.
         shift_s: i64,
     },
     /// Has to be read in a log within the bound, from the beginning on.
     Says {
-        /// Whose log.
+        /// The process whose log it is.
         who: String,
-        /// What.
+        /// A text that is looked for as it stands.
         text: String,
     },
     /// Must not stand in a log.
     NeverSays {
-        /// Whose log.
+        /// The process whose log it is.
         who: String,
-        /// What.
+        /// A text that is looked for as it stands.
         text: String,
     },
     /// A log may have grown by no more than so many bytes within so many seconds.
     Quiet {
-        /// Whose log.
+        /// The process whose log it is.
         who: String,
-        /// How long.
+        /// Seconds for which the log is watched.
         seconds: f64,
-        /// How much.
+        /// Bytes by which it may grow at most.
         bytes: u64,
     },
     /// Copies a file or directory. What is there is replaced.
     Copy {
-        /// Of what.
+        /// The path that is copied.
         from: String,
-        /// To where.
+        /// The path that becomes the copy.
         to: String,
     },
     /// Removes a file or directory.
     Remove(String),
-    /// Damages a file.
+    /// Damages a file in one of the ways of [`Damage`].
     Damage {
         /// Which. A `*` stands for the last name that is there.
         file: String,
-        /// How.
+        /// What is done to the file.
         how: Damage,
     },
     /// Runs a program of Echo to its end. `{learner}` and the like in its arguments stand for directories,
@@ -158,7 +158,7 @@ pub enum Step {
     Command {
         /// `echo-node`, `echo-learner` or `echo-bootstrap`.
         program: String,
-        /// Its arguments.
+        /// Its arguments, in which names in braces are filled in.
         arguments: Vec<String>,
         /// With what it has to end.
         code: i32,
@@ -172,7 +172,7 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Damage {
-    /// It is empty.
+    /// It is cut to no bytes at all.
     Empty,
     /// Its second half is gone.
     Half,
@@ -188,15 +188,15 @@ pub enum Damage {
 struct Fragile {
     /// Of the scenarios' names.
     name: String,
-    /// Its owner.
+    /// The process that reads it.
     who: String,
     /// Where it is. A `*` stands for the last name that is there when it is damaged.
     file: String,
     /// Also that it is gone.
     #[serde(default)]
     gone: bool,
-    /// A start of its owner that has to fail and to name the file. Where there is none, the owner has to work
-    /// without it.
+    /// A start of its owner that has to fail and to name the file. Where there is none, the owner
+    /// has to work without it.
     refused: Option<Refused>,
     /// What its owner has to say of it when it works without it.
     says: Option<String>,

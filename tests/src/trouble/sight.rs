@@ -44,9 +44,7 @@ pub(super) fn log_bytes(layout: &Layout, who: &str) -> u64 {
 }
 
 /// Whom the learner holds something against, by the list that it wrote when it ended.
-///
-/// # Errors
-/// When there is no such list.
+/// Fails when there is no such list.
 pub(super) fn accused(layout: &Layout) -> anyhow::Result<Vec<String>> {
     let path = layout.run_dir().join("peers.json");
     let listing = fs::read(&path).with_context(|| path.display().to_string())?;

@@ -40,7 +40,7 @@ const MAX_LOG_BYTES_A_DAY: f64 = 5e6;
 const LOG_PHASE: Duration = Duration::from_secs(150);
 const SECONDS_A_DAY: f64 = 86_400.0;
 
-/// A soak.
+/// How long a soak goes on, and where.
 #[derive(Clone, Debug)]
 pub struct Soak {
     /// How long nodes come and go.
@@ -60,8 +60,8 @@ struct Look {
 
 const VALUES: [&str; 3] = ["memory_bytes", "descriptors", "threads"];
 
-/// Plays a soak and judges it. Passes when nothing grew, nothing that was acknowledged is lost, and logs
-/// are small.
+/// Plays a soak and judges it. Passes when nothing grew, nothing that was acknowledged is lost,
+/// and logs are small.
 ///
 /// # Errors
 /// When it cannot be played to its end.
@@ -218,7 +218,7 @@ fn log_sizes(stage: &Stage) -> BTreeMap<String, u64> {
     WATCHED.iter().map(|who| ((*who).to_owned(), sight::log_bytes(stage.layout(), who))).collect()
 }
 
-/// Bytes a day.
+/// Growth of each log in bytes a day, from two looks `lasts` apart.
 fn rates(
     before: &BTreeMap<String, u64>,
     after: &BTreeMap<String, u64>,

@@ -22,20 +22,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// What became of a scenario.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verdict {
-    /// Why it failed.
+    /// Why it failed, with causes; `None` when it passed.
     pub(super) failure: Option<String>,
     /// Seconds from the last step until training was under way again.
     pub(super) back_after_s: Option<f64>,
-    /// Updates in all.
+    /// Updates that the run made in all.
     pub(super) updates: u64,
     /// The largest lag of what was trained on.
     pub(super) max_staleness: u64,
 }
 
 /// Ends the run a few updates on, and looks at its account.
-///
-/// # Errors
-/// When it does not end, something is lost or too old, or somebody honest is suspended.
+/// Fails when it does not end, something is lost or too old, or somebody honest is suspended.
 pub(super) async fn close(network: &mut Network, verdict: &mut Verdict) -> anyhow::Result<()> {
     let stopped = network.stop_process("learner", STOP_LIMIT).await?;
     ensure!(stopped.success(), "the learner was stopped and ended with {stopped}");

@@ -57,9 +57,9 @@ struct Said {
 /// What it says of one.
 #[derive(Debug, Deserialize)]
 struct Model {
-    /// Tokens of [`TEXT`].
+    /// How its tokenizer encodes [`TEXT`].
     text: Vec<u32>,
-    /// By sequence.
+    /// Log-probs of the tokens after the first, by sequence.
     logp: Vec<Vec<f64>>,
 }
 

@@ -36,7 +36,7 @@ pub fn math(file: &Path, console: &Console) -> anyhow::Result<Report> {
 /// that does nothing else meanwhile.
 ///
 /// # Errors
-/// As [`math`].
+/// When the file cannot be read, or holds no case.
 pub fn quick_math(file: &Path, console: &Console) -> anyhow::Result<Report> {
     let (mut report, quick) = timed_math(file, console)?;
     if !quick {
@@ -85,7 +85,7 @@ pub fn checkers(file: &Path, console: &Console) -> anyhow::Result<Report> {
 /// Plays every hand of `file` again: legal actions and stacks before each decision, and final stacks.
 ///
 /// # Errors
-/// As [`checkers`].
+/// When the file cannot be read, or holds no hand.
 pub fn holdem(file: &Path, console: &Console) -> anyhow::Result<Report> {
     tell(holdem::vectors::check_oracle(file)?, file, 1.0, console)
 }
@@ -93,7 +93,7 @@ pub fn holdem(file: &Path, console: &Console) -> anyhow::Result<Report> {
 /// Plays every recorded hand of `file` again: each action has to be legal, and final stacks the recorded ones.
 ///
 /// # Errors
-/// As [`checkers`].
+/// When the file cannot be read, or holds no hand.
 pub fn phh(file: &Path, console: &Console) -> anyhow::Result<Report> {
     tell(holdem::vectors::check_phh(file)?, file, 1.0, console)
 }

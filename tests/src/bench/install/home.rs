@@ -67,7 +67,7 @@ impl Home {
         })
     }
 
-    /// The run.
+    /// The id of the run, from its signed charter.
     pub(super) fn run(&self) -> RunId {
         self.workload.run
     }

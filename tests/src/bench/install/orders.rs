@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// G.
+/// G: responses to an order.
 const GROUP_SIZE: u32 = 8;
 /// Longest response, in tokens.
 const MAX_NEW_TOKENS: u32 = 16;

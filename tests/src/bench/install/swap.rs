@@ -22,11 +22,11 @@ const AROUND: usize = 8;
 pub(super) struct Load {
     /// Tokens of the prompt.
     pub(super) prompt: usize,
-    /// Responses to it.
+    /// Responses to that prompt, generated together.
     pub(super) samples: usize,
 }
 
-/// One installation.
+/// What one installation took in time and memory.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Swap {
     /// From the manifest to the policy, with the generation beside it, in seconds.
@@ -128,7 +128,7 @@ pub(super) fn swap(
     Ok((newer, Swap { install_s, undisturbed_s, beside_s, takeover_s, settled_s, tokens, growth, most }))
 }
 
-/// Times tokens.
+/// Steps a generation token by token, and times each.
 struct Clock<'g> {
     generation: &'g mut Generation<AnyBackend>,
     samples: usize,

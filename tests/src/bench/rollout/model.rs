@@ -16,9 +16,7 @@ pub(crate) fn places(size: Size, home: &Path) -> (PathBuf, PathBuf) {
 }
 
 /// Makes the model unless it is there.
-///
-/// # Errors
-/// When it cannot be written.
+/// Fails when it cannot be written.
 pub(crate) fn make(size: Size, dir: &Path) -> anyhow::Result<()> {
     if dir.join("config.json").is_file() {
         return Ok(());

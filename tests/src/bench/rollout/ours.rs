@@ -27,7 +27,7 @@ struct Course {
     prefill_s: f64,
     /// Each token after the first, of all samples together.
     steps_s: Vec<f64>,
-    /// What was drawn.
+    /// The response of each sample.
     completions: Vec<Completion>,
 }
 
@@ -38,10 +38,9 @@ impl Course {
     }
 }
 
-/// Measures.
-///
-/// # Errors
-/// When the model cannot be read, or the engine fails, or its numbers depend on neighbours or differ from those that it scores.
+/// Times the prompt, one sample alone and the whole group.
+/// Fails when the model cannot be read, or the engine fails, or its numbers depend on neighbours or
+/// differ from those that it scores.
 pub(super) fn run(task: &Task) -> anyhow::Result<Rates> {
     engine::set_threads(task.threads)?;
     let config = ModelConfig::from_file(&task.model.join("config.json"))?;

@@ -16,16 +16,16 @@ pub(crate) const TORCH: &str = include_str!("../../../peers/torch_generate.py");
 /// Somebody to race against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Peer {
-    /// candle-transformers, f32.
+    /// candle-transformers: f32, fed with given tokens.
     #[serde(rename = "candle")]
     Candle,
-    /// PyTorch's `generate`, bf16.
+    /// PyTorch's `generate` of `transformers` in bf16, which draws its tokens.
     #[serde(rename = "torch")]
     Torch,
     /// The same in f32: on processors without bf16 products it may be the quicker one.
     #[serde(rename = "torch-f32")]
     TorchF32,
-    /// llama.cpp, bf16.
+    /// llama.cpp: bf16, fed with given tokens.
     #[serde(rename = "llama.cpp")]
     Llama,
 }
@@ -106,9 +106,7 @@ impl Peer {
     }
 
     /// Whether it can be started at all: nobody should hear of a missing program behind ten minutes of measurements.
-    ///
-    /// # Errors
-    /// When it cannot, with how to get it.
+    /// Fails when it cannot, with how to get it.
     pub(super) fn probe(self, programs: &Programs) -> anyhow::Result<()> {
         if !self.is_torch() {
             let program = programs.echo_peers();
@@ -131,9 +129,7 @@ impl Peer {
     }
 
     /// One process of it.
-    ///
-    /// # Errors
-    /// When it fails.
+    /// Fails when it fails.
     pub(super) fn measure(self, task: &Path, threads: usize, programs: &Programs) -> anyhow::Result<Rates> {
         report(&mut self.command(task, programs), threads)
             .with_context(|| format!("{self}: {}", self.advice()))
@@ -147,9 +143,7 @@ impl Programs {
     }
 
     /// Writes the model of a task for llama.cpp, unless it is there.
-    ///
-    /// # Errors
-    /// When `echo-peers` cannot.
+    /// Fails when `echo-peers` cannot.
     pub(super) fn convert(&self, task: &Task) -> anyhow::Result<()> {
         if task.gguf.is_file() {
             return Ok(());

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Its program.
+/// The program that is called, found on the path.
 const PROGRAM: &str = "bwrap";
 /// Devices that ours has.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom"];
@@ -41,7 +41,7 @@ impl Bubblewrap {
         &self.flags
     }
 
-    /// One run.
+    /// Runs the program once to its end, and returns how long that took.
     pub(super) fn run(&self, program: &Program) -> anyhow::Result<Duration> {
         let mut command = Command::new(PROGRAM);
         command.args(&self.flags).arg("--").arg(program.path).args(program.args).stdin(Stdio::null());

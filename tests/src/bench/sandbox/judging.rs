@@ -17,7 +17,7 @@ pub(super) const JUDGINGS: usize = 300;
 /// Programs with many inputs, and how many each has.
 const PROGRAMS: usize = 20;
 const INPUTS: usize = 100;
-/// Pairs of these.
+/// Pairs of one of these programs and one of its inputs.
 pub(super) const PAIRS: usize = PROGRAMS * INPUTS;
 /// Room for the data of tests, in bytes.
 const ROOM: u64 = 1 << 30;

@@ -70,7 +70,7 @@ impl Fates {
         self.all().filter(|(_, fate)| fate.down_since.is_none())
     }
 
-    /// All nodes.
+    /// All nodes by host, whether they live or not.
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, &Fate)> {
         self.nodes.iter().map(|(host, fate)| (*host, fate))
     }

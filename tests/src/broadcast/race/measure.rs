@@ -15,7 +15,7 @@ use echo_protocol::time::UnixMillis;
 const UNLIMITED: BytesPerSec = BytesPerSec(1 << 40);
 /// CPU time is told for this many bytes.
 const GB: f64 = 1e9;
-/// A mebibyte.
+/// Bytes of a mebibyte, in which memory is reported.
 const MIB: f64 = (1 << 20) as f64;
 
 /// What was seen of a race.
@@ -31,8 +31,8 @@ pub(super) struct Measured<'a> {
 }
 
 impl Race<'_> {
-    /// The bound for the nodes that live, with the links that they had at first, and from `change` (seconds) on with those that they have
-    /// on that site.
+    /// The bound for the nodes that live, with the links that they had at first, and from `change`
+    /// (seconds) on with those that they have on that site.
     pub(super) fn bound(&self, fates: &Fates, change: Option<(f64, &Site)>) -> Bound {
         let node = |link: Link, away_s| BoundNode {
             up: link.up.unwrap_or(UNLIMITED),

@@ -22,7 +22,7 @@ pub(crate) const OF_OTHERS: &str = "GPU_CHECK_LD_LIBRARY_PATH";
 /// Prints where Python would import torch from, without importing it.
 const TORCH: &str = "import importlib.util as u; s = u.find_spec('torch'); print(s.origin if s else '')";
 
-/// Directories of libraries.
+/// Where the wanted libraries are, and which were not found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Libraries {
     dirs: Vec<PathBuf>,

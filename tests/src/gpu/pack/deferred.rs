@@ -41,9 +41,7 @@ const LIBRARIES: [Library; 5] = [
 const RUNTIME: &str = "libcudart_static.a";
 
 /// Makes the stand-ins in `dir`, where the linker is to look for them. Says whether they are others than before: cargo does not know of them.
-///
-/// # Errors
-/// When a library of the toolkit, a C compiler or binutils are missing.
+/// Fails when a library of the toolkit, a C compiler or binutils are missing.
 pub(super) fn make(toolkit: &Toolkit, dir: &Path) -> anyhow::Result<bool> {
     fs::create_dir_all(dir)?;
     let mut changed = false;

@@ -15,7 +15,7 @@ const EVERYWHERE: [&str; 7] = [
     "libstdc++.so.6",
     "ld-linux-x86-64.so.2",
 ];
-/// Ubuntu 22.04's.
+/// The newest glibc that a program may ask for: that of Ubuntu 22.04.
 const NEWEST: Glibc = Glibc { major: 2, minor: 35 };
 
 /// A version of glibc.
@@ -37,9 +37,7 @@ pub(super) fn strip(program: &Path) -> anyhow::Result<()> {
 }
 
 /// The newest glibc that a program asks for.
-///
-/// # Errors
-/// When that is too new, or it asks for a library that not every system has.
+/// Fails when that is too new, or it asks for a library that not every system has.
 pub(super) fn inspect(program: &Path) -> anyhow::Result<Glibc> {
     let text = tool("readelf", &["--wide", "--dynamic", "--version-info"], program)?;
     let strange: Vec<&str> = needed(&text).filter(|library| !EVERYWHERE.contains(library)).collect();

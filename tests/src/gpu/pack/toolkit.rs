@@ -28,20 +28,18 @@ const NVCC: &str = "bin/nvcc";
 /// On 10 Mbit/s it takes twenty minutes.
 const FETCH_LIMIT: Duration = Duration::from_secs(3600);
 
-/// A toolkit.
+/// A CUDA toolkit with compiler and headers.
 #[derive(Clone, Debug)]
 pub(super) struct Toolkit {
     /// Holds `bin/nvcc` and `include`.
     pub(super) home: PathBuf,
-    /// As in 13.0.
+    /// Its release, such as 13.0.
     pub(super) release: String,
 }
 
 impl Toolkit {
     /// The toolkit that `$CUDA_HOME` or the path names, or that lies where its installer puts it; else one that is fetched.
-    ///
-    /// # Errors
-    /// When none is there and none can be fetched.
+    /// Fails when none is there and none can be fetched.
     pub(super) async fn find_or_fetch(console: &Console) -> anyhow::Result<Self> {
         let on_path = env::split_paths(&env::var_os("PATH").unwrap_or_default())
             .find(|dir| dir.join("nvcc").is_file())

@@ -93,7 +93,7 @@ fn gradients(options: &StepOptions, model: &Path, outcome: &mut Outcome) -> anyh
     Ok(())
 }
 
-/// `echo-learner bench`.
+/// What `echo-learner bench` reports of its steps, as JSON.
 fn ours(
     options: &StepOptions,
     model: &Path,
@@ -121,7 +121,7 @@ fn ours(
     last_line(learner)
 }
 
-/// PyTorch's step.
+/// What PyTorch's process reports of the same steps, with its TFLOP/s.
 fn peer(options: &StepOptions, model: &Path, sequences: usize, length: usize) -> anyhow::Result<Value> {
     let setting = json!({
         "model": model, "device": if options.rehearse { "cpu" } else { "cuda" }, "sequences": sequences, "length": length, "steps": STEPS,

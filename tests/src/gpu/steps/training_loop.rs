@@ -12,7 +12,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use toml::Value;
 
-/// Updates.
+/// Updates of the run; of a rehearsal, `SMALL`.
 const FULL: u64 = 200;
 const SMALL: u64 = 12;
 /// Supervised updates of a rehearsal: it shows that everything runs, not that anything is learned.

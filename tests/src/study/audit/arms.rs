@@ -11,7 +11,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Expected {
-    /// Nothing is wrong.
+    /// An honest machine: whatever is found is a false alarm.
     Honest,
     /// A lie that has to be found.
     Found,

@@ -23,7 +23,7 @@ const PRECISION: Precision = Precision::Bf16;
 /// Seconds, on all cores.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Cost {
-    /// The model.
+    /// The size of the model, whose weights are random.
     size: Size,
     precision: Precision,
     /// To generate a group, and one response alone.

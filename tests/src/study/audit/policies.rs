@@ -50,7 +50,7 @@ pub(super) struct Versions {
     entropy: f64,
 }
 
-/// A smaller policy.
+/// A policy of a third of the size, which a cheat may answer with.
 pub(super) struct Smaller {
     practice: Practice,
     weights: Weights,
@@ -185,7 +185,7 @@ impl Versions {
         Ok(Average::of(logprobs.map(|logp| -f64::from(*logp))).get().unwrap_or(0.0))
     }
 
-    /// Orders by number.
+    /// The orders with these numbers, none of which was trained on.
     pub(super) fn orders(&self, numbers: Range<usize>) -> anyhow::Result<Vec<Order>> {
         let workload = self.practice.workload();
         numbers

@@ -35,7 +35,7 @@ pub(super) struct Seen {
     /// Of these, with tokens that were not drawn so, and with log-probabilities of another distribution.
     pub(super) by_tokens: u64,
     pub(super) by_logprobs: u64,
-    /// Of all responses.
+    /// The evidence of all responses together.
     pub(super) evidence: Evidence,
     /// Of each: the largest distance of u from a token's interval, the mean of |Δ log p|, and the largest.
     each: [Vec<f64>; 3],

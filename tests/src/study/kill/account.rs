@@ -16,13 +16,13 @@ use std::sync::Arc;
 /// The account of a run.
 #[derive(Debug)]
 pub(super) struct Account {
-    /// Acknowledged groups.
+    /// Groups that the learner acknowledged.
     pub(super) acknowledged: u64,
     /// Of these, trained on.
     pub(super) trained: u64,
     /// Of these, dropped, by reason.
     pub(super) dropped: BTreeMap<&'static str, u64>,
-    /// Acknowledged, and neither.
+    /// Acknowledged groups that were neither trained on nor dropped.
     pub(super) lost: Vec<OrderCounter>,
     /// Updates that do not have exactly B groups of their own: a group that was trained on in two updates is missing in one.
     pub(super) uneven: Vec<u64>,

@@ -24,18 +24,18 @@ pub(super) enum When {
     Anytime,
     /// While it writes a checkpoint.
     Checkpoint,
-    /// While it publishes.
+    /// While it publishes a version.
     Publication,
     /// While it closes its books, exports the policy and writes the summary.
     End,
 }
 
-/// A kill.
+/// One SIGKILL that is planned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Kill {
     /// Not before this update.
     pub(super) at: u64,
-    /// When then.
+    /// In which part of its life, from that update on.
     pub(super) when: When,
     /// After this share of the time that it usually takes.
     pub(super) share: f64,
@@ -95,7 +95,7 @@ impl Doing {
     }
 }
 
-/// A learner process.
+/// A learner process, from its start to its end or its kill.
 pub(super) struct Life {
     process: Process,
     log: Log,

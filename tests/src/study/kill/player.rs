@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// Its key.
+/// The secret key of the one node.
 const SECRET: [u8; 32] = [7; 32];
 /// Orders that it asks for at once.
 const WANTED: u32 = GROUPS as u32;
@@ -65,7 +65,7 @@ impl Player {
         Self { tape, ..Self::default() }
     }
 
-    /// What it plays.
+    /// The tape that it plays, or is still recording.
     pub(super) fn tape(&self) -> &Tape {
         &self.tape
     }

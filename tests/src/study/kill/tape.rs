@@ -40,9 +40,7 @@ impl Tape {
     }
 
     /// Checks what makes the batches of a run of `updates` updates independent of timing; see [`super`].
-    ///
-    /// # Errors
-    /// Which group spoils it.
+    /// Fails with the group that spoils it.
     pub(super) fn check(&self, config: &RunConfig, updates: u64) -> anyhow::Result<()> {
         let (batch, staleness) = (config.train.groups_per_update, config.staleness()?);
         let needed = usize::try_from(updates)? * batch;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Longest header, in bytes; the format's own limit.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// An open file.
+/// An open safetensors file, whose table of tensors was read and checked.
 pub(super) struct Checkpoint {
     path: PathBuf,
     file: File,

@@ -49,7 +49,7 @@ pub(super) enum Event {
     Step(Option<Phase>, u64),
     /// The releasing thread begins something for a version.
     Begun(Phase, u64),
-    /// It has ended.
+    /// The releasing thread has ended what it began.
     Ended(Phase, u64),
 }
 
