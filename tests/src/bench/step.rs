@@ -4,7 +4,7 @@
 //! `torch_step.py`.
 
 use super::memory;
-use crate::statistics::median;
+use crate::statistics;
 use anyhow::{Context, ensure};
 use candle_core::Device;
 use echo_learner::batch::{Sequence, micro_batches, pack};
@@ -81,7 +81,7 @@ pub(super) fn report(command: &mut Command) -> anyhow::Result<Step> {
 
 /// Medians of each figure.
 pub(super) fn median(runs: &[Step]) -> Step {
-    let of = |figure: fn(&Step) -> f64| median(runs.iter().map(figure));
+    let of = |figure: fn(&Step) -> f64| statistics::median(runs.iter().map(figure));
     let parameters = runs.first().map_or(0, |run| run.parameters);
     Step { tok_s: of(|run| run.tok_s), memory_mb: of(|run| run.memory_mb), parameters }
 }
@@ -140,7 +140,7 @@ pub fn run(setting: &Setting) -> anyhow::Result<Step> {
     let tokens = setting.lengths.iter().sum::<usize>() as f64;
     ensure!(!seconds.is_empty(), "no step was made");
     Ok(Step {
-        tok_s: tokens / median(seconds),
+        tok_s: tokens / statistics::median(seconds),
         memory_mb: peak - before,
         parameters: config.parameter_count(),
     })

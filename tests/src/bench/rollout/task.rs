@@ -2,7 +2,7 @@
 //! is told.
 
 use super::model::{self, Size};
-use crate::statistics::median;
+use crate::statistics;
 use echo_policy::engine::device::DeviceChoice;
 use echo_policy::precision::Precision;
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,7 @@ impl Task {
 
 /// Medians of each figure; log-prob and description are those of the first.
 pub(super) fn median(runs: &[Rates]) -> Option<Rates> {
-    let of = |figure: fn(&Rates) -> f64| median(runs.iter().map(figure));
+    let of = |figure: fn(&Rates) -> f64| statistics::median(runs.iter().map(figure));
     Some(Rates {
         prefill_tok_s: of(|rates| rates.prefill_tok_s),
         single_tok_s: of(|rates| rates.single_tok_s),
