@@ -1,4 +1,5 @@
 use super::*;
+use crate::bench::rollout::model;
 
 fn rates(figure: f64) -> Rates {
     let about = json!({"cache_bytes_per_token": 114_688});
