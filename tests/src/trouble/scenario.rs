@@ -110,7 +110,7 @@ pub enum Step {
     Clock {
         /// The process whose clock it is.
         who: String,
-        /// Seconds ahead of the true time; negative is behind it.
+        /// Seconds ahead of the true time; negative values set it back.
         shift_s: i64,
     },
     /// Has to be read in a log within the bound, from the beginning on.
