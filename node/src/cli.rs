@@ -58,7 +58,7 @@ Examples:
       Judge programs for processes of this user. They put test data, which is kept once by its content, then send
       programs with the names of their tests, and get a verdict for each test as it is made: AC, WA, PE, TLE(cpu),
       TLE(wall), MLE, OLE, RE(code), SG(signal), CE, or Internal, which is never a score. The messages, where these are
-      called accepted, wrong_answer and so on, and a client in Python are in docs/verify-server.md.
+      called accepted, wrong_answer and so on, and a client in Python are in docs/reference/verify-server.md.
 
   sudo echo-node verify-server --socket /run/echo-verify.sock --allow-uid 1000 --allow-uid 1001 --workers 8
       The same for two users. The kernel says who connects; nobody else is let in.

@@ -1,4 +1,4 @@
-;; letter_counting: `count b in abcab=` -> `2`, an example of a verifier (docs/wasm-verifiers.md).
+;; letter_counting: `count b in abcab=` -> `2`, an example of a verifier (docs/reference/wasm-abi.md).
 ;;
 ;; The exact count earns 1, a count that is one off 1/2, anything else 0. Metadata: {"off":1}, the distance, where the response is a
 ;; number. Of the seed, byte 0 chooses the letter, byte 1 how many letters there are (4 to 9), and bytes 2 to 10 choose the letters.

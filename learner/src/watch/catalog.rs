@@ -1,9 +1,8 @@
 //! Every metric of a run: where it stands in a row of `metrics.jsonl`, and what Prometheus
 //! and TensorBoard call it.
 //!
-//! A row is the source; the other writers read their numbers from it by this list. Adding a metric
-//! is adding a field to a row and a line here, and to the operator's guide, which a test compares
-//! with what [`table`] prints.
+//! A row is the source; the other writers read their numbers from it by this list. Adding a metric is adding a field to a row
+//! and a line here, and to docs/reference/metrics.md, which a test compares with what [`table`] prints.
 
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -180,7 +179,7 @@ fn values(shape: Shape, value: &Value) -> Vec<(String, f64)> {
     }
 }
 
-/// The metrics as a table in Markdown, for the operator's guide.
+/// The metrics as a table in Markdown, for docs/reference/metrics.md.
 #[must_use]
 pub fn table() -> String {
     let mut table =

@@ -57,7 +57,7 @@ fn nonsense_is_malformed() {
     }
 }
 
-/// The bytes that docs/protocol.md promises.
+/// The bytes that docs/reference/protocol.md promises.
 #[test]
 fn a_hello_byte_by_byte() {
     let said = frame(&hello(), &[]);
