@@ -202,3 +202,58 @@ fn a_path_that_is_not_text_is_refused_and_drops_no_other_setting() {
     assert!(matches!(Config::load(&config, env(&[])), Err(ConfigError::File { .. })));
     Config::load(&Flags::default(), vec![("OTHER".into(), odd()), (odd(), odd())]).unwrap();
 }
+
+/// The rows of the page of settings: setting, flag, variable, default.
+fn documented() -> Vec<[&'static str; 4]> {
+    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/node-settings.md"));
+    let table = page.lines().skip_while(|line| !line.starts_with("| setting |")).skip(2);
+    let rows = table.take_while(|line| line.starts_with('|'));
+    rows.map(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        [cells[1], cells[2], cells[3], cells[4]]
+    })
+    .collect()
+}
+
+/// The first piece of code in a cell.
+fn code(cell: &str) -> &str {
+    cell.split('`').nth(1).unwrap_or_default()
+}
+
+#[test]
+fn the_reference_has_every_setting_with_its_flag_and_its_variable() {
+    let rows = documented();
+    let of_page =
+        |column: usize| rows.iter().map(|row| code(row[column]).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(of_page(0), Settings::keys().collect::<BTreeSet<_>>());
+    assert_eq!(rows.len(), Settings::keys().count(), "none twice");
+    for row in &rows {
+        let source = |place: &'static str| Source::of(&Metadata::named(place), code(row[0]));
+        assert_eq!(source("flag"), Source::Flag(code(row[1]).to_owned()));
+        assert_eq!(source("environment"), Source::Env(code(row[2]).to_owned()));
+    }
+    let command = <Flags as clap::Args>::augment_args(clap::Command::new(NAME));
+    let flags = command.get_arguments().filter_map(clap::Arg::get_long).filter(|flag| *flag != "config");
+    assert_eq!(of_page(1), flags.map(|flag| format!("--{flag}")).collect::<BTreeSet<_>>());
+}
+
+#[test]
+fn the_reference_has_the_defaults() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = Flags { data_dir: Some(dir.path().to_owned()), ..Flags::default() };
+    let load = || Config::load(&flags, env(&[])).map(|config| config.settings);
+    let plain = load().unwrap();
+    let values = serde_json::to_value(&plain).unwrap();
+    for [setting, _, _, default] in documented() {
+        let key = code(setting);
+        if default == format!("`{}`", code(default)) {
+            fs::write(dir.path().join(FILE_NAME), format!("{key} = {}", code(default))).unwrap();
+            let set = load().unwrap_or_else(|error| panic!("{key}: {error}"));
+            assert_eq!(set, plain, "{key} has another default");
+        } else {
+            // These depend on the machine; of all others there is none.
+            let varies = ["data_dir", "threads"].contains(&key);
+            assert!(varies || values[key].is_null(), "{key} has a default: {}", values[key]);
+        }
+    }
+}
