@@ -1,5 +1,5 @@
-//! The documentation as a whole: every link leads somewhere, every page can be reached, and every page that the
-//! sources name is there.
+//! The documentation as a whole: every link leads somewhere, every page can be reached, and every page, source file
+//! and test that is named is there.
 #![cfg(test)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,6 +168,64 @@ fn every_page_that_is_named_is_there() {
         }
     }
     assert!(missing.is_empty(), "these pages are named and not there:\n{}", missing.join("\n"));
+}
+
+/// The code in the prose of our pages, with the page.
+fn named_in_code() -> Vec<(PathBuf, String)> {
+    let mut named = Vec::new();
+    for page in files(&[".md"]).into_iter().filter(|page| !is_measured(page)) {
+        let text = read(&page);
+        for paragraph in prose(&text).collect::<Vec<_>>().join("\n").split("\n\n") {
+            named.extend(paragraph.split('`').skip(1).step_by(2).map(|code| (page.clone(), code.to_owned())));
+        }
+    }
+    named
+}
+
+#[test]
+fn every_source_file_that_a_page_names_is_there() {
+    let mut missing = Vec::new();
+    for (page, code) in named_in_code() {
+        let Some((folder, rest)) = code.split_once('/').filter(|(folder, _)| FOLDERS.contains(folder)) else {
+            continue;
+        };
+        let is_path = rest.chars().all(|letter| letter.is_ascii_alphanumeric() || "/_.-".contains(letter));
+        let is_source = [".rs", ".toml", ".wat"].iter().any(|end| rest.ends_with(end));
+        // Pages leave `src/` out, and those of a crate its folder as well.
+        let of_crate = page.parent().unwrap_or(&page).join("src").join(&code);
+        let places = [root().join(&code), root().join(folder).join("src").join(rest), root().join(of_crate)];
+        if is_path && is_source && !places.iter().any(|place| place.exists()) {
+            missing.push(format!("{}: {code}", page.display()));
+        }
+    }
+    assert!(missing.is_empty(), "these files are named and not there:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn every_test_that_a_page_names_is_there() {
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut words = BTreeSet::new();
+    for file in files(&[".rs"]) {
+        words.extend(read(&file).split(|letter| !is_word(letter)).filter(is_sentence).map(str::to_owned));
+    }
+    let mut missing = Vec::new();
+    for (page, code) in named_in_code() {
+        let is_name = code.chars().all(|letter| is_word(letter) && !letter.is_ascii_uppercase());
+        if is_name && is_sentence(&code.as_str()) && !words.contains(&code) {
+            missing.push(format!("{}: {code}", page.display()));
+        }
+    }
+    assert!(missing.is_empty(), "these tests are named and not there:\n{}", missing.join("\n"));
+}
+
+/// Whether a page says what was measured, perhaps on an older tree.
+fn is_measured(page: &Path) -> bool {
+    page.to_string_lossy().starts_with("docs/results")
+}
+
+/// Whether a name has as many words as those of our tests.
+fn is_sentence(name: &&str) -> bool {
+    name.matches('_').count() >= 4
 }
 
 #[test]
