@@ -131,6 +131,53 @@ fn long_names_are_refused_without_quoting_them() {
     }
 }
 
+/// Task, parameter and default, sorted, as `docs/reference/tasks.md` lists them. A row may be about several tasks.
+fn documented() -> Vec<(String, String, i64)> {
+    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/tasks.md"));
+    let table = page.lines().skip_while(|line| !line.starts_with("| task | parameter |")).skip(2);
+    let mut rows = Vec::new();
+    for line in table.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let words = |cell: &'static str| cell.split('`').skip(1).step_by(2).map(str::to_owned);
+        for task in words(cells[1]) {
+            rows.extend(words(cells[2]).map(|param| (task.clone(), param, cells[3].parse().unwrap())));
+        }
+    }
+    rows.sort();
+    rows
+}
+
+#[test]
+fn the_reference_has_every_parameter_with_its_default() {
+    // Written like `ChainSumConfig { digits: 2, terms: 2, steps: 0 }`.
+    let configs = [
+        (chain_sum::NAME, format!("{:?}", chain_sum::ChainSumConfig::default())),
+        (code::NAME, format!("{:?}", code::CodeConfig::default())),
+        (countdown::NAME, format!("{:?}", countdown::CountdownConfig::default())),
+        (guess_number::NAME, format!("{:?}", guess_number::GuessNumberConfig::default())),
+        (holdem::NAME, format!("{:?}", holdem::episode::EpisodeConfig::default())),
+        (problems::NAME, format!("{:?}", problems::MathConfig::default())),
+        (number_sorting::NAME, format!("{:?}", number_sorting::NumberSortingConfig::default())),
+        (spell_backward::NAME, format!("{:?}", spell_backward::SpellBackwardConfig::default())),
+    ];
+    let mut names: Vec<&str> = configs.iter().map(|(name, _)| *name).chain([wasm::NAME]).collect();
+    names.sort_unstable();
+    let mut known: Vec<&str> = TASKS.iter().map(|(name, _)| *name).collect();
+    known.sort_unstable();
+    assert_eq!(names, known, "which has no parameters, or is missing above");
+
+    let mut of_code = Vec::new();
+    for (name, config) in configs {
+        let (_, fields) = config.split_once(" { ").unwrap();
+        for field in fields.trim_end_matches(" }").split(", ") {
+            let (param, default) = field.split_once(": ").unwrap();
+            of_code.push((name.to_owned(), param.to_owned(), default.parse::<i64>().unwrap()));
+        }
+    }
+    of_code.sort();
+    assert_eq!(documented(), of_code);
+}
+
 proptest! {
     #[test]
     fn solutions_are_right_and_within_bounds(seed: [u8; 32]) {
