@@ -20,8 +20,6 @@ mod filter;
 mod network;
 mod precision;
 mod record;
-#[cfg(test)]
-mod reference;
 mod sampling;
 pub mod snapshot;
 mod staleness;
@@ -243,6 +241,8 @@ impl RunConfig {
     }
 }
 
+#[cfg(test)]
+mod reference;
 #[cfg(test)]
 mod tests {
     use super::*;
