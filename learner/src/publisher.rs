@@ -9,7 +9,7 @@ mod row;
 
 use crate::config::snapshot::SnapshotSection;
 use crate::workload::{Workload, tensor_type};
-use echo_policy::error::DecoderError;
+use echo_policy::decoder::DecoderError;
 use echo_policy::weights::RawTensor;
 use echo_protocol::codec::CodecError;
 use echo_protocol::delta::Width;

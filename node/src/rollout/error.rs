@@ -1,6 +1,6 @@
 //! Why orders in flight come to nothing.
 
-use echo_policy::error::EngineError;
+use echo_policy::engine::EngineError;
 
 use crate::outbox::OutboxError;
 use crate::workload::WorkloadError;
