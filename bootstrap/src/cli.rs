@@ -7,7 +7,7 @@ use echo_bootstrap::node::{self, IDENTITY_FILE, NodeConfig};
 use echo_protocol::net::{Multiaddr, peer_id_of};
 use echo_protocol::program::output::{self, note, print};
 use echo_protocol::program::signals::Signals;
-use echo_protocol::{clock, keyfile};
+use echo_protocol::program::{clock, keyfile};
 use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;

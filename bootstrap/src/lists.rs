@@ -9,7 +9,7 @@ pub mod sign;
 
 pub use error::ListError;
 
-use echo_protocol::peer_list;
+use echo_protocol::run::peer_list;
 use std::io::ErrorKind;
 use std::path::Path;
 

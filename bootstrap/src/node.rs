@@ -8,10 +8,10 @@ mod status;
 pub use error::NodeError;
 
 use crate::publish;
-use echo_protocol::keyfile;
 use echo_protocol::net::{
     AddrProtocol, ConnectionLimits, DhtMode, Host, HostConfig, HostEvent, HostEvents, Multiaddr, dialable,
 };
+use echo_protocol::program::keyfile;
 use echo_protocol::program::lock::DirectoryLock;
 use status::Status;
 use std::path::{Path, PathBuf};

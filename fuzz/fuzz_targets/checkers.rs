@@ -2,7 +2,7 @@
 //! of them accept is what a few lines accept that split, parse and compare.
 #![no_main]
 
-use echo_sandbox::checkers::{Checker, CheckerVerdict, check};
+use echo_sandbox::programs::checkers::{Checker, CheckerVerdict, check};
 use libfuzzer_sys::fuzz_target;
 
 /// Longest message, in bytes: two doubles and an error in full, or two quotes of at most 64 bytes, each of which may become a

@@ -1,11 +1,12 @@
 //! Files that tasks are made of, from whoever founds a run: whatever is a data set asks within its limits and pays its own solutions.
 #![no_main]
 
-use echo_protocol::charter::TaskSpec;
-use echo_sandbox::code::functions::{HumanEval, Mbpp};
-use echo_sandbox::data_set::{self, MAX_ROWS};
-use echo_sandbox::files::TaskFiles;
-use echo_sandbox::registry;
+use echo_protocol::run::charter::TaskSpec;
+use echo_sandbox::programs::functions::{HumanEval, Mbpp};
+use echo_sandbox::task::data_set;
+use echo_sandbox::task::data_set::MAX_ROWS;
+use echo_sandbox::task::files::TaskFiles;
+use echo_sandbox::tasks::registry;
 use echo_sandbox::task::{Response, Task, TaskSeed};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 #![no_main]
 
 use echo_fuzz::{Edit, edited, tiled};
-use echo_protocol::delta::{Width, apply, encode, kind};
+use echo_protocol::snapshot::delta::{Width, apply, encode, kind};
 use libfuzzer_sys::fuzz_target;
 
 /// Longest chunk, in bytes: more than two blocks of any kind of delta.

@@ -5,13 +5,14 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use echo_fuzz::{Edit, edited};
-use echo_protocol::content::ContentId;
-use echo_protocol::groups::{GroupMask, MAX_GROUPS};
-use echo_protocol::manifest::PieceIndex;
-use echo_protocol::net::snapshots::wire::{self, Answer, Ask, MAX_FRAME_BYTES, MAX_PAYLOAD_BYTES};
+use echo_protocol::wire::content_id::ContentId;
+use echo_protocol::snapshot::blocks::{GroupMask, MAX_GROUPS};
+use echo_protocol::snapshot::manifest::PieceIndex;
+use echo_protocol::net::snapshots::frames;
+use echo_protocol::net::snapshots::frames::{Answer, Ask, MAX_FRAME_BYTES, MAX_PAYLOAD_BYTES};
 use echo_protocol::net::{read_frame, write_frame};
-use echo_protocol::piece_set::{Holdings, MAX_PIECES, PieceSet};
-use echo_protocol::version::PolicyVersion;
+use echo_protocol::snapshot::piece_set::{Holdings, MAX_PIECES, PieceSet};
+use echo_protocol::run::version::PolicyVersion;
 use futures::executor::block_on;
 use futures::io::Cursor;
 use libfuzzer_sys::fuzz_target;
@@ -69,7 +70,7 @@ fn next<H: DeserializeOwned>(stream: &mut Cursor<&[u8]>) -> Option<(H, Bytes)> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     let clock =
         RUNTIME.get_or_init(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
-    clock.block_on(wire::read(stream)).ok()?
+    clock.block_on(frames::read(stream)).ok()?
 }
 
 /// The frames that a stream begins with.
@@ -86,7 +87,7 @@ fn read_wire<H: Serialize + DeserializeOwned>(stream: &[u8]) -> Vec<(H, Bytes)> 
 
 fn check_frame<H: Serialize + DeserializeOwned>(header: &H, payload: &[u8]) {
     let mut frame = Vec::new();
-    if payload.len() > MAX_PAYLOAD_BYTES || wire::put_head(&mut frame, header, payload.len()).is_err() {
+    if payload.len() > MAX_PAYLOAD_BYTES || frames::put_head(&mut frame, header, payload.len()).is_err() {
         return;
     }
     let head = frame.len();
@@ -94,7 +95,7 @@ fn check_frame<H: Serialize + DeserializeOwned>(header: &H, payload: &[u8]) {
     assert!(head > LENGTHS && frame.len() <= 4 + MAX_FRAME_BYTES);
     let (again, kept) = next::<H>(&mut Cursor::new(&frame)).expect("what was written is read");
     let mut second = Vec::new();
-    wire::put_head(&mut second, &again, kept.len()).expect("what was written is written again");
+    frames::put_head(&mut second, &again, kept.len()).expect("what was written is written again");
     assert!(frame.starts_with(&second) && kept == payload);
 }
 
@@ -132,7 +133,7 @@ fn samples() -> &'static [Vec<u8>] {
 
 fn framed<H: Serialize>(header: &H, payload: usize) -> Vec<u8> {
     let mut frame = Vec::new();
-    wire::put_head(&mut frame, header, payload).expect("samples are short");
+    frames::put_head(&mut frame, header, payload).expect("samples are short");
     frame.resize(frame.len() + payload, 7);
     frame
 }

@@ -2,7 +2,7 @@
 #![no_main]
 
 use echo_fuzz::{Edit, edited, tiled};
-use echo_protocol::groups::{GroupTree, MAX_PIECE_BYTES, group_count, group_range};
+use echo_protocol::snapshot::blocks::{GroupTree, MAX_PIECE_BYTES, group_count, group_range};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u32, u32, u32, Vec<Edit>, &[u8], &[u8])| {

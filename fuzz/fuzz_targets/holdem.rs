@@ -1,11 +1,11 @@
 //! Actions, answers and records from strangers must neither panic nor make or lose a chip, and what was played replays.
 #![no_main]
 
-use echo_protocol::draw::Draws;
+use echo_protocol::wire::rng::Draws;
 use echo_sandbox::task::Response;
 use echo_sandbox::tasks::holdem::action::Action;
 use echo_sandbox::tasks::holdem::answer;
-use echo_sandbox::tasks::holdem::card::{Card, Deck};
+use echo_sandbox::tasks::holdem::cards::card::{Card, Deck};
 use echo_sandbox::tasks::holdem::replay::{Record, replay};
 use echo_sandbox::tasks::holdem::stakes::Stakes;
 use echo_sandbox::tasks::holdem::table::{Deal, Event, Table};

@@ -5,36 +5,27 @@ use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
 use echo_fuzz::{Edit, edited, reread};
-use echo_protocol::charter::{
-    Charter, MAX_CHARTER_BYTES, RunId, Sampling, Takeover, TaskSpec, TokenizerSpec,
-};
-use echo_protocol::check::{MAX_CAPACITY, MAX_HELD, Offer, Opinion, Report, Word};
-use echo_protocol::codec::{decode, encode};
-use echo_protocol::content::ContentId;
-use echo_protocol::control::{
-    MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, Neighbour, Neighbourhood,
-    Peer, Request, Response,
-};
-use echo_protocol::epoch::Epoch;
-use echo_protocol::heartbeat::{
-    Heartbeat, MAX_ADDRESS_BYTES, MAX_ADDRESSES, Reach, UplinkReport, WHOLE_PERMILLE,
-};
-use echo_protocol::identity::{NodeKey, PublicKey};
-use echo_protocol::lease::{HeldOrder, Lease, LeaseId, MAX_LEASE_ORDERS, ReturnReason, Returned};
-use echo_protocol::manifest::{Manifest, TensorEntry, TensorType};
-use echo_protocol::order::OrderCounter;
-use echo_protocol::precision::{Caches, MAX_PRECISION_BYTES, PrecisionName};
-use echo_protocol::rate::BytesPerSec;
-use echo_protocol::receipt::Receipt;
-use echo_protocol::relay::{Mode, Role};
-use echo_protocol::signed::{ENVELOPE_BYTES, Signable, Signed};
-use echo_protocol::staleness::Staleness;
-use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
-use echo_protocol::time::UnixMillis;
-use echo_protocol::trajectory::{
-    Form, MAX_GROUP_BYTES, MAX_TURNS, MetaValue, Trajectory, TrajectoryGroup, VersionSpan, spans,
-};
-use echo_protocol::version::PolicyVersion;
+use echo_protocol::run::charter::{Charter, MAX_CHARTER_BYTES, RunId, Sampling, Takeover, TaskSpec, TokenizerSpec};
+use echo_protocol::work::verification::{MAX_CAPACITY, MAX_HELD, Offer, Opinion, Report, Word};
+use echo_protocol::wire::codec::{decode, encode};
+use echo_protocol::wire::content_id::ContentId;
+use echo_protocol::control::requests::{MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, Neighbour, Neighbourhood, Peer, Request, Response};
+use echo_protocol::run::epoch::Epoch;
+use echo_protocol::control::heartbeat::{Heartbeat, MAX_ADDRESS_BYTES, MAX_ADDRESSES, Reach, UplinkReport, WHOLE_PERMILLE};
+use echo_protocol::wire::identity::{NodeKey, PublicKey};
+use echo_protocol::work::lease::{HeldOrder, Lease, LeaseId, MAX_LEASE_ORDERS, ReturnReason, Returned};
+use echo_protocol::snapshot::manifest::{Manifest, TensorEntry, TensorType};
+use echo_protocol::work::order::OrderCounter;
+use echo_protocol::run::precision::{Caches, MAX_PRECISION_BYTES, PrecisionName};
+use echo_protocol::wire::rate::BytesPerSec;
+use echo_protocol::work::receipt::Receipt;
+use echo_protocol::dissemination::{Mode, Role};
+use echo_protocol::wire::signed::{ENVELOPE_BYTES, Signable, Signed};
+use echo_protocol::run::staleness::Staleness;
+use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES, Outcome, RefuseReason};
+use echo_protocol::wire::time::UnixMillis;
+use echo_protocol::work::trajectory::{Form, MAX_GROUP_BYTES, MAX_TURNS, MetaValue, Trajectory, TrajectoryGroup, VersionSpan, spans};
+use echo_protocol::run::version::PolicyVersion;
 use libfuzzer_sys::fuzz_target;
 
 /// The form that groups are checked against.

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use echo_fuzz::{Edit, edited};
-use echo_protocol::charter::RunId;
-use echo_protocol::codec::{decode, encode};
-use echo_protocol::content::ContentId;
-use echo_protocol::identity::{NodeKey, PublicKey};
-use echo_protocol::order::OrderCounter;
-use echo_protocol::receipt::{Account, Finding, Receipt, SEQUENCE_STRETCH};
-use echo_protocol::signed::Signed;
-use echo_protocol::submission::{Answer, MAX_ANSWER_BYTES};
-use echo_protocol::time::UnixMillis;
-use echo_protocol::version::PolicyVersion;
+use echo_protocol::run::charter::RunId;
+use echo_protocol::wire::codec::{decode, encode};
+use echo_protocol::wire::content_id::ContentId;
+use echo_protocol::wire::identity::{NodeKey, PublicKey};
+use echo_protocol::work::order::OrderCounter;
+use echo_protocol::work::receipt::{Account, Finding, Receipt, SEQUENCE_STRETCH};
+use echo_protocol::wire::signed::Signed;
+use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES};
+use echo_protocol::wire::time::UnixMillis;
+use echo_protocol::run::version::PolicyVersion;
 use libfuzzer_sys::fuzz_target;
 
 /// Most receipts of one pile: signing is slow.

@@ -2,12 +2,12 @@
 //! played episode is worth the same when it is played again.
 #![no_main]
 
-use echo_protocol::charter::TaskSpec;
-use echo_protocol::trajectory::{MAX_OMEGA_ENTRIES, MAX_OMEGA_TEXT, MetaValue};
-use echo_sandbox::episode::{Play, Step};
-use echo_sandbox::files::TaskFiles;
-use echo_sandbox::mix::TaskMix;
-use echo_sandbox::registry;
+use echo_protocol::run::charter::TaskSpec;
+use echo_protocol::work::trajectory::{MAX_OMEGA_ENTRIES, MAX_OMEGA_TEXT, MetaValue};
+use echo_sandbox::task::episode::{Play, Step};
+use echo_sandbox::task::files::TaskFiles;
+use echo_sandbox::rollout::mix::TaskMix;
+use echo_sandbox::tasks::registry;
 use echo_sandbox::task::{Response, Task, TaskSeed, Verdict};
 use echo_sandbox::tasks::holdem;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use echo_fuzz::{Edit, edited};
-use echo_protocol::content::ContentId;
+use echo_protocol::wire::content_id::ContentId;
 use echo_sandbox::wasm::Runtime;
 use libfuzzer_sys::fuzz_target;
 

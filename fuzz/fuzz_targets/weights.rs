@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use echo_fuzz::{Edit, edited};
-use echo_policy::config::ModelConfig;
-use echo_policy::weights::{DType, Weights, expected_tensors};
+use echo_policy::model::config::ModelConfig;
+use echo_policy::model::weights::{DType, Weights, expected_tensors};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};

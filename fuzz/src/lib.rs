@@ -2,7 +2,7 @@
 
 pub mod suite;
 
-use echo_protocol::codec::{decode, encode};
+use echo_protocol::wire::codec::{decode, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

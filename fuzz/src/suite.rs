@@ -1,6 +1,6 @@
 //! What holds for a suite that passes its checks, whoever sent it.
 
-use echo_sandbox::code::suite::{MAX_CPU_MS, MAX_MEMORY, MAX_NAME_BYTES, MAX_OUTPUT, MAX_TESTS, Suite};
+use echo_sandbox::programs::suite::{MAX_CPU_MS, MAX_MEMORY, MAX_NAME_BYTES, MAX_OUTPUT, MAX_TESTS, Suite};
 
 /// Panics unless everything is within its limits, and names of files name two in the working directory.
 pub fn check(suite: &Suite) {

@@ -12,58 +12,45 @@
 //!     └─ validate    each part's own check, then what several options have to agree on
 //! ```
 
-pub mod admission;
-pub mod buffer;
-pub mod checkpoints;
 mod error;
-pub mod evaluation;
-pub mod filter;
-pub mod fleet;
 mod model;
-pub mod network;
-pub mod precision;
-pub mod record;
 mod run;
 mod sampling;
-pub mod snapshot;
 mod staleness;
 mod tasks;
-pub mod train;
-pub mod verify;
 mod warmup;
-pub mod watch;
 
-use crate::batch::MAX_SEQUENCES;
-use crate::buffer::{MAX_BATCH_GROUPS, MAX_JOURNALED_BATCHES};
-use crate::option_error::{OptionError, above_zero, setting};
-use crate::trainer::MIN_TEMPERATURE;
-use echo_protocol::staleness::Staleness;
-use echo_sandbox::registry::from_files;
+use crate::common::option_error::{OptionError, above_zero, setting};
+use crate::intake::buffer::{MAX_BATCH_GROUPS, MAX_JOURNALED_BATCHES};
+use crate::training::batch::MAX_SEQUENCES;
+use crate::training::trainer::MIN_TEMPERATURE;
+use echo_protocol::run::staleness::Staleness;
+use echo_sandbox::tasks::registry::from_files;
 use echo_sandbox::tasks::wasm;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub use admission::AdmissionSection;
-pub use buffer::BufferSection;
-pub use checkpoints::CheckpointsSection;
+pub use crate::fleet::options::FleetSection;
+pub use crate::intake::admission::options::AdmissionSection;
+pub use crate::intake::buffer::options::BufferSection;
+pub use crate::intake::filter::options::FilterSection;
+pub use crate::publishing::checkpoint::options::CheckpointsSection;
+pub use crate::publishing::options::SnapshotSection;
+pub use crate::reputation::options::RecordSection;
+pub use crate::server::options::NetworkSection;
+pub use crate::telemetry::options::WatchSection;
+pub use crate::training::evaluation::options::EvaluationSection;
+pub use crate::training::options::TrainSection;
+pub use crate::training::precision_weights::PrecisionWeights;
+pub use crate::verification::panel::options::VerifySection;
 pub use error::ConfigError;
-pub use evaluation::EvaluationSection;
-pub use filter::FilterSection;
-pub use fleet::FleetSection;
 pub use model::{ModelSection, TinySection};
-pub use network::NetworkSection;
-pub use precision::PrecisionWeights;
-pub use record::RecordSection;
 pub use run::RunSection;
 pub use sampling::SamplingSection;
-pub use snapshot::SnapshotSection;
 pub use staleness::{DEFAULT_BUDGET, StalenessSection};
 pub use tasks::TaskEntry;
-pub use train::TrainSection;
-pub use verify::VerifySection;
 pub use warmup::WarmupSection;
-pub use watch::WatchSection;
 
 /// Highest temperature that a charter takes.
 const MAX_TEMPERATURE: f32 = 10.0;
@@ -250,8 +237,8 @@ mod reference;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use echo_protocol::charter::Takeover;
-    use echo_protocol::precision::PrecisionName;
+    use echo_protocol::run::charter::Takeover;
+    use echo_protocol::run::precision::PrecisionName;
 
     const FILE: &str = r#"
         [run]

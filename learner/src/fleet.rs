@@ -22,26 +22,27 @@
 //! ```
 
 pub mod chains;
+pub mod corrupt_peers;
 pub mod graph;
 mod member;
 pub mod mesh;
+pub mod options;
 mod ranking;
-pub mod rotten;
 pub mod score;
 pub mod trust;
 mod view;
 
-use crate::record::{Network, Owners};
+use crate::reputation::{Network, Owners};
 use chains::Chains;
-use echo_protocol::control::Peer;
-use echo_protocol::heartbeat::{ACTIVE_FOR_MS, Heartbeat, LOST_AFTER_MS, UplinkReport};
-use echo_protocol::identity::PublicKey;
-use echo_protocol::rate::BytesPerSec;
-use echo_protocol::relay::Mode;
-use echo_protocol::time::UnixMillis;
-use echo_protocol::version::PolicyVersion;
+use corrupt_peers::Rotten;
+use echo_protocol::control::heartbeat::{ACTIVE_FOR_MS, Heartbeat, LOST_AFTER_MS, UplinkReport};
+use echo_protocol::control::requests::Peer;
+use echo_protocol::dissemination::Mode;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::rate::BytesPerSec;
+use echo_protocol::wire::time::UnixMillis;
 use graph::Graph;
-use rotten::Rotten;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trust::Accusations;
 

@@ -5,18 +5,19 @@
 
 use anyhow::Context;
 use clap::Parser;
-use echo_learner::cli::{Cli, Command};
+use echo_learner::commands::cli::{Cli, Command};
+use echo_learner::commands::{bench, export, prefilter, preflight, publish, warmup};
 use echo_learner::config::RunConfig;
-use echo_learner::objective::{Choice, Preset};
-use echo_learner::run_dir::RunDir;
-use echo_learner::{
-    bench, daemon, demand, export, peers, prefilter, preflight, prepare, rehearsal, warm_up_only,
-};
+use echo_learner::founding;
+use echo_learner::run::{capacity, daemon};
+use echo_learner::server::moderation;
+use echo_learner::storage::run_dir::RunDir;
+use echo_learner::training::objective::{Choice, Preset};
 use echo_protocol::net::peer_id_of;
+use echo_protocol::program::error_chain::told;
 use echo_protocol::program::output::{note, print};
 use echo_protocol::program::signals::Signals;
 use echo_protocol::program::threads;
-use echo_protocol::told::told;
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -72,21 +73,21 @@ fn act(cli: Cli) -> anyhow::Result<()> {
         Command::Run { config: file } => {
             let signals = listen()?;
             let config = RunConfig::load(&file)?;
-            warn(&demand::warnings(&config, &config.staleness()?));
+            warn(&capacity::warnings(&config, &config.staleness()?));
             work(found(&config, &file)?, &signals)
         }
         Command::Resume { dir } => {
             let signals = listen()?;
-            let founded = prepare::find(&dir)?;
-            warn(&demand::warnings(&founded.config, &founded.workload.charter.staleness));
-            warn(&prepare::overruled(&founded.config, &founded.workload));
+            let founded = founding::find(&dir)?;
+            warn(&capacity::warnings(&founded.config, &founded.workload.charter.staleness));
+            warn(&founding::overruled(&founded.config, &founded.workload));
             preflight::resuming(&founded.config, &founded.dir.config())?;
             work(founded, &signals)
         }
         Command::Export(plan) => export(&plan),
         Command::Warmup { config, output } => {
             listen()?;
-            warm_up_only::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
+            warmup::warm_up_only(&RunConfig::load(&config)?, &output, report_warmup)
         }
         Command::Prefilter { config, plan } => {
             listen()?;
@@ -97,8 +98,8 @@ fn act(cli: Cli) -> anyhow::Result<()> {
             bench::run(&RunConfig::load(&config)?, &plan)
         }
         Command::Objectives { name } => objectives(name.as_deref()),
-        Command::Metrics => Ok(print(&echo_learner::watch::catalog::table())?),
-        Command::Peers(command) => peers::command::run(&command),
+        Command::Metrics => Ok(print(&echo_learner::telemetry::exporters::catalog::table())?),
+        Command::Peers(command) => echo_learner::commands::peers::run(&command),
         Command::Identity { dir } => identity(&dir),
         Command::Publish { config, plan } => publish(&config, &plan),
     }
@@ -110,13 +111,13 @@ fn listen() -> anyhow::Result<Signals> {
     Signals::listen().context("cannot listen for signals")
 }
 
-fn found(config: &RunConfig, file: &Path) -> anyhow::Result<prepare::Founded> {
-    let claim = prepare::claim(config)?;
+fn found(config: &RunConfig, file: &Path) -> anyhow::Result<founding::Founded> {
+    let claim = founding::claim(config)?;
     tokio::runtime::Runtime::new()?.block_on(preflight::founding(config, file))?;
     Ok(claim.found(config, report_warmup)?)
 }
 
-fn work(founded: prepare::Founded, signals: &Signals) -> anyhow::Result<()> {
+fn work(founded: founding::Founded, signals: &Signals) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(daemon::work(founded, signals)).map(drop)
 }
@@ -127,14 +128,14 @@ fn export(plan: &export::Plan) -> anyhow::Result<()> {
     Ok(print(&format!("wrote the policy of {version} to {}\n", plan.output.display()))?)
 }
 
-fn publish(file: &Path, plan: &rehearsal::Plan) -> anyhow::Result<()> {
+fn publish(file: &Path, plan: &publish::Plan) -> anyhow::Result<()> {
     let signals = listen()?;
     let config = RunConfig::load(file)?;
-    let claim = prepare::claim(&config)?;
+    let claim = founding::claim(&config)?;
     preflight::publishing(&config, file, &plan.policies)?;
     let founded = claim.rehearse(&config, plan.first())?;
     let runtime = tokio::runtime::Runtime::new()?;
-    runtime.block_on(rehearsal::rehearse(founded, plan, &signals))
+    runtime.block_on(publish::rehearse(founded, plan, &signals))
 }
 
 fn warn(texts: &[String]) {

@@ -3,13 +3,15 @@
 //! Its one module is a command that joins no network: `verify-server`. The other commands are in
 //! `main.rs`. May import `devices`, `settings` and `state`.
 
+pub mod verify_server;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::Flags;
-use crate::hardware::Hardware;
-use crate::verify_server::VerifyServer;
+use crate::cli::verify_server::VerifyServer;
+use crate::devices::hardware::Hardware;
+use crate::settings::Flags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -136,7 +138,7 @@ pub enum Receipts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Role;
+    use crate::settings::Role;
     use clap::CommandFactory;
 
     #[test]

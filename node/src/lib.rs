@@ -43,41 +43,18 @@
 // `println!` and its like panic where a line cannot be written; `echo_protocol::program::output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-pub mod backoff;
-pub mod board;
-pub mod charter_file;
 pub mod cli;
-pub mod config;
-pub mod data_dir;
-pub mod discovery;
-pub mod downloads;
-pub mod gossip;
-pub mod hardware;
-pub mod install;
-pub mod json_file;
-pub mod known_peers;
-pub mod ladder;
-pub mod learner;
-pub mod leasing;
-pub mod ledger;
-pub mod manifest_fetch;
-pub mod manifests;
-pub mod membership;
-pub mod neighbours;
-pub mod node;
-pub mod orders;
-pub mod outbox;
-pub mod precision;
+pub mod delivery;
+pub mod devices;
+pub mod learner_link;
 pub mod preflight;
-pub mod returns;
 pub mod rollout;
-pub mod session;
-mod shown_path;
+pub mod runtime;
+pub mod settings;
+pub mod snapshots;
+pub mod state;
 pub mod status;
-pub mod trust;
-pub mod uplink;
 pub mod verifier;
-pub mod verify_server;
 pub mod workload;
 
 #[cfg(test)]

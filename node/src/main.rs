@@ -9,20 +9,24 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
+use echo_node::cli::verify_server;
+use echo_node::cli::verify_server::VerifyServer;
 use echo_node::cli::{Cli, Command, Receipts};
-use echo_node::config::{Config, Settings};
-use echo_node::hardware::{self, Hardware};
-use echo_node::ledger::show;
-use echo_node::node::{self, Summary};
+use echo_node::delivery::receipts::show;
+use echo_node::devices::hardware;
+use echo_node::devices::hardware::Hardware;
 use echo_node::preflight::{self, Problem};
-use echo_node::status::line;
+use echo_node::runtime;
+use echo_node::runtime::Summary;
+use echo_node::settings::{Config, Settings};
+use echo_node::status::reporter::line;
 use echo_node::status::screen::Screen;
-use echo_node::verify_server::{self, VerifyServer};
+use echo_protocol::net;
+use echo_protocol::program::error_chain::told;
 use echo_protocol::program::output::{self, note, print};
 use echo_protocol::program::signals::Signals;
+use echo_protocol::program::{clock, keyfile};
 use echo_protocol::program::{leave, threads};
-use echo_protocol::told::told;
-use echo_protocol::{clock, keyfile, net};
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -70,7 +74,7 @@ fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     // One thread for the network: waking a second one costs a volunteer more than it carries. Disk, hashes and generating have theirs.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("no async runtime")?;
-    let summary = runtime.block_on(node::run(ready, settings, screen, signals.stop()))?;
+    let summary = runtime.block_on(runtime::run(ready, settings, screen, signals.stop()))?;
     output::line(&farewell(&summary));
     // What still computes on a thread may take a minute, and nobody needs it any more.
     runtime.shutdown_timeout(LEAVE_WITHIN);

@@ -15,24 +15,24 @@ mod checks;
 use std::fmt;
 use std::path::PathBuf;
 
-use echo_policy::engine::device::DeviceError;
-use echo_protocol::identity::{NodeKey, PublicKey};
-use echo_protocol::net::peer::peer_of_key;
+use echo_policy::generation::device::DeviceError;
+use echo_protocol::net::peer_id::peer_of_key;
 use echo_protocol::net::{self, Multiaddr, PeerId};
-use echo_protocol::peer_list::Trust;
 use echo_protocol::program::lock::DirectoryLock;
 use echo_protocol::program::threads::startable;
-use echo_protocol::rate::BytesPerSec;
-use echo_protocol::time::UnixMillis;
-use echo_sandbox::code::{Judge, Language};
-use echo_sandbox::isolate::{Lack, Report};
-use echo_sandbox::spec::SpecError;
+use echo_protocol::run::peer_list::Trust;
+use echo_protocol::wire::identity::{NodeKey, PublicKey};
+use echo_protocol::wire::rate::BytesPerSec;
+use echo_protocol::wire::time::UnixMillis;
+use echo_sandbox::isolation::{Lack, Report};
+use echo_sandbox::programs::{Judge, Language};
+use echo_sandbox::task::spec::SpecError;
 use serde::Serialize;
 
-use crate::config::{OutOfRange, Settings};
-use crate::data_dir::{DataDir, DataDirError};
-use crate::precision::NotTaken;
-use crate::trust::TrustError;
+use crate::devices::precision::NotTaken;
+use crate::settings::{OutOfRange, Settings};
+use crate::state::data_dir::{DataDir, DataDirError};
+use crate::state::trusted_list::TrustError;
 
 /// Free bytes that the data directory's disk must have: room for a full outbox and a small policy's snapshots.
 pub const MIN_FREE_BYTES: u64 = 512 << 20;
@@ -67,7 +67,7 @@ pub enum Problem {
     },
     /// The identity cannot be read, or others can read it.
     #[error(transparent)]
-    Identity(#[from] echo_protocol::keyfile::KeyfileError),
+    Identity(#[from] echo_protocol::program::keyfile::KeyfileError),
     /// The peer list is missing or refused.
     #[error(transparent)]
     List(#[from] TrustError),

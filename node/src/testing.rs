@@ -6,24 +6,26 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use echo_policy::config::{ModelConfig, TinySizes};
-use echo_policy::weights::{DType, Weights};
-use echo_protocol::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
-use echo_protocol::delta::{self, Width};
-use echo_protocol::identity::{NodeKey, PublicKey};
-use echo_protocol::lease::LeaseId;
-use echo_protocol::manifest::{DeltaEntry, Manifest, TensorType};
+use echo_policy::model::config::{ModelConfig, TinySizes};
+use echo_policy::model::weights::{DType, Weights};
 use echo_protocol::net::{ConnectionLimits, DhtMode, Host, HostConfig, HostEvents};
-use echo_protocol::order::OrderCounter;
-use echo_protocol::signed::Signed;
-use echo_protocol::staleness::Staleness;
+use echo_protocol::run::charter::{Charter, RunId, Sampling, TaskSpec, TokenizerSpec};
+use echo_protocol::run::staleness::Staleness;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::snapshot::delta;
+use echo_protocol::snapshot::delta::Width;
+use echo_protocol::snapshot::manifest::{DeltaEntry, Manifest, TensorType};
 use echo_protocol::store::{ChunkStore, SnapshotItem, write_snapshot};
-use echo_protocol::time::UnixMillis;
-use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, VersionSpan};
-use echo_protocol::version::PolicyVersion;
+use echo_protocol::wire::identity::{NodeKey, PublicKey};
+use echo_protocol::wire::signed::Signed;
+use echo_protocol::wire::time::UnixMillis;
+use echo_protocol::work::lease::LeaseId;
+use echo_protocol::work::order::OrderCounter;
+use echo_protocol::work::trajectory::{Trajectory, TrajectoryGroup, VersionSpan};
 
-use crate::install::{self, Images, Installed};
-use crate::ladder::Ladder;
+use crate::devices::fallback::Ladder;
+use crate::snapshots::install;
+use crate::snapshots::install::{Images, Installed};
 use crate::workload::Workload;
 
 /// G of the run.

@@ -13,28 +13,30 @@
 //! ```
 
 mod check;
-mod shelf;
+mod policy_cache;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use echo_protocol::check::{MAX_WORD_BYTES, Offer, Opinion, Report, Word};
-use echo_protocol::clock;
-use echo_protocol::codec::CodecError;
-use echo_protocol::identity::NodeKey;
-use echo_protocol::net::{FrameError, Host, NetError, PeerId, Stream, names, read_frame, write_frame};
-use echo_protocol::program::last_message::LastMessage;
-use echo_protocol::signed::{ENVELOPE_BYTES, Signed, SignedError};
-use echo_protocol::trajectory::MAX_GROUP_BYTES;
+use echo_protocol::net::{
+    FrameError, Host, NetError, PeerId, Stream, protocol_names, read_frame, write_frame,
+};
+use echo_protocol::program::clock;
+use echo_protocol::program::log_on_change::LastMessage;
+use echo_protocol::wire::codec::CodecError;
+use echo_protocol::wire::identity::NodeKey;
+use echo_protocol::wire::signed::{ENVELOPE_BYTES, Signed, SignedError};
+use echo_protocol::work::trajectory::MAX_GROUP_BYTES;
+use echo_protocol::work::verification::{MAX_WORD_BYTES, Offer, Opinion, Report, Word};
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 
-use crate::backoff::Backoff;
-use crate::board::Board;
-use crate::install::Installed;
+use crate::learner_link::backoff::Backoff;
+use crate::snapshots::install::Installed;
+use crate::status::node_state::Board;
 use crate::workload::Workload;
-use shelf::{MAX_COPY_BYTES, Shelf};
+use policy_cache::{MAX_COPY_BYTES, Shelf};
 
 /// Groups that are here at once: one is being checked, one waits.
 const CAPACITY: u32 = 2;
@@ -89,7 +91,7 @@ impl Verifier {
                 return;
             }
             let before = self.checked();
-            let error = match self.host.open_stream(self.learner, names::CHECKS).await {
+            let error = match self.host.open_stream(self.learner, protocol_names::CHECKS).await {
                 Ok(stream) => self.converse(stream, &mut shelf).await,
                 Err(error) => error.into(),
             };

@@ -3,26 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use echo_policy::config::{ConfigError, ModelConfig};
-use echo_policy::engine::SampleRequest;
-use echo_policy::precision::Precision;
-use echo_policy::sampler::SamplingParams;
-use echo_policy::tokenizer::{CharTokenizer, HfTokenizer, Tokenizer, TokenizerError};
-use echo_policy::weights::{DType, expected_tensors};
-use echo_protocol::charter::{Charter, RunId, Takeover, TaskSpec, TokenizerSpec, task_file_name};
-use echo_protocol::identity::PublicKey;
-use echo_protocol::manifest::{Manifest, TensorType};
-use echo_protocol::order::{OrderCounter, Purpose, WorkOrder};
-use echo_protocol::trajectory::Form;
-use echo_sandbox::assignment::Assignment;
-use echo_sandbox::episode::Play;
-use echo_sandbox::files::TaskFiles;
-use echo_sandbox::mix::TaskMix;
-use echo_sandbox::registry;
-use echo_sandbox::spec::SpecError;
+use echo_policy::generation::SampleRequest;
+use echo_policy::model::config::{ConfigError, ModelConfig};
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::{DType, expected_tensors};
+use echo_policy::sampling::SamplingParams;
+use echo_policy::text::tokenizer::{CharTokenizer, HfTokenizer, Tokenizer, TokenizerError};
+use echo_protocol::run::charter::{Charter, RunId, Takeover, TaskSpec, TokenizerSpec, task_file_name};
+use echo_protocol::snapshot::manifest::{Manifest, TensorType};
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::work::order::{OrderCounter, Purpose, WorkOrder};
+use echo_protocol::work::trajectory::Form;
+use echo_sandbox::rollout::assignment::Assignment;
+use echo_sandbox::rollout::mix::TaskMix;
 use echo_sandbox::task::TaskError;
+use echo_sandbox::task::episode::Play;
+use echo_sandbox::task::files::TaskFiles;
+use echo_sandbox::task::spec::SpecError;
+use echo_sandbox::tasks::registry;
 
-use crate::precision::{self, NotTaken};
+use crate::devices::precision;
+use crate::devices::precision::NotTaken;
 
 /// Most bytes of a snapshot's companion files together: a tokenizer and its companions, and the files of tasks.
 pub const MAX_COMPANION_BYTES: u64 = 256 << 20;
@@ -60,7 +61,7 @@ pub enum WorkloadError {
     #[error("snapshot {version} contradicts the run's charter: {what}")]
     OffCharter {
         /// The version that the manifest names.
-        version: echo_protocol::version::PolicyVersion,
+        version: echo_protocol::run::version::PolicyVersion,
         /// What differs from the charter, in words.
         what: String,
     },

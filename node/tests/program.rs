@@ -8,10 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use echo_protocol::clock;
-use echo_protocol::identity::NodeKey;
 use echo_protocol::net::peer_id_of;
-use echo_protocol::peer_list::{self, ListedRun, PeerList};
+use echo_protocol::program::clock;
+use echo_protocol::run::peer_list;
+use echo_protocol::run::peer_list::{ListedRun, PeerList};
+use echo_protocol::wire::identity::NodeKey;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_echo-node");
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ mod nvrtc;
 
 use std::process::ExitCode;
 
-use echo_policy::engine::cuda::kernels;
+use echo_policy::generation::cuda::kernels;
 use nvrtc::{Form, Nvrtc, PACKAGE, VERSION, text};
 
 fn main() -> ExitCode {

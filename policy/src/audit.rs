@@ -1,6 +1,6 @@
 //! Whether a response was drawn from a policy as its order says.
 //!
-//! Every draw has its own number u ([`crate::sampler::uniform`]), so whoever has the policy's weights and the finished response can tell for
+//! Every draw has its own number u ([`crate::sampling::uniform`]), so whoever has the policy's weights and the finished response can tell for
 //! each token whether u selects it, with one prefill instead of a decode for every token. Another machine computes slightly other
 //! logits, so a token counts as drawn when u is within [`Tolerance::border`] of its interval; and the log-probability that was
 //! reported for it has to be near the policy's own.
@@ -24,17 +24,18 @@
 //! ```
 
 mod auditor;
-mod copies;
 mod error;
+mod policy_cache;
 mod samples;
 mod tolerance;
 mod version;
 
-use crate::engine::EngineError;
-use crate::engine::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS, Want};
-use crate::engine::cpu::CpuBackend;
-use crate::engine::policy::Policy;
-use crate::sampler::{self, SamplingParams};
+use crate::generation::EngineError;
+use crate::generation::backend::{Backend, Claim, Feed, MAX_CALL_TOKENS, Want};
+use crate::generation::cpu::CpuBackend;
+use crate::generation::policy::Policy;
+use crate::sampling;
+use crate::sampling::SamplingParams;
 
 pub use auditor::Auditor;
 pub use error::AuditError;
@@ -51,7 +52,7 @@ const _: () = assert!(ROWS_PER_CALL <= MAX_CALL_TOKENS);
 pub struct Draw {
     /// Where it stands among the tokens that follow the prompt: it was drawn after the prompt and those before it.
     pub at: usize,
-    /// Its number among the sample's draws: `t` of [`crate::sampler::uniform`].
+    /// Its number among the sample's draws: `t` of [`crate::sampling::uniform`].
     pub position: u32,
     /// The log-probability that was reported, under the sampling distribution.
     pub logprob: f32,
@@ -162,7 +163,7 @@ impl<'a, B: Backend> Audit<'a, B> {
             let placed = backend.place(&mut [Feed { tokens: inputs, cache }], &claims)?;
             for (row, placed) in (first..).zip(placed) {
                 if let Some(draw) = draws.next_if(|draw| draw.at == row) {
-                    let u = sampler::uniform(self.seed, sample, draw.position);
+                    let u = sampling::uniform(self.seed, sample, draw.position);
                     evidence.distances.push(placed.distance(u));
                     evidence.differences.push((placed.logprob - draw.logprob).abs());
                 }

@@ -30,23 +30,15 @@
 //! derivatives of the loss -> Scored::backward -> Gradients -> new weights
 //! ```
 
-pub mod agreement;
 pub mod audit;
-pub mod chat;
-pub mod config;
-pub mod decoder;
-pub mod dtype;
-pub mod engine;
-pub mod export;
-pub mod flops;
+pub mod bench_models;
+pub mod conformance;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod logprob;
+pub mod generation;
 mod math;
-pub mod packed;
-pub mod precision;
-pub mod sampler;
-pub mod sizes;
-pub mod tokenizer;
-pub mod vectors;
-pub mod weights;
+pub mod model;
+pub mod sampling;
+pub(crate) mod sync;
+pub mod text;
+pub mod training;

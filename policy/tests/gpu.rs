@@ -22,7 +22,7 @@ mod trouble;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
-use echo_policy::engine::wgpu::{AdapterChoice, AdapterKind, Gpu, GpuOptions, adapters};
+use echo_policy::generation::wgpu::{AdapterChoice, AdapterKind, Gpu, GpuOptions, adapters};
 use libtest_mimic::{Arguments, Trial};
 
 /// How the missing adapter gets onto the machine.

@@ -4,7 +4,7 @@
 //! AdamW does. Throughput is in bytes of policy. `cargo bench -p echo-protocol --bench delta`.
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use echo_protocol::delta::{Width, apply, encode};
+use echo_protocol::snapshot::delta::{Width, apply, encode};
 use std::hint::black_box;
 
 /// Elements of the chunk.

@@ -41,39 +41,12 @@
 //! learner ── the same group ──> verifier ── work::verification, signed ──> learner
 //! ```
 
-mod buffers;
-pub mod charter;
-pub mod check;
-pub mod chunk_set;
-pub mod clock;
-pub mod codec;
-pub mod content;
 pub mod control;
-pub mod delta;
-pub mod draw;
-pub mod epoch;
-pub mod groups;
-pub mod heartbeat;
-pub mod identity;
-pub mod keyfile;
-pub mod lease;
-pub mod manifest;
+pub mod dissemination;
 pub mod net;
-pub mod order;
-pub mod peer_list;
-pub mod piece_set;
-pub mod precision;
 pub mod program;
-pub mod rate;
-pub mod receipt;
-pub mod recipe;
-pub mod relay;
-pub mod signed;
-pub mod staleness;
+pub mod run;
+pub mod snapshot;
 pub mod store;
-pub mod submission;
-pub mod tensor_type;
-pub mod time;
-pub mod told;
-pub mod trajectory;
-pub mod version;
+pub mod wire;
+pub mod work;

@@ -23,48 +23,34 @@
 //! streams. Every queue and message has a limit: those of the wire are in `protocol_names` and
 //! `streams::frame`, all others in `limits`.
 
-mod address_book;
 mod addresses;
-mod allowance;
 mod behaviour;
 pub mod config;
-mod control_codec;
-mod delayed;
-mod dht;
-mod dial_back;
 pub mod error;
-pub mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod host;
-mod identify;
-mod instance;
 pub mod limits;
-mod moderated;
-pub mod names;
-mod pacing;
-pub mod peer;
-mod probe;
-mod punch;
+pub mod peer_id;
+pub mod protocol_names;
 mod reachability;
 pub mod snapshots;
 pub mod streams;
 mod swarm;
-mod tls;
-mod yamux;
+mod transport;
 
 pub use addresses::{dialable, outer_ip};
+pub use behaviour::control_codec::{MAX_CONTROL_REQUEST, MAX_CONTROL_RESPONSE};
 pub use config::{DhtMode, HostConfig};
-pub use control_codec::{MAX_CONTROL_REQUEST, MAX_CONTROL_RESPONSE};
 pub use error::NetError;
-pub use frame::{FrameError, read_frame, read_frame_within, write_frame};
 pub use host::{GossipVerdict, Host, HostEvent, HostEvents, Reply, can_listen};
 pub use libp2p::multiaddr::Protocol as AddrProtocol;
 pub use libp2p::{Multiaddr, PeerId, Stream};
 pub use limits::ConnectionLimits;
-pub use pacing::Pacing;
 pub use streams::IncomingStreams;
+pub use streams::frame::{FrameError, read_frame, read_frame_within, write_frame};
 pub use swarm::check_resolver;
+pub use transport::rate_limit::Pacing;
 
 /// The peer id that belongs to a raw Ed25519 secret.
 #[must_use]

@@ -9,11 +9,14 @@
 //!             └── refused: a second process   └── output, log_throttle, log_on_change, error_chain
 //! ```
 
+pub mod clock;
 pub mod database;
-pub mod last_message;
+pub mod error_chain;
+pub mod keyfile;
 pub mod lock;
+pub mod log_on_change;
+pub mod log_throttle;
 pub mod output;
-pub mod paced;
 pub mod signals;
 pub mod threads;
 

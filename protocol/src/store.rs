@@ -19,26 +19,27 @@
 //! retention: versions that are no longer kept ── deleted <─┘
 //! ```
 
-mod bounded;
-mod groups;
-mod keeping;
-mod positioned;
+mod blocks;
+pub(crate) mod buffer_pool;
+mod index;
+mod lru;
+mod positioned_io;
 mod reader;
-mod shelf;
+mod retention;
 mod writer;
 
-pub use groups::Written;
-pub use keeping::Draft;
+pub use blocks::Written;
 pub use reader::{ReadError, SnapshotReader};
+pub use retention::Draft;
 pub use writer::{SnapshotCutter, SnapshotItem, write_snapshot};
 
-use crate::content::ContentId;
-use crate::groups::GroupTree;
-use crate::manifest::Piece;
-use bounded::Bounded;
+use crate::snapshot::blocks::GroupTree;
+use crate::snapshot::manifest::Piece;
+use crate::wire::content_id::ContentId;
 use bytes::Bytes;
-use positioned::is_lost;
-use shelf::{MAX_RECENT_BYTES, Shelf};
+use index::{MAX_RECENT_BYTES, Shelf};
+use lru::Bounded;
+use positioned_io::is_lost;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -103,7 +104,7 @@ pub enum StoreError {
         /// The delta that was to be applied.
         id: ContentId,
         /// What is wrong with it.
-        source: crate::delta::DeltaError,
+        source: crate::snapshot::delta::DeltaError,
     },
     /// The disk failed or is full.
     #[error("chunk store {path}: {source} (is the disk full, or the directory not writable?)")]
@@ -115,7 +116,7 @@ pub enum StoreError {
     },
     /// A snapshot that cannot be described by a manifest.
     #[error(transparent)]
-    Manifest(#[from] crate::manifest::ManifestError),
+    Manifest(#[from] crate::snapshot::manifest::ManifestError),
 }
 
 impl ChunkStore {
@@ -129,7 +130,7 @@ impl ChunkStore {
             rebuilding: Mutex::default(),
         };
         fs::create_dir_all(store.drafts_dir()).map_err(io_error(dir))?;
-        fs::create_dir_all(dir.join(shelf::PARTIAL)).map_err(io_error(dir))?;
+        fs::create_dir_all(dir.join(index::PARTIAL)).map_err(io_error(dir))?;
         for draft in fs::read_dir(store.drafts_dir()).map_err(io_error(dir))?.flatten() {
             fs::remove_file(draft.path()).map_err(io_error(&draft.path()))?;
         }
@@ -196,11 +197,11 @@ impl ChunkStore {
         target: &ContentId,
         length: u64,
     ) -> Result<(), StoreError> {
-        if length > crate::groups::MAX_PIECE_BYTES {
+        if length > crate::snapshot::blocks::MAX_PIECE_BYTES {
             return Err(StoreError::Mismatch { id: *target });
         }
         let (held, blob) = (self.load(base)?, self.read(&delta.id)?);
-        let built = crate::delta::apply(held, &blob, length as usize);
+        let built = crate::snapshot::delta::apply(held, &blob, length as usize);
         let built = built.map_err(|source| StoreError::Delta { id: delta.id, source });
         let kept = built.and_then(|bytes| self.write(target, &bytes));
         if let Err(StoreError::Delta { .. } | StoreError::Mismatch { .. }) = &kept {
@@ -236,11 +237,11 @@ impl ChunkStore {
 
     /// Where a whole piece lies: one directory for each first byte, so that none grows huge.
     fn path(&self, id: &ContentId) -> PathBuf {
-        shelf::whole_path(&self.dir, id)
+        index::whole_path(&self.dir, id)
     }
 
     fn drafts_dir(&self) -> PathBuf {
-        self.dir.join(shelf::DRAFTS)
+        self.dir.join(index::DRAFTS)
     }
 }
 

@@ -3,12 +3,12 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::code::functions::frames;
-use crate::code::server::frame;
+use crate::programs::functions::frames;
+use crate::programs::server::frame;
 pub use crate::tasks::code::fuzzing::{CodeRow, code_definition, code_program, code_rows};
 use crate::tasks::math::{self, Judged, Options, Parsed};
 
-/// What an end of a [server](crate::code::server)'s connection reads: the messages that `stream` begins with.
+/// What an end of a [server](crate::programs::server)'s connection reads: the messages that `stream` begins with.
 pub fn server_messages<T: DeserializeOwned>(mut stream: &[u8]) -> Vec<T> {
     let next = || {
         let length = frame::read_length(&mut stream).ok()??;
@@ -32,7 +32,7 @@ pub fn function_frames(channel: &[u8]) -> Vec<&[u8]> {
 /// Reads a message as a zygote and as its host do, and panics unless what was read arrives a second time as it was.
 #[cfg(target_os = "linux")]
 pub fn zygote_message(kind: u8, body: &[u8]) {
-    crate::isolate::zygote_message(kind, body);
+    crate::isolation::zygote_message(kind, body);
 }
 
 /// [`math::judge`], and the steps that each of its parts took: reading the response, reading the

@@ -5,9 +5,9 @@
 //! derives the prompt of its work order, and the learner computes the reward again before it trains.
 //!
 //! ```
-//! use echo_protocol::charter::TaskSpec;
-//! use echo_sandbox::files::TaskFiles;
-//! use echo_sandbox::registry;
+//! use echo_protocol::run::charter::TaskSpec;
+//! use echo_sandbox::task::files::TaskFiles;
+//! use echo_sandbox::tasks::registry;
 //! use echo_sandbox::task::{Response, TaskSeed};
 //!
 //! let spec = TaskSpec::new("chain_sum").with("digits", 3);
@@ -59,21 +59,12 @@
 //! use only digits, lower-case letters and ` +-*/=(),:`. A character tokenizer of 64 tokens suffices
 //! for them.
 
-pub mod assignment;
-pub mod checkers;
-pub mod code;
-pub mod data_set;
-pub mod episode;
-pub mod files;
+pub mod conformance;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod isolate;
-pub mod judge;
-pub mod mix;
-pub mod registry;
-pub mod replay;
-pub mod spec;
+pub mod isolation;
+pub mod programs;
+pub mod rollout;
 pub mod task;
 pub mod tasks;
-pub mod vectors;
 pub mod wasm;

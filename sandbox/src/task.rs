@@ -14,16 +14,20 @@
 //!   Step::Over -> Verdict
 //! ```
 
+pub mod data_set;
+pub mod episode;
 mod error;
+pub mod files;
 mod response;
 mod seed;
+pub mod spec;
 mod verdict;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use crate::episode::{Episode, Play, Reply, Step};
-use crate::spec::SpecError;
+use crate::task::episode::{Episode, Play, Reply, Step};
+use crate::task::spec::SpecError;
 
 pub use error::TaskError;
 pub use response::{Prompt, Response};
@@ -78,7 +82,7 @@ pub trait Task: Debug + Send + Sync {
         Box::new(OneTurn { task: self, seed })
     }
 
-    /// The most turns of the policy in one episode, 1 to [`MAX_TURNS`](echo_protocol::trajectory::MAX_TURNS).
+    /// The most turns of the policy in one episode, 1 to [`MAX_TURNS`](echo_protocol::work::trajectory::MAX_TURNS).
     fn max_turns(&self) -> u32 {
         1
     }

@@ -21,5 +21,6 @@ pub mod holdem;
 pub mod math;
 mod natural;
 pub mod number_sorting;
+pub mod registry;
 pub mod spell_backward;
 pub mod wasm;

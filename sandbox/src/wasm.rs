@@ -41,7 +41,7 @@
 //! own steps, and say itself what too many are worth.
 //!
 //! ```no_run
-//! use echo_protocol::content::ContentId;
+//! use echo_protocol::wire::content_id::ContentId;
 //! use echo_sandbox::wasm::Runtime;
 //!
 //! let bytes = std::fs::read("letter_counting.wasm")?;

@@ -20,38 +20,34 @@
 //! account, standing, summary.json ──► verdict ──► Report
 //! ```
 
-mod colluder;
-mod flood;
-mod gang;
-mod honest;
-mod impostor;
+mod acceptance_times;
+mod account;
+mod attackers;
+mod founding;
+mod honest_member;
+mod honest_work;
 mod kind;
-mod ledger;
-mod lie;
-mod loris;
-mod observer;
-mod scene;
+mod members;
+mod shared_state;
 mod snapshots;
 mod standing;
-mod start;
-mod truth;
 mod verdict;
-mod waits;
+mod volunteer_observer;
 
-pub use gang::{Cast, Gang};
+pub use acceptance_times::{Delay, Waits};
+pub use account::{Collusion, Held, Ledger, Told};
 pub use kind::Kind;
-pub use ledger::{Collusion, Held, Ledger, Told};
+pub use members::{Cast, Gang};
 pub use standing::{Standings, Volunteers};
-pub use waits::{Delay, Waits};
 
-use crate::cargo;
-use crate::console::{Console, Report};
 use crate::demo::{self, Demo, Faults};
-use crate::network::{Network, section};
+use crate::harness::cargo;
+use crate::harness::network::{Network, section};
+use crate::output::console::{Console, Report};
 use anyhow::Context as _;
-use echo_learner::run_dir::RunDir;
-use echo_learner::summary::Summary;
-use echo_policy::engine::set_threads;
+use echo_learner::storage::run_dir::RunDir;
+use echo_learner::telemetry::summary::Summary;
+use echo_policy::generation::set_threads;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use toml::Table;
@@ -108,7 +104,7 @@ pub async fn run(attack: Attack, console: &Console) -> anyhow::Result<Report> {
     console.say("one run for both, with a short supervised warm-up");
     let settings = settings(updates)?;
     let [calm, disturbed] = ["honest", "attacked"].map(|name| attack.dir.join(name));
-    tokio::task::block_in_place(|| start::found(&settings, &calm, &disturbed))?;
+    tokio::task::block_in_place(|| founding::found(&settings, &calm, &disturbed))?;
     let honest = course(&attack, &settings, "honest", nodes, Cast::HONEST, console).await?;
     let cast = Cast {
         liars,

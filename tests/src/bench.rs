@@ -13,18 +13,17 @@
 //!                └── signed_clients ──► a real learner
 //! ```
 
-mod ceilings;
-mod crew;
 pub mod echo_clip;
-pub mod growth;
 pub mod ingest;
 pub mod install;
 pub mod interrupt;
-pub(crate) mod machine;
+pub mod learner_share;
 mod memory;
+pub mod memory_growth;
 pub mod micro_batches;
 pub mod rollout;
+mod roofline;
 pub mod sandbox;
-pub mod share;
+mod signed_clients;
 pub mod step;
 pub mod train;

@@ -2,7 +2,7 @@
 //! links, and how near that is to the fluid bound.
 //!
 //! In one *race*, a source and its nodes are started in network namespaces
-//! ([`netns`](crate::netns)). The snapshot is published, faults happen, and the race ends when
+//! ([`netns`](crate::harness::netns)). The snapshot is published, faults happen, and the race ends when
 //! every node that lives holds the snapshot. Echo races in its three modes, and outside systems
 //! race too ([`Mode`]). All are measured alike: completion by what a node has on its disk, bytes by
 //! the counters of the interfaces, memory and processor time by `/proc`, everything on one clock.
@@ -20,40 +20,35 @@
 //! ```
 
 mod account;
-mod bound;
-mod echo;
 mod faults;
-mod http;
-mod json_lines;
+mod fluid_bound;
 mod link_check;
-mod links;
 mod options;
 mod policies;
 mod race;
 mod recovery;
 mod report;
-mod rotten;
 mod samples;
-mod scratch;
+mod scratch_dir;
+pub mod simulate;
 mod site;
-mod torrent;
-pub(crate) mod usage;
+mod systems;
 
 pub use options::{Broadcast, Faults, Mode, ModeError, Slow, SlowError, Snapshots, Span, SpanError};
-pub use rotten::RottenNode;
+pub use systems::corrupt_node::RottenNode;
 
-use crate::binaries::Binaries;
-use crate::cargo;
-use crate::console::{Console, Report};
+use crate::harness::binaries::Binaries;
+use crate::harness::cargo;
+use crate::output::console::{Console, Report};
 use anyhow::Context as _;
-use echo::EchoSwarm;
-use http::HttpStar;
 use policies::Policies;
 use race::Race;
 use report::Row;
-use scratch::Scratch;
+use scratch_dir::Scratch;
 use site::Site;
-use torrent::Torrent;
+use systems::echo::EchoSwarm;
+use systems::http::HttpStar;
+use systems::torrent::Torrent;
 
 /// Runs every race that was asked for, one after the other, and reports.
 ///

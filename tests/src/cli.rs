@@ -16,13 +16,15 @@ use broadcast::BroadcastOptions;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use echo_lab::bench::{rollout, step};
 use echo_lab::broadcast::RottenNode;
-use echo_lab::cargo::workspace_root;
-use echo_lab::console::{Console, Report};
+use echo_lab::broadcast::simulate;
+use echo_lab::broadcast::simulate::Simulate;
 use echo_lab::demo::{self, Demo, Faults, UPDATES};
-use echo_lab::processes::interruptible;
+use echo_lab::harness::cargo::workspace_root;
+use echo_lab::harness::processes::interruptible;
+use echo_lab::output::console::{Console, Report};
 use echo_lab::results::Recorder;
-use echo_lab::simulate::{self, Simulate};
-use echo_lab::{delta_study, suite};
+use echo_lab::study::deltas;
+use echo_lab::suite;
 use gpu::Gpu;
 use results::ResultsOptions;
 use std::ffi::OsString;
@@ -253,7 +255,7 @@ impl Command {
             }
             Self::Study(study) => study.execute(console),
             Self::Gpu(gpu) => gpu.execute(console),
-            Self::DeltaStudy(options) => delta_study::run(&options.study(), console),
+            Self::DeltaStudy(options) => deltas::run(&options.study(), console),
             Self::Results(options) => options.execute(record, console),
         }
     }
@@ -269,7 +271,9 @@ impl DemoOptions {
         );
         let dir = match self.dir {
             Some(dir) => dir,
-            None => workspace_root().join("runs").join(format!("demo-{}", echo_protocol::clock::now().0)),
+            None => {
+                workspace_root().join("runs").join(format!("demo-{}", echo_protocol::program::clock::now().0))
+            }
         };
         ensure!(!dir.exists(), "{} exists already: choose another --dir", dir.display());
         let faults = Faults { nodes: usize::from(self.kill_node), learner: self.kill_learner };
@@ -278,9 +282,9 @@ impl DemoOptions {
 }
 
 impl DeltaStudyOptions {
-    fn study(self) -> delta_study::Study {
+    fn study(self) -> deltas::Study {
         let Self { warm_up, publications, tiny, save } = self;
-        delta_study::Study { warm_up, publications, tiny, save }
+        deltas::Study { warm_up, publications, tiny, save }
     }
 }
 
@@ -289,7 +293,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory as _;
     use echo_lab::broadcast::{Mode, Snapshots};
-    use echo_protocol::rate::BytesPerSec;
+    use echo_protocol::wire::rate::BytesPerSec;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split(' '))

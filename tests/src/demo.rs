@@ -12,27 +12,27 @@
 //! ```
 
 mod faults;
+mod progress;
 mod run_file;
 mod verdict;
-mod watch;
 
 pub use faults::Faults;
 pub use run_file::STALENESS_BUDGET;
 pub(crate) use run_file::settings;
 
-use crate::binaries::Binaries;
-use crate::cargo;
-use crate::console::{Console, Report};
-use crate::live::Live;
-use crate::network::{LearnerConfig, Network, NetworkConfig, NodeConfig};
-use crate::plot::reward_curve;
+use crate::harness::binaries::Binaries;
+use crate::harness::cargo;
+use crate::harness::network::{LearnerConfig, Network, NetworkConfig, NodeConfig};
+use crate::output::console::{Console, Report};
+use crate::output::live::Live;
+use crate::output::plot::reward_curve;
 use anyhow::Context as _;
-use echo_learner::run_dir::RunDir;
-use echo_learner::summary::Summary;
+use echo_learner::storage::run_dir::RunDir;
+use echo_learner::telemetry::summary::Summary;
+use progress::Watch;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use watch::Watch;
 
 /// Updates of a whole demo.
 pub const UPDATES: u64 = 600;

@@ -15,6 +15,7 @@
 
 pub mod check;
 mod kit;
+mod libraries;
 pub mod pack;
 mod steps;
 

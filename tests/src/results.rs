@@ -13,31 +13,31 @@
 //!                                 └──► page, cells ──► results.md, or line_diff with --check
 //! ```
 
-mod asked;
-mod book;
 mod cells;
 mod command;
-mod drift;
 mod figure;
-mod found;
-mod given;
-mod measured;
+mod goals;
+mod goals_and_records;
+mod json_pointer;
+mod line_diff;
+mod manual;
 mod page;
-mod pointer;
+mod provenance;
 mod record;
 mod recorder;
-mod stamp;
+mod records;
+mod report_lookup;
 #[cfg(test)]
 mod tests;
 
 pub use figure::Figure;
-pub use given::{GivenError, GivenFigure, record_given};
+pub use manual::{GivenError, GivenFigure, record_given};
 pub use recorder::Recorder;
 
-use crate::cargo::workspace_root;
-use crate::console::{Console, Report};
+use crate::harness::cargo::workspace_root;
+use crate::output::console::{Console, Report};
 use anyhow::Context as _;
-use book::{Book, HeldOrMissed, NewestFigure};
+use goals_and_records::{Book, HeldOrMissed, NewestFigure};
 use serde_json::json;
 use std::fs;
 use std::io::ErrorKind;
@@ -77,7 +77,7 @@ fn run_in(root: &Path, check: bool, console: &Console) -> anyhow::Result<Report>
     let newest = book.newest()?;
     let wanted = page::render(&book.goals, &newest)?;
     let found = read_page(&root.join(PAGE))?;
-    let differing = drift::lines(&found, &wanted);
+    let differing = line_diff::lines(&found, &wanted);
     if check {
         tell(&differing, console);
     } else {

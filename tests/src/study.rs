@@ -21,25 +21,26 @@
 
 mod arm;
 pub mod audit;
+mod chart;
 mod course;
-mod crew;
 mod delay;
+pub mod deltas;
 pub mod kill;
-mod picture;
 mod plans;
 mod report;
 mod statistics;
 mod variance;
+mod worker_pool;
 
 pub use delay::{Delay, DelayModel};
 pub use plans::Name;
 
-use crate::console::{Console, Report};
-use crate::practice::Practice;
+use crate::models::in_process_training::Practice;
+use crate::output::console::{Console, Report};
 use anyhow::Context;
 use arm::Arm;
 use course::Course;
-use echo_policy::weights::Weights;
+use echo_policy::model::weights::Weights;
 use plans::Plan;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -85,13 +86,13 @@ pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
         plan.description()
     ));
     let seeds: Vec<u64> = (0..study.seeds).collect();
-    let starts = crew::share(&seeds, |&seed| start(&plan, seed))?;
+    let starts = worker_pool::share(&seeds, |&seed| start(&plan, seed))?;
     for (seed, (_, _, accuracy)) in starts.iter().enumerate() {
         console.say(format!("  seed {seed} starts at {accuracy:.3}"));
     }
     let jobs: Vec<(usize, usize)> =
         (0..plan.arms.len()).flat_map(|arm| (0..starts.len()).map(move |seed| (arm, seed))).collect();
-    let courses = crew::share(&jobs, |&(arm, seed)| {
+    let courses = worker_pool::share(&jobs, |&(arm, seed)| {
         let (practice, weights, _) = &starts[seed];
         let course = course::course(practice, weights, &plan.arms[arm], &plan, seed as u64)?;
         let Arm { algo, delay, .. } = &plan.arms[arm];
@@ -103,7 +104,7 @@ pub fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
         Ok(course)
     })?;
     let courses: Vec<&[Course]> = courses.chunks(starts.len()).collect();
-    picture::draw(&plan, &courses, study)?;
+    chart::draw(&plan, &courses, study)?;
     report::report(&plan, &courses, study, since.elapsed(), console)
 }
 
@@ -119,8 +120,10 @@ fn start(plan: &Plan, seed: u64) -> anyhow::Result<(Practice, Weights, f64)> {
             if !update.is_multiple_of(plan.imitation.look_every) {
                 return Ok(true);
             }
-            accuracy = practice
-                .accuracy(&trainer.decoder().to_weights(echo_policy::weights::DType::F32)?, plan.orders)?;
+            accuracy = practice.accuracy(
+                &trainer.decoder().to_weights(echo_policy::model::weights::DType::F32)?,
+                plan.orders,
+            )?;
             Ok(accuracy < plan.imitation.until_accuracy)
         },
     )?;

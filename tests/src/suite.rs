@@ -6,14 +6,15 @@
 //! setup (compilers, Python, Go, NVRTC) ──► cargo build, cargo test ── lines ──► tally ──► Report
 //! ```
 
+pub mod setup;
 mod tally;
 
 pub use tally::Tally;
 
-use crate::cargo;
-use crate::console::{Console, Report};
-use crate::processes::{Output, Process};
-use crate::setup;
+use crate::harness::cargo;
+use crate::harness::processes::{Output, Process};
+use crate::output::console::{Console, Report};
+use crate::suite::setup;
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::time::Duration;

@@ -17,17 +17,17 @@
 //! soak: the same runner for hours, with nodes that come and go
 //! ```
 
-mod random;
+mod observation;
+mod random_schedule;
+mod runner;
 mod scenario;
-mod sight;
 pub mod soak;
-mod stage;
 mod verdict;
 
 pub use scenario::{Scenario, Step};
 
-use crate::binaries::Binaries;
-use crate::console::{Console, Report};
+use crate::harness::binaries::Binaries;
+use crate::output::console::{Console, Report};
 use anyhow::{Context as _, ensure};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ const NOT_TRIED: [(&str, &str); 7] = [
 /// When nothing could be played.
 pub async fn run(trouble: Trouble, console: &Console) -> anyhow::Result<Report> {
     let scenarios = match trouble.random {
-        Some(count) => (0..count).map(|n| random::draw(trouble.seed.wrapping_add(n))).collect(),
+        Some(count) => (0..count).map(|n| random_schedule::draw(trouble.seed.wrapping_add(n))).collect(),
         None => scenario::given()?,
     };
     let asked =
@@ -93,7 +93,7 @@ pub async fn run(trouble: Trouble, console: &Console) -> anyhow::Result<Report> 
         let (binaries, dir) = (binaries.clone(), trouble.dir.join(&scenario.name));
         async move {
             let begun = Instant::now();
-            let verdict = stage::play(&scenario, binaries, &dir).await;
+            let verdict = runner::play(&scenario, binaries, &dir).await;
             (scenario, verdict, begun.elapsed().as_secs_f64(), dir)
         }
     });

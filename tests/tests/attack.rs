@@ -4,11 +4,12 @@
 #![cfg(test)]
 
 use echo_lab::attack::{Cast, Gang, Standings, Told, Volunteers};
-use echo_lab::network::{Network, NodeConfig};
-use echo_lab::small_run::{self, until};
-use echo_learner::metrics;
-use echo_learner::run_dir::RunDir;
-use echo_protocol::submission::RefuseReason;
+use echo_lab::harness::network::{Network, NodeConfig};
+use echo_lab::harness::small_run;
+use echo_lab::harness::small_run::until;
+use echo_learner::storage::run_dir::RunDir;
+use echo_learner::telemetry::metrics;
+use echo_protocol::work::submission::RefuseReason;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -2,11 +2,11 @@
 #![cfg(test)]
 #![cfg(unix)]
 
-use echo_lab::binaries::Binaries;
 use echo_lab::broadcast::{self, Broadcast, Faults, Mode, Snapshots};
-use echo_lab::console::Console;
-use echo_lab::netns;
-use echo_protocol::rate::BytesPerSec;
+use echo_lab::harness::binaries::Binaries;
+use echo_lab::harness::netns;
+use echo_lab::output::console::Console;
+use echo_protocol::wire::rate::BytesPerSec;
 
 /// Four nodes, three megabytes, fast links.
 fn small(modes: &[Mode]) -> Broadcast {

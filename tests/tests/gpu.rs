@@ -2,7 +2,7 @@
 #![cfg(test)]
 #![cfg(target_os = "linux")]
 
-use echo_policy::engine::device::{About, Survey};
+use echo_policy::generation::device::{About, Survey};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;

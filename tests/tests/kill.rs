@@ -1,7 +1,7 @@
 //! A learner that is killed at random instants makes the same policy as one that is not: the kill study, in small.
 #![cfg(test)]
 
-use echo_lab::console::Console;
+use echo_lab::output::console::Console;
 use echo_lab::study::kill::{self, KillStudy};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

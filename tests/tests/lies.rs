@@ -4,17 +4,18 @@
 //! honest work, so the test decides which version is the newest and which is too old. Then a volunteer comes and finishes the run.
 #![cfg(test)]
 
-use echo_lab::liar::{Envelope, Liar};
-use echo_lab::network::NodeConfig;
-use echo_lab::small_run::{self, GROUP_SIZE, STALENESS_BUDGET, until};
-use echo_learner::metrics;
-use echo_learner::run_dir::RunDir;
-use echo_learner::summary::Summary;
-use echo_protocol::lease::LeaseId;
-use echo_protocol::order::OrderCounter;
-use echo_protocol::submission::{Outcome, RefuseReason};
-use echo_protocol::trajectory::{TrajectoryGroup, spans};
-use echo_protocol::version::PolicyVersion;
+use echo_lab::harness::liar::{Envelope, Liar};
+use echo_lab::harness::network::NodeConfig;
+use echo_lab::harness::small_run;
+use echo_lab::harness::small_run::{GROUP_SIZE, STALENESS_BUDGET, until};
+use echo_learner::storage::run_dir::RunDir;
+use echo_learner::telemetry::metrics;
+use echo_learner::telemetry::summary::Summary;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::work::lease::LeaseId;
+use echo_protocol::work::order::OrderCounter;
+use echo_protocol::work::submission::{Outcome, RefuseReason};
+use echo_protocol::work::trajectory::{TrajectoryGroup, spans};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;

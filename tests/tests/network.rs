@@ -3,11 +3,12 @@
 #![cfg(test)]
 #![cfg(unix)]
 
-use echo_lab::binaries::Binaries;
-use echo_lab::cargo;
-use echo_lab::network::{LearnerConfig, Network, NetworkConfig, NodeConfig};
-use echo_protocol::clock;
-use echo_protocol::peer_list::{self, Trust};
+use echo_lab::harness::binaries::Binaries;
+use echo_lab::harness::cargo;
+use echo_lab::harness::network::{LearnerConfig, Network, NetworkConfig, NodeConfig};
+use echo_protocol::program::clock;
+use echo_protocol::run::peer_list;
+use echo_protocol::run::peer_list::Trust;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -4,18 +4,19 @@
 //! nothing here depends on who is quicker.
 #![cfg(test)]
 
-use echo_lab::liar::{Liar, Order, PATIENCE, ROTTEN, receive};
-use echo_lab::network::{Network, NodeConfig};
-use echo_lab::small_run::{self, until};
-use echo_protocol::content::{ChunkIndex, ContentId};
-use echo_protocol::control::Peer;
-use echo_protocol::identity::PublicKey;
-use echo_protocol::keyfile;
-use echo_protocol::manifest::Manifest;
+use echo_lab::harness::liar::{Liar, Order, PATIENCE, ROTTEN, receive};
+use echo_lab::harness::network::{Network, NodeConfig};
+use echo_lab::harness::small_run;
+use echo_lab::harness::small_run::until;
+use echo_protocol::control::requests::Peer;
 use echo_protocol::net::PeerId;
-use echo_protocol::net::peer::{addresses_of, peer_of_key};
-use echo_protocol::submission::Outcome;
-use echo_protocol::version::PolicyVersion;
+use echo_protocol::net::peer_id::{addresses_of, peer_of_key};
+use echo_protocol::program::keyfile;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::snapshot::manifest::Manifest;
+use echo_protocol::wire::content_id::{ChunkIndex, ContentId};
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::work::submission::Outcome;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

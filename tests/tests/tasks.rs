@@ -4,13 +4,14 @@
 //! to the volunteers with the first snapshot, episodes are played, audited and trained on, and nothing is refused.
 #![cfg(test)]
 
-use echo_lab::network::NodeConfig;
-use echo_lab::small_run::{self, until};
-use echo_lab::vectors::{GSM8K, Sources};
-use echo_learner::metrics;
-use echo_learner::run_dir::RunDir;
-use echo_learner::summary::Summary;
-use echo_protocol::content::ContentId;
+use echo_lab::conformance::{GSM8K, Sources};
+use echo_lab::harness::network::NodeConfig;
+use echo_lab::harness::small_run;
+use echo_lab::harness::small_run::until;
+use echo_learner::storage::run_dir::RunDir;
+use echo_learner::telemetry::metrics;
+use echo_learner::telemetry::summary::Summary;
+use echo_protocol::wire::content_id::ContentId;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Value;

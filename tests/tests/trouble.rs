@@ -2,7 +2,7 @@
 #![cfg(test)]
 #![cfg(unix)]
 
-use echo_lab::console::Console;
+use echo_lab::output::console::Console;
 use echo_lab::trouble::{Trouble, run};
 
 /// Scenarios at once: each takes about one core while it trains.

@@ -3,10 +3,11 @@
 //! Trials are made from what is found there: one for each model directory, one for the tokenizer, one for each
 //! precision of the objectives, one for each file about what judges responses. What is not found becomes an ignored trial that says so, never a silent pass.
 
-use echo_lab::console::{Console, Report};
-use echo_lab::vectors::{self, GSM8K, MODELS, OBJECTIVES, Sources, TOKENIZER, sandbox};
-use echo_learner::objective::vectors::Precision;
-use echo_policy::vectors::VectorReport;
+use echo_lab::conformance;
+use echo_lab::conformance::{GSM8K, MODELS, OBJECTIVES, Sources, TOKENIZER, sandbox};
+use echo_lab::output::console::{Console, Report};
+use echo_learner::training::objective::vectors::Precision;
+use echo_policy::conformance::vectors::VectorReport;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -55,7 +56,7 @@ fn models(sources: &Sources) -> Vec<Trial> {
 
 fn tokenizer(sources: &Sources) -> Vec<Trial> {
     match sources.path(TOKENIZER) {
-        Ok(file) => vec![trial(TOKENIZER, move || vectors::tokenizer(&file, None))],
+        Ok(file) => vec![trial(TOKENIZER, move || conformance::tokenizer(&file, None))],
         Err(reason) => vec![skipped(TOKENIZER, &reason)],
     }
 }
@@ -67,7 +68,7 @@ fn objectives(sources: &Sources) -> Vec<Trial> {
     };
     let precision = |name: &str, precision| {
         let file = file.clone();
-        trial(&format!("{OBJECTIVES} in {name}"), move || vectors::objectives(&file, precision))
+        trial(&format!("{OBJECTIVES} in {name}"), move || conformance::objectives(&file, precision))
     };
     vec![precision("f32", Precision::F32), precision("f64", Precision::F64)]
 }
@@ -116,7 +117,7 @@ fn one_model(dir: &Path) -> anyhow::Result<VectorReport> {
         let entry = entry?;
         fs::copy(entry.path(), copy.join(entry.file_name()))?;
     }
-    vectors::models(parent.path())
+    conformance::models(parent.path())
 }
 
 fn directories(dir: &Path) -> io::Result<Vec<PathBuf>> {

@@ -14,8 +14,8 @@
 use super::expiry::LAST_SECOND;
 use super::{ListError, read_text};
 use echo_protocol::net::{AddrProtocol, Multiaddr, dialable};
-use echo_protocol::peer_list::{ListedRun, PeerList};
-use echo_protocol::time::UnixMillis;
+use echo_protocol::run::peer_list::{ListedRun, PeerList};
+use echo_protocol::wire::time::UnixMillis;
 use serde::Deserialize;
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! What can go wrong with a peer list in its keeper's hands.
 
-use echo_protocol::identity::PublicKey;
-use echo_protocol::keyfile::KeyfileError;
-use echo_protocol::peer_list::{MAX_LIST_BYTES, PeerListError};
+use echo_protocol::program::keyfile::KeyfileError;
+use echo_protocol::run::peer_list::{MAX_LIST_BYTES, PeerListError};
+use echo_protocol::wire::identity::PublicKey;
 use std::io;
 use std::path::PathBuf;
 

@@ -2,8 +2,9 @@
 
 use super::sign::PublicKeyText;
 use super::{ListError, expiry, read_text};
-use echo_protocol::peer_list::{self, PeerList, PeerListError};
-use echo_protocol::time::UnixMillis;
+use echo_protocol::run::peer_list;
+use echo_protocol::run::peer_list::{PeerList, PeerListError};
+use echo_protocol::wire::time::UnixMillis;
 use serde::Serialize;
 use std::path::Path;
 
@@ -83,7 +84,7 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use echo_protocol::identity::NodeKey;
+    use echo_protocol::wire::identity::NodeKey;
 
     #[test]
     fn tells_right_from_expired_from_altered_from_garbage() {

@@ -3,10 +3,11 @@
 use super::draft::Draft;
 use super::{ListError, expiry, read_text};
 use crate::publish;
-use echo_protocol::identity::{NodeKey, PublicKey};
-use echo_protocol::keyfile;
-use echo_protocol::peer_list::{self, PeerList};
-use echo_protocol::time::UnixMillis;
+use echo_protocol::program::keyfile;
+use echo_protocol::run::peer_list;
+use echo_protocol::run::peer_list::PeerList;
+use echo_protocol::wire::identity::{NodeKey, PublicKey};
+use echo_protocol::wire::time::UnixMillis;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! What can go wrong with a boot node.
 
-use echo_protocol::keyfile::KeyfileError;
 use echo_protocol::net::NetError;
+use echo_protocol::program::keyfile::KeyfileError;
 use echo_protocol::program::lock::LockError;
 use std::io;
 use std::path::PathBuf;

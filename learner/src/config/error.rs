@@ -1,10 +1,10 @@
 //! What is wrong with a run file.
 
-use crate::objective::ObjectiveError;
-use crate::optimizer::OptimizerError;
-use crate::option_error::OptionError;
-use crate::schedule::ScheduleError;
-use echo_protocol::staleness::StalenessError;
+use crate::common::option_error::OptionError;
+use crate::training::lr_schedule::ScheduleError;
+use crate::training::objective::ObjectiveError;
+use crate::training::optimizer::OptimizerError;
+use echo_protocol::run::staleness::StalenessError;
 use std::path::PathBuf;
 
 /// What is wrong with a run file.

@@ -1,6 +1,6 @@
 //! `[model]`
 
-use echo_policy::config::TinySizes;
+use echo_policy::model::config::TinySizes;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

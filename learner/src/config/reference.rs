@@ -1,7 +1,7 @@
 //! `docs/reference/run-file.md` has the keys of a run file and their defaults, and no others.
 
 use super::{RunConfig, StalenessSection};
-use echo_protocol::staleness::Staleness;
+use echo_protocol::run::staleness::Staleness;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 use toml::{Table, Value};

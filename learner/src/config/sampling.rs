@@ -1,6 +1,6 @@
 //! `[sampling]`
 
-use echo_protocol::charter::{Sampling, Takeover};
+use echo_protocol::run::charter::{Sampling, Takeover};
 use serde::{Deserialize, Serialize};
 
 /// `[sampling]`: how nodes draw responses; the charter fixes it.

@@ -1,7 +1,7 @@
 //! `[staleness]`: a mode, or numbers.
 
 use super::ConfigError;
-use echo_protocol::staleness::{BatchOrder, Mode, Staleness};
+use echo_protocol::run::staleness::{BatchOrder, Mode, Staleness};
 use serde::{Deserialize, Serialize};
 
 /// S where a run file does not say it.

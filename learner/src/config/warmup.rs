@@ -1,6 +1,6 @@
 //! `[warmup]`
 
-use crate::option_error::{OptionError, above_zero, setting};
+use crate::common::option_error::{OptionError, above_zero, setting};
 use serde::{Deserialize, Serialize};
 
 /// `[warmup]`: supervised updates on the tasks' own solutions.

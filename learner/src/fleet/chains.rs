@@ -2,9 +2,9 @@
 //!
 //! Every change costs the logarithm of the fleet's size: a chain is a linked list, not an array.
 
-use echo_protocol::identity::PublicKey;
-use echo_protocol::rate::BytesPerSec;
-use echo_protocol::relay::MAX_SOURCE_CONSUMERS;
+use echo_protocol::dissemination::MAX_SOURCE_CONSUMERS;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::rate::BytesPerSec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most chains, whatever the source's uplink: its machine serves no more heads.
@@ -172,7 +172,7 @@ impl Chains {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use echo_protocol::identity::NodeKey;
+    use echo_protocol::wire::identity::NodeKey;
     use proptest::prelude::*;
 
     fn key(seed: u8) -> PublicKey {

@@ -4,8 +4,8 @@
 //! everybody else keeps nearly all of theirs. A random regular graph of degree 8 is connected with
 //! near certainty and a few hops wide at any size.
 
-use echo_protocol::draw::Draws;
-use echo_protocol::identity::PublicKey;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::rng::Draws;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Neighbours of a node, where there are that many.
@@ -139,7 +139,7 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use echo_protocol::content::ContentId;
+    use echo_protocol::wire::content_id::ContentId;
 
     fn key(n: u32) -> PublicKey {
         PublicKey::from_bytes(*ContentId::of(&n.to_le_bytes()).as_bytes())

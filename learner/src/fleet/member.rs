@@ -2,11 +2,11 @@
 
 use super::score::Record;
 use super::trust::Reports;
-use crate::record::Owner;
-use echo_protocol::heartbeat::{Heartbeat, Reach};
-use echo_protocol::identity::PublicKey;
-use echo_protocol::rate::BytesPerSec;
-use echo_protocol::time::UnixMillis;
+use crate::reputation::Owner;
+use echo_protocol::control::heartbeat::{Heartbeat, Reach};
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::rate::BytesPerSec;
+use echo_protocol::wire::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

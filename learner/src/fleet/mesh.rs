@@ -3,12 +3,12 @@
 use super::Fleet;
 use super::graph::DEGREE;
 use super::member::Member;
-use echo_protocol::content::ContentId;
-use echo_protocol::control::{MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, Neighbour, Neighbourhood, Peer};
-use echo_protocol::heartbeat::Reach;
-use echo_protocol::identity::PublicKey;
-use echo_protocol::relay::{MAX_SOURCE_CONSUMERS, Mode, Role};
-use echo_protocol::time::UnixMillis;
+use echo_protocol::control::heartbeat::Reach;
+use echo_protocol::control::requests::{MAX_NEIGHBOURS, MAX_PEER_ADDRESSES, Neighbour, Neighbourhood, Peer};
+use echo_protocol::dissemination::{MAX_SOURCE_CONSUMERS, Mode, Role};
+use echo_protocol::wire::content_id::ContentId;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::time::UnixMillis;
 use std::collections::BTreeSet;
 
 /// Up to this many nodes everybody is everybody's neighbour, and the source everyone's.

@@ -3,9 +3,9 @@
 use super::chains::{Chains, chain_count};
 use super::member::{Member, Standing};
 use super::{Fleet, linked};
-use echo_protocol::identity::PublicKey;
-use echo_protocol::rate::BytesPerSec;
-use echo_protocol::time::UnixMillis;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::rate::BytesPerSec;
+use echo_protocol::wire::time::UnixMillis;
 use std::cmp::Reverse;
 
 /// Least milliseconds between two rankings.

@@ -4,9 +4,9 @@
 //! computed from is what other nodes measured, never what a node says of itself.
 
 use super::trust::REPORT_WINDOW_MS;
-use echo_protocol::identity::PublicKey;
-use echo_protocol::rate::BytesPerSec;
-use echo_protocol::time::UnixMillis;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::rate::BytesPerSec;
+use echo_protocol::wire::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 use super::mesh::{SMALL_FLEET, SOURCE_PLACES};
 use super::*;
-use echo_protocol::content::ContentId;
-use echo_protocol::control::MAX_NEIGHBOURS;
-use echo_protocol::heartbeat::Reach;
-use echo_protocol::relay::Role;
+use echo_protocol::control::heartbeat::Reach;
+use echo_protocol::control::requests::MAX_NEIGHBOURS;
+use echo_protocol::dissemination::Role;
+use echo_protocol::wire::content_id::ContentId;
 use std::net::Ipv4Addr;
 
 fn key(n: u32) -> PublicKey {
@@ -265,7 +265,10 @@ fn the_source_knows_whom_it_serves_first() {
     assert!((0..2).all(|chain| consumers.contains(&fleet.chains().chain(chain)[0])));
     let served = |node: &PublicKey| roles(&fleet, 0, node).iter().any(|(other, _)| *other == key(SOURCE));
     assert!(fleet.members().keys().filter(|node| served(node)).all(|node| consumers.contains(node)));
-    assert_eq!(of(Mode::Star, 400).source_consumers().len(), echo_protocol::relay::MAX_SOURCE_CONSUMERS);
+    assert_eq!(
+        of(Mode::Star, 400).source_consumers().len(),
+        echo_protocol::dissemination::MAX_SOURCE_CONSUMERS
+    );
     // And a node knows who stands behind it.
     let chain = of(Mode::Chain, 6);
     let [first, second, third] = chain.chains().chain(0)[..] else { panic!("two chains of three") };
@@ -319,7 +322,7 @@ fn rotten_peers_are_named_and_put_out_by_a_quorum_while_its_words_last() {
     fleet.heartbeat(UnixMillis(later + 1), rotten, beat()).unwrap();
     assert!(nobody_waits(&fleet, later + 1));
     // A day later it gets another chance, but not from those that met it.
-    let faded = later + rotten::FADES_MS;
+    let faded = later + corrupt_peers::FADES_MS;
     (0..2).for_each(|n| fleet.rank(UnixMillis(faded + n)));
     assert_eq!(fleet.members()[&rotten].standing, Standing::Forwards);
     assert!(fleet.chains().contains(&rotten));

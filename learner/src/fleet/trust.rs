@@ -1,8 +1,8 @@
 //! What a node's word against another is worth: for itself, at once; for others, only together with
 //! those of several more.
 
-use echo_protocol::identity::PublicKey;
-use echo_protocol::time::UnixMillis;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::time::UnixMillis;
 use std::collections::BTreeMap;
 
 /// Nodes that have to say the same of a node before others act upon it.
@@ -83,7 +83,7 @@ impl Accusations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use echo_protocol::identity::NodeKey;
+    use echo_protocol::wire::identity::NodeKey;
 
     fn key(seed: u8) -> PublicKey {
         NodeKey::from_secret([seed; 32]).public()

@@ -6,10 +6,10 @@
 
 use super::score::Record;
 use super::{Fleet, MAX_NODES, Standing};
-use echo_protocol::identity::PublicKey;
-use echo_protocol::rate::BytesPerSec;
-use echo_protocol::time::UnixMillis;
-use echo_protocol::version::PolicyVersion;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::rate::BytesPerSec;
+use echo_protocol::wire::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 /// What is known of a node.
@@ -71,13 +71,13 @@ impl Fleet {
 #[cfg(test)]
 mod tests {
     use crate::fleet::{Fleet, FleetConfig, Standing};
-    use crate::record::Owners;
-    use echo_protocol::control::Peer;
-    use echo_protocol::heartbeat::Heartbeat;
-    use echo_protocol::identity::PublicKey;
-    use echo_protocol::rate::BytesPerSec;
-    use echo_protocol::relay::Mode;
-    use echo_protocol::time::UnixMillis;
+    use crate::reputation::Owners;
+    use echo_protocol::control::heartbeat::Heartbeat;
+    use echo_protocol::control::requests::Peer;
+    use echo_protocol::dissemination::Mode;
+    use echo_protocol::wire::identity::PublicKey;
+    use echo_protocol::wire::rate::BytesPerSec;
+    use echo_protocol::wire::time::UnixMillis;
 
     #[test]
     fn a_later_process_knows_who_served_well_and_who_is_banned() {

@@ -3,23 +3,23 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
-use echo_policy::engine::DeviceChoice;
-use echo_policy::engine::device::Survey;
-use echo_protocol::charter::Charter;
-use echo_protocol::identity::NodeKey;
-use echo_protocol::keyfile;
+use echo_policy::generation::DeviceChoice;
+use echo_policy::generation::device::Survey;
 use echo_protocol::net::{AddrProtocol, Multiaddr, dialable};
-use echo_protocol::peer_list::{PeerList, Trust};
-use echo_protocol::time::UnixMillis;
-use echo_sandbox::registry;
+use echo_protocol::program::keyfile;
+use echo_protocol::run::charter::Charter;
+use echo_protocol::run::peer_list::{PeerList, Trust};
+use echo_protocol::wire::identity::NodeKey;
+use echo_protocol::wire::time::UnixMillis;
+use echo_sandbox::tasks::registry;
 
 use super::{MIN_FREE_BYTES, MIN_RATE, OTHER_THREADS, Problem, Target};
-use crate::charter_file;
-use crate::config::range::{cores, within};
-use crate::config::{MAX_ORDERS, MIN_ORDERS, Settings};
-use crate::data_dir::DataDir;
-use crate::precision;
-use crate::trust;
+use crate::devices::precision;
+use crate::settings::range::{cores, within};
+use crate::settings::{MAX_ORDERS, MIN_ORDERS, Settings};
+use crate::state::charter_file;
+use crate::state::data_dir::DataDir;
+use crate::state::trusted_list;
 
 pub(super) fn ranges(settings: &Settings, problems: &mut Vec<Problem>) {
     let orders = u64::from(MIN_ORDERS)..=u64::from(MAX_ORDERS);
@@ -74,7 +74,7 @@ pub(super) fn list(
     data: &DataDir,
     now: UnixMillis,
 ) -> Result<(PeerList, Trust), Problem> {
-    Ok(trust::open_list(data, settings.peers.as_deref(), settings.list_key.as_deref(), now)?)
+    Ok(trusted_list::open_list(data, settings.peers.as_deref(), settings.list_key.as_deref(), now)?)
 }
 
 pub(super) fn bootstraps(list: &PeerList) -> Vec<Multiaddr> {

@@ -1,8 +1,10 @@
 use super::*;
-use crate::config::{Config, Flags, Role};
-use crate::{charter_file, testing};
-use echo_policy::precision::Precision;
-use echo_protocol::peer_list::{self, ListedRun, PeerList};
+use crate::settings::{Config, Flags, Role};
+use crate::state::charter_file;
+use crate::testing;
+use echo_policy::model::precision::Precision;
+use echo_protocol::run::peer_list;
+use echo_protocol::run::peer_list::{ListedRun, PeerList};
 use std::fs;
 use std::path::Path;
 

@@ -1,13 +1,13 @@
 //! Why orders in flight come to nothing.
 
-use echo_policy::engine::EngineError;
+use echo_policy::generation::EngineError;
 
-use crate::outbox::OutboxError;
+use crate::delivery::outbox::OutboxError;
 use crate::workload::WorkloadError;
 
 /// Why what was in flight came to nothing.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RolloutError {
+pub(crate) enum RolloutError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
@@ -18,7 +18,7 @@ pub(super) enum RolloutError {
 
 impl RolloutError {
     /// Whether it is one order's own fault: a prompt without tokens, or with too many.
-    pub(super) fn is_of_order(&self) -> bool {
+    pub(crate) fn is_of_order(&self) -> bool {
         match self {
             Self::Engine(error) => error.is_of_request(),
             Self::Workload(WorkloadError::Tokenizer(error)) => error.is_of_text(),

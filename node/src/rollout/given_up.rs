@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::time::Duration;
 
-use echo_protocol::lease::{HeldOrder, ReturnReason};
-use echo_protocol::order::OrderCounter;
-use echo_protocol::program::paced::Paced;
+use echo_protocol::program::log_throttle::Paced;
+use echo_protocol::work::lease::{HeldOrder, ReturnReason};
+use echo_protocol::work::order::OrderCounter;
 
-use crate::returns::Returns;
+use crate::rollout::returns::Returns;
 
 /// Most orders that are remembered, the newest.
 const MAX_REMEMBERED: usize = 1024;
@@ -19,19 +19,19 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Orders that were given up: one whose prompt has no tokens, or that the task could not judge. Each goes
 /// back to the learner, with the reason. The owner reads of it once, however often it is leased again.
 #[derive(Debug)]
-pub(super) struct GivenUp {
+pub(crate) struct GivenUp {
     known: BTreeSet<OrderCounter>,
     lines: Paced,
     returns: Returns,
 }
 
 impl GivenUp {
-    pub(super) fn new(returns: Returns) -> Self {
+    pub(crate) fn new(returns: Returns) -> Self {
         Self { known: BTreeSet::new(), lines: Paced::new(LINE_EVERY), returns }
     }
 
     /// Gives an order back that came to nothing.
-    pub(super) fn note(&mut self, held: HeldOrder, reason: ReturnReason, why: &dyn Display) {
+    pub(crate) fn note(&mut self, held: HeldOrder, reason: ReturnReason, why: &dyn Display) {
         let (order, why) = (held.counter, why.to_string());
         match self.is_news(order).then(|| self.lines.due("given up")).flatten() {
             Some(orders) => {
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn the_owner_hears_of_an_order_once_and_the_newest_are_remembered() {
-        let mut given_up = GivenUp::new(crate::returns::returns().0);
+        let mut given_up = GivenUp::new(crate::rollout::returns::returns().0);
         let mut is_news = |order| given_up.is_news(OrderCounter(order));
         assert!(is_news(7) && !is_news(7) && is_news(8) && !is_news(7));
         assert!((100..100 + MAX_REMEMBERED as u64).all(&mut is_news));

@@ -1,16 +1,16 @@
 //! One sample of an order: the episode that it plays, turn by turn.
 
-use echo_policy::engine::{Completion, Turn};
-use echo_policy::tokenizer::Tokenizer;
-use echo_protocol::trajectory::{Trajectory, spans, turns};
-use echo_protocol::version::PolicyVersion;
-use echo_sandbox::episode::{Play, Step};
+use echo_policy::generation::{Completion, Turn};
+use echo_policy::text::tokenizer::Tokenizer;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::work::trajectory::{Trajectory, spans, turns};
+use echo_sandbox::task::episode::{Play, Step};
 use echo_sandbox::task::{Response, Verdict};
 
 use crate::workload::WorkloadError;
 
 /// A sample on its way.
-pub(super) struct Sample<'w> {
+pub(crate) struct Sample<'w> {
     play: Play<'w>,
     end: Result<End, WorkloadError>,
 }
@@ -21,13 +21,13 @@ struct End {
 }
 
 impl<'w> Sample<'w> {
-    pub(super) fn new(play: Play<'w>) -> Self {
+    pub(crate) fn new(play: Play<'w>) -> Self {
         Self { play, end: Err(WorkloadError::NotOver) }
     }
 
     /// Takes a turn of the policy, and returns what it hears, if its episode goes on. An episode that
     /// cannot be judged is over, and [`Sample::trajectory`] returns what failed.
-    pub(super) fn hear(&mut self, turn: Turn<'_>, tokenizer: &Tokenizer) -> Option<Vec<u32>> {
+    pub(crate) fn hear(&mut self, turn: Turn<'_>, tokenizer: &Tokenizer) -> Option<Vec<u32>> {
         self.reply(turn, tokenizer).unwrap_or_else(|error| {
             self.end = Err(error);
             None
@@ -52,7 +52,7 @@ impl<'w> Sample<'w> {
     ///
     /// # Errors
     /// When the episode is not over, or could not be judged.
-    pub(super) fn trajectory(self, completion: Completion) -> Result<Trajectory, WorkloadError> {
+    pub(crate) fn trajectory(self, completion: Completion) -> Result<Trajectory, WorkloadError> {
         let End { verdict, finished } = self.end?;
         Ok(Trajectory {
             response: completion.tokens,
@@ -71,10 +71,10 @@ impl<'w> Sample<'w> {
 mod tests {
     use super::*;
     use crate::testing;
-    use echo_policy::engine::Ticket;
-    use echo_policy::tokenizer::{CharTokenizer, HfTokenizer};
-    use echo_protocol::charter::TaskSpec;
-    use echo_protocol::order::OrderCounter;
+    use echo_policy::generation::Ticket;
+    use echo_policy::text::tokenizer::{CharTokenizer, HfTokenizer};
+    use echo_protocol::run::charter::TaskSpec;
+    use echo_protocol::work::order::OrderCounter;
 
     const COUNTER: OrderCounter = OrderCounter(3);
 

@@ -7,7 +7,7 @@ use echo_protocol::program::output;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::board::Download;
+use crate::status::node_state::Download;
 
 /// Lines to standard output, and a progress bar below them when that is a terminal.
 #[derive(Clone, Debug)]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use echo_policy::config::ModelConfig;
-use echo_policy::engine::device::Loader;
-use echo_policy::engine::{AnyBackend, Backend, CpuBackend, Device, EngineError, Feed, Logits, Want};
-use echo_policy::precision::Precision;
-use echo_policy::weights::Weights;
+use echo_policy::generation::device::Loader;
+use echo_policy::generation::{AnyBackend, Backend, CpuBackend, Device, EngineError, Feed, Logits, Want};
+use echo_policy::model::config::ModelConfig;
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::Weights;
 
 /// What a card is asked for.
 pub(crate) enum Call<'a> {

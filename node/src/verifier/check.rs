@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use echo_policy::audit::{Finding, Sample, Standard};
-use echo_policy::tokenizer::{Tokenizer, TokenizerError};
-use echo_protocol::check::{Opinion, Report};
-use echo_protocol::precision::Caches;
-use echo_protocol::signed::{Signed, SignedError};
-use echo_protocol::submission::RefuseReason;
-use echo_protocol::trajectory::TrajectoryGroup;
-use echo_protocol::version::PolicyVersion;
-use echo_sandbox::judge::judge;
-use echo_sandbox::replay::{Heard, ReplayError, TextDecoder, heard, interleave};
+use echo_policy::text::tokenizer::{Tokenizer, TokenizerError};
+use echo_protocol::run::precision::Caches;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::wire::signed::{Signed, SignedError};
+use echo_protocol::work::submission::RefuseReason;
+use echo_protocol::work::trajectory::TrajectoryGroup;
+use echo_protocol::work::verification::{Opinion, Report};
+use echo_sandbox::rollout::judge::judge;
+use echo_sandbox::rollout::replay::{Heard, ReplayError, TextDecoder, heard, interleave};
 
-use super::shelf::Shelf;
+use super::policy_cache::Shelf;
 use crate::workload::Workload;
 
 /// What the policy heard has no tokens.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing;
 use echo_protocol::store::ChunkStore;
-use echo_sandbox::isolate::Lack;
+use echo_sandbox::isolation::Lack;
 
 #[test]
 fn an_order_becomes_the_same_request_everywhere() {
@@ -79,7 +79,7 @@ fn snapshots_that_contradict_the_charter_are_not_fetched() {
 fn tasks_made_of_a_file_wait_for_the_snapshot_that_brings_it() {
     let (run, mut charter) = Charter::open(&testing::charter()).unwrap();
     let rows = br#"{"question": "1+1=", "answer": "2"}"#;
-    let id = echo_protocol::content::ContentId::of(rows);
+    let id = echo_protocol::wire::content_id::ContentId::of(rows);
     charter.tasks = vec![TaskSpec { data: Some(id), ..TaskSpec::new("math") }];
     let workload = Workload::new(run, &charter).unwrap();
     let tokenizer = workload.tokenizer(&[]).unwrap();

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::copies::Copies;
+use super::policy_cache::Copies;
 use super::samples::examine_in_turn;
 use super::{AuditError, CannotAudit, Finding, Sample, Standard, VersionWeights, examine};
-use crate::engine::cpu::computes_as_known;
-use crate::sampler::SamplingParams;
+use crate::generation::cpu::computes_as_known;
+use crate::sampling::SamplingParams;
 
 /// Audits with policies that it makes, in whatever precision is declared, of the weights that others hold.
 ///

@@ -1,7 +1,7 @@
 //! Why an audit says nothing.
 
 use super::CannotAudit;
-use crate::engine::EngineError;
+use crate::generation::EngineError;
 
 /// Why samples were not audited.
 #[derive(Debug, thiserror::Error)]

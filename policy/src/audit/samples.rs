@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Audit, Draw, Evidence, Fault, Tolerance};
-use crate::engine::EngineError;
-use crate::engine::backend::Backend;
-use crate::engine::policy::Policy;
-use crate::sampler::SamplingParams;
+use crate::generation::EngineError;
+use crate::generation::backend::Backend;
+use crate::generation::policy::Policy;
+use crate::sampling::SamplingParams;
 
 /// How many times as near or as far off a claim has to be for its finding to be certain on every machine.
 const MARGIN: f32 = 2.0;
@@ -54,7 +54,7 @@ impl Sample {
 
     /// Of a group that kept its caches when a newer version took over. What stands before the draws at
     /// these positions was computed anew, under the version of their token: see
-    /// [`recomputed`](crate::engine::Completion::recomputed).
+    /// [`recomputed`](crate::generation::Completion::recomputed).
     #[must_use]
     pub fn with_kept_caches(self, recomputed: Vec<u32>) -> Self {
         Self { kept: Some(recomputed), ..self }

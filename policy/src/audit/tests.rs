@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::config::ModelConfig;
-use crate::decoder::tests::families;
-use crate::engine::{Completion, Generation, Limits, SampleRequest, Takeover, Ticket};
-use crate::precision::Precision;
-use crate::weights::Weights;
+use crate::generation::{Completion, Generation, Limits, SampleRequest, Takeover, Ticket};
+use crate::model::config::ModelConfig;
+use crate::model::precision::Precision;
+use crate::model::weights::Weights;
+use crate::training::decoder::tests::families;
 
 const SEED: [u8; 32] = [7; 32];
 const PROMPT: [u32; 3] = [1, 2, 4];

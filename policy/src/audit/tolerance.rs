@@ -1,6 +1,6 @@
 //! How far an honest node may be off, by what it declares and by what the auditing machine computes in.
 
-use crate::precision::{Precision, UnknownPrecision};
+use crate::model::precision::{Precision, UnknownPrecision};
 
 /// How tokens are audited that were drawn in some precision: in the same, by the limits that honest machines keep among themselves.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,7 +85,7 @@ const F32: Tolerance = Tolerance { border: 1e-4, off: 0.0, mean: 2e-4, max: 1e-2
 /// layers, which are less sure of their tokens. What is rounded to the other side is off by a part in 256, and moves what follows.
 const BF16: Tolerance = Tolerance { border: 3e-3, off: 0.0, mean: 5e-3, max: 0.1 };
 /// Where [nothing is left open](Precision::is_exact), honest machines agree to the bit. What is left is what another way to add up the weights of one draw may
-/// move, behind the last product: [`crate::sampler`] says how little.
+/// move, behind the last product: [`crate::sampling`] says how little.
 const EXACT: Tolerance = Tolerance { border: 1e-6, off: 0.0, mean: 1e-6, max: 1e-5 };
 
 /// The limits at temperature 1: rows are what is declared, columns what the audit computes in. A pair gets limits when differences of honest nodes

@@ -1,9 +1,9 @@
 //! The weights of a version, of which policies in every precision can be made.
 
-use crate::config::ModelConfig;
-use crate::engine::{CpuBackend, EngineError, Policy};
-use crate::precision::Precision;
-use crate::weights::{DType, Weights};
+use crate::generation::{CpuBackend, EngineError, Policy};
+use crate::model::config::ModelConfig;
+use crate::model::precision::Precision;
+use crate::model::weights::{DType, Weights};
 
 /// The weights of a version as they were published. They are mapped from a file as a rule, so it costs little to keep them.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use echo_policy::engine::wgpu::WgpuBackend;
-use echo_policy::engine::{Backend, Claim, CpuBackend, Feed, Want};
-use echo_policy::sampler::SamplingParams;
-use echo_policy::vectors::models::{VALUE_TOLERANCE, check_backend};
+use echo_policy::conformance::vectors::models::{VALUE_TOLERANCE, check_backend};
+use echo_policy::generation::wgpu::WgpuBackend;
+use echo_policy::generation::{Backend, Claim, CpuBackend, Feed, Want};
+use echo_policy::sampling::SamplingParams;
 
 use crate::models::{self, Model, tokens};
 use crate::{Opener, Test};

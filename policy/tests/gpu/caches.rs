@@ -1,9 +1,9 @@
 //! Pages: shared, returned, kept from one version to the next, and run out of.
 
-use echo_policy::config::ModelConfig;
-use echo_policy::engine::wgpu::{GpuCache, WgpuBackend};
-use echo_policy::engine::{Backend, EngineError, Feed, Want};
-use echo_policy::weights::Weights;
+use echo_policy::generation::wgpu::{GpuCache, WgpuBackend};
+use echo_policy::generation::{Backend, EngineError, Feed, Want};
+use echo_policy::model::config::ModelConfig;
+use echo_policy::model::weights::Weights;
 
 use crate::models::{self, Model, tokens};
 use crate::{Opener, Test};

@@ -1,9 +1,10 @@
 //! Tokens that are drawn and placed on the device, against the sampler on the same logits.
 
-use echo_policy::engine::wgpu::WgpuBackend;
-use echo_policy::engine::{Backend, Claim, EngineError, Feed, Pick, Want};
-use echo_policy::sampler::{self, SamplingError, SamplingParams};
-use echo_policy::weights::Weights;
+use echo_policy::generation::wgpu::WgpuBackend;
+use echo_policy::generation::{Backend, Claim, EngineError, Feed, Pick, Want};
+use echo_policy::model::weights::Weights;
+use echo_policy::sampling;
+use echo_policy::sampling::{SamplingError, SamplingParams};
 
 use crate::models::{self, Model, tokens};
 use crate::{Opener, Test};
@@ -43,7 +44,7 @@ fn draws_follow_the_rule(opener: &Opener) {
     for round in 0..8 {
         // Ninety sequences: more than the logits of one block.
         let prompts: Vec<_> = (0..90).map(|i| [&prompt[..], &[(i * 13 + round) % 1201]].concat()).collect();
-        let numbers: Vec<_> = (0..90).map(|i| sampler::uniform(&[round as u8; 32], i, 0)).collect();
+        let numbers: Vec<_> = (0..90).map(|i| sampling::uniform(&[round as u8; 32], i, 0)).collect();
         let mut common = backend.new_cache();
         backend.forward(&mut [Feed { tokens: &prompt, cache: &mut common }], Want::Nothing).unwrap();
         let feeds = |caches: &mut Vec<_>, draw: bool| {
@@ -65,10 +66,10 @@ fn draws_follow_the_rule(opener: &Opener) {
         let logits = feeds(&mut vec![common; 90], false).1.unwrap();
         for (i, (row, found)) in logits.rows().zip(&sampled).enumerate() {
             let (params, u) = (&params[i % params.len()], numbers[i]);
-            let expected = sampler::sample(row, params, u).unwrap();
+            let expected = sampling::sample(row, params, u).unwrap();
             drawn += 1;
             if found.token != expected.token {
-                let place = sampler::interval(row, params, found.token).unwrap();
+                let place = sampling::interval(row, params, found.token).unwrap();
                 different.push((place.distance(u), *params));
                 continue;
             }
@@ -94,7 +95,7 @@ fn places_are_those_of_the_rule(opener: &Opener) {
     let placed = backend.place(&mut [Feed { tokens: &sequence, cache: a }], &claims).unwrap();
     let logits = backend.forward(&mut [Feed { tokens: &sequence, cache: b }], Want::All).unwrap();
     for ((row, claim), found) in logits.rows().zip(&claims).zip(&placed) {
-        let expected = sampler::interval(row, claim.params, claim.token).unwrap();
+        let expected = sampling::interval(row, claim.params, claim.token).unwrap();
         let near = |a: f64, b: f64| a == b || (a - b).abs() < SHARE;
         assert!(near(found.low, expected.low) && near(found.high, expected.high), "{found:?} {expected:?}");
         assert_eq!(found.cut, expected.cut);

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use echo_policy::engine::wgpu::{Gpu, WgpuBackend};
-use echo_policy::engine::{
+use echo_policy::generation::wgpu::{Gpu, WgpuBackend};
+use echo_policy::generation::{
     Backend, Completion, CpuBackend, Feed, Generation, Limits, Policy, SampleRequest, Takeover, Ticket, Want,
     score,
 };
-use echo_policy::sampler::SamplingParams;
-use echo_policy::weights::Weights;
+use echo_policy::model::weights::Weights;
+use echo_policy::sampling::SamplingParams;
 
 use crate::models::{self, Model};
 use crate::{Opener, Test};

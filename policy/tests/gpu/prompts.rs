@@ -1,8 +1,8 @@
 //! Agreement with the f32 reference over random prompts.
 
-use echo_policy::agreement::{Agreement, Limits, compare, models, prompts};
-use echo_policy::engine::wgpu::WgpuBackend;
-use echo_policy::precision::Precision;
+use echo_policy::conformance::backends::{Agreement, Limits, compare, models, prompts};
+use echo_policy::generation::wgpu::WgpuBackend;
+use echo_policy::model::precision::Precision;
 
 use crate::{Opener, Test};
 

@@ -1,7 +1,7 @@
 //! Devices that are lost, and adapters that are not there.
 
-use echo_policy::engine::wgpu::{AdapterChoice, Gpu, GpuError, GpuOptions, WgpuBackend};
-use echo_policy::engine::{Backend, EngineError, Feed, Want};
+use echo_policy::generation::wgpu::{AdapterChoice, Gpu, GpuError, GpuOptions, WgpuBackend};
+use echo_policy::generation::{Backend, EngineError, Feed, Want};
 
 use crate::models::{self, Model};
 use crate::{Opener, Test};

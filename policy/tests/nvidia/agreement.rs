@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use echo_policy::engine::cuda::{CudaBackend, Device};
-use echo_policy::engine::{Backend, Claim, CpuBackend, Feed, Want};
-use echo_policy::precision::Precision;
-use echo_policy::sampler::SamplingParams;
-use echo_policy::vectors::models::{VALUE_TOLERANCE, check_backend};
+use echo_policy::conformance::vectors::models::{VALUE_TOLERANCE, check_backend};
+use echo_policy::generation::cuda::{CudaBackend, Device};
+use echo_policy::generation::{Backend, Claim, CpuBackend, Feed, Want};
+use echo_policy::model::precision::Precision;
+use echo_policy::sampling::SamplingParams;
 
 use crate::emulator::Program;
 use crate::models::{self, Model, tokens};

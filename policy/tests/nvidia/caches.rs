@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use echo_policy::engine::cuda::{CudaBackend, CudaCache, Device};
-use echo_policy::engine::{Backend, EngineError, Feed, Want};
-use echo_policy::precision::Precision;
+use echo_policy::generation::cuda::{CudaBackend, CudaCache, Device};
+use echo_policy::generation::{Backend, EngineError, Feed, Want};
+use echo_policy::model::precision::Precision;
 
 use crate::emulator::Program;
 use crate::models::{self, tokens};

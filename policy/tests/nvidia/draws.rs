@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use echo_policy::engine::cuda::{CudaBackend, Device};
-use echo_policy::engine::{Backend, Claim, EngineError, Feed, Pick, Want};
-use echo_policy::precision::Precision;
-use echo_policy::sampler::{self, SamplingError, SamplingParams};
-use echo_policy::weights::{RawTensor, Weights};
+use echo_policy::generation::cuda::{CudaBackend, Device};
+use echo_policy::generation::{Backend, Claim, EngineError, Feed, Pick, Want};
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::{RawTensor, Weights};
+use echo_policy::sampling;
+use echo_policy::sampling::{SamplingError, SamplingParams};
 
 use crate::emulator::Program;
 use crate::models::{self, Model, tokens};
@@ -43,7 +44,7 @@ fn all_params() -> Vec<SamplingParams> {
 
 /// Numbers in [0, 1) and the smallest and the largest of them.
 fn shares() -> Vec<f64> {
-    let some = (0..5).map(|i| sampler::uniform(&[4; 32], 0, i));
+    let some = (0..5).map(|i| sampling::uniform(&[4; 32], 0, i));
     some.chain([0.0, 1.0 - f64::EPSILON / 2.0]).collect()
 }
 
@@ -82,10 +83,10 @@ fn draws_are_those_of_the_sampler(program: &Arc<Program>) {
     let drawn = backend.draw(&mut feeds, &asked).unwrap();
     let mut other = 0;
     for ((params, u), drawn) in picks.iter().zip(drawn) {
-        let expected = sampler::sample(&logits, params, *u).unwrap();
+        let expected = sampling::sample(&logits, params, *u).unwrap();
         if drawn.token != expected.token {
             // Only where u is at a border.
-            let interval = sampler::interval(&logits, params, drawn.token).unwrap();
+            let interval = sampling::interval(&logits, params, drawn.token).unwrap();
             assert!(interval.distance(*u) < 1e-6, "{params:?} {u}: {drawn:?} {expected:?}");
             other += 1;
             continue;
@@ -110,7 +111,7 @@ fn claims_lie_where_the_sampler_says(program: &Arc<Program>) {
             let mut cache = cache.clone();
             let mut feeds = [Feed { tokens: &prompt[prompt.len() - 1..], cache: &mut cache }];
             let found = backend.place(&mut feeds, &claims).unwrap().remove(0);
-            let expected = sampler::interval(&logits, &params, token).unwrap();
+            let expected = sampling::interval(&logits, &params, token).unwrap();
             let text = || format!("{params:?} {token}: {found:?} {expected:?}");
             for (a, b) in [(found.low, expected.low), (found.high, expected.high)] {
                 assert!(a == b || (a - b).abs() < 1e-6, "{}", text());
@@ -134,7 +135,7 @@ fn a_draw_lies_in_its_interval(program: &Arc<Program>) {
     let backend = load(&device, &model);
     let prompt = tokens(6, 3, &model.config);
     for (at, params) in all_params().into_iter().enumerate() {
-        let u = sampler::uniform(&[5; 32], 1, at as u32);
+        let u = sampling::uniform(&[5; 32], 1, at as u32);
         let (mut one, mut other) = (backend.new_cache(), backend.new_cache());
         let drawn = backend
             .draw(&mut [Feed { tokens: &prompt, cache: &mut one }], &[Pick { params: &params, u }])

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use echo_policy::engine::cuda::{Address, Device, Driver, DriverError, Launch, Memory, kernels};
+use echo_policy::generation::cuda::{Address, Device, Driver, DriverError, Launch, Memory, kernels};
 use libloading::Library;
 
 /// What the machine lacks, and how to get it.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use echo_policy::engine::EngineError;
-use echo_policy::engine::cuda::{CudaBackend, Device};
-use echo_policy::engine::{
+use echo_policy::generation::EngineError;
+use echo_policy::generation::cuda::{CudaBackend, Device};
+use echo_policy::generation::{
     Completion, CpuBackend, Generation, Limits, Policy, SampleRequest, Takeover, Ticket, score,
 };
-use echo_policy::precision::Precision;
-use echo_policy::sampler::SamplingParams;
-use echo_policy::weights::Weights;
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::Weights;
+use echo_policy::sampling::SamplingParams;
 
 use crate::emulator::Program;
 use crate::models::{self, Model};

@@ -1,7 +1,7 @@
 //! Small models of every family.
 
-use echo_policy::config::{ModelConfig, TinySizes};
-use echo_policy::weights::{DType, RawTensor, Weights};
+use echo_policy::model::config::{ModelConfig, TinySizes};
+use echo_policy::model::weights::{DType, RawTensor, Weights};
 
 /// A model, and what it is called in messages.
 pub(crate) struct Model {

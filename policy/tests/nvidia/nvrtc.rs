@@ -61,7 +61,7 @@ impl Nvrtc {
         let create = self.symbol::<Create>("nvrtcCreateProgram")?;
         let compile = self.symbol::<Compile>("nvrtcCompileProgram")?;
         let destroy = self.symbol::<Destroy>("nvrtcDestroyProgram")?;
-        let options = echo_policy::engine::cuda::kernels::OPTIONS.map(str::to_owned);
+        let options = echo_policy::generation::cuda::kernels::OPTIONS.map(str::to_owned);
         let options: Vec<CString> = options
             .into_iter()
             .chain([format!("--gpu-architecture={architecture}")])

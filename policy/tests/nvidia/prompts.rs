@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use echo_policy::agreement::{Agreement, Limits, compare, models, prompts};
-use echo_policy::engine::CpuBackend;
-use echo_policy::engine::cuda::CudaBackend;
-use echo_policy::precision::Precision;
+use echo_policy::conformance::backends::{Agreement, Limits, compare, models, prompts};
+use echo_policy::generation::CpuBackend;
+use echo_policy::generation::cuda::CudaBackend;
+use echo_policy::model::precision::Precision;
 
 use crate::emulator::Program;
 use crate::{Emulator, Test};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use echo_policy::engine::cuda::kernels;
+use echo_policy::generation::cuda::kernels;
 use libtest_mimic::Trial;
 
 use crate::nvrtc::{Form, Nvrtc, PACKAGE, VERSION, text};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use echo_policy::engine::cuda::{CudaBackend, CudaError, DeviceInfo, MAX_HEAD_DIM, devices, open};
-use echo_policy::engine::{Backend, EngineError, Feed, Want};
-use echo_policy::precision::Precision;
-use echo_policy::weights::Weights;
+use echo_policy::generation::cuda::{CudaBackend, CudaError, DeviceInfo, MAX_HEAD_DIM, devices, open};
+use echo_policy::generation::{Backend, EngineError, Feed, Want};
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::Weights;
 
 use crate::emulator::Program;
 use crate::models::{self, tokens};

@@ -1,7 +1,7 @@
 //! What a relay is compared with: the same bytes from a file over TCP through a forwarder to a sink. Forwarder and sink write them to files.
 
 use super::{CHUNK, Outcome, Stopwatch, noise, warm_memory};
-use echo_protocol::groups::{GROUP_BYTES, GroupTree};
+use echo_protocol::snapshot::blocks::{GROUP_BYTES, GroupTree};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::error::Unspecified;
 use std::fs::File;

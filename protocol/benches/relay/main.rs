@@ -15,18 +15,18 @@
 
 mod copies;
 
-use echo_protocol::codec;
-use echo_protocol::content::ContentId;
-use echo_protocol::control::Peer;
-use echo_protocol::groups::{GROUP_BYTES, GroupTree};
-use echo_protocol::identity::{NodeKey, PublicKey};
-use echo_protocol::manifest::Manifest;
+use echo_protocol::control::requests::Peer;
+use echo_protocol::dissemination::{Mode, Role as Part};
 use echo_protocol::net::snapshots::{Role, SnapshotEvent, Snapshots, SnapshotsConfig};
 use echo_protocol::net::{Host, HostConfig, HostEvents};
-use echo_protocol::relay::{Mode, Role as Part};
+use echo_protocol::run::tensor_type::TensorType;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::snapshot::blocks::{GROUP_BYTES, GroupTree};
+use echo_protocol::snapshot::manifest::Manifest;
 use echo_protocol::store::{ChunkStore, SnapshotItem, write_snapshot};
-use echo_protocol::tensor_type::TensorType;
-use echo_protocol::version::PolicyVersion;
+use echo_protocol::wire::codec;
+use echo_protocol::wire::content_id::ContentId;
+use echo_protocol::wire::identity::{NodeKey, PublicKey};
 use std::error::Error;
 use std::fs::File;
 use std::io::Write;

@@ -7,6 +7,8 @@
 //! named by a peer, the DHT or an operator ──> dialable? ──> believable? ──> book ──> dials
 //! ```
 
+pub(crate) mod book;
+
 use std::net::{IpAddr, Ipv6Addr};
 
 use libp2p::multiaddr::{Multiaddr, Protocol};

@@ -11,6 +11,11 @@
 //!                  └── refused: no other part hears of it
 //! ```
 
+pub(crate) mod control_codec;
+mod dht;
+mod identify_filter;
+pub(crate) mod instance;
+
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -25,17 +30,17 @@ use libp2p::swarm::NetworkBehaviour;
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::{PeerId, StreamProtocol, allow_block_list, connection_limits, identify, ping, relay};
 
+use super::behaviour::control_codec::ControlCodec;
+use super::behaviour::dht::Dht;
+use super::behaviour::identify_filter::Identify;
+use super::behaviour::instance::Instance;
 use super::config::{DhtMode, HostConfig};
-use super::control_codec::ControlCodec;
-use super::dht::Dht;
-use super::dial_back::DialBack;
 use super::error::NetError;
-use super::identify::Identify;
-use super::instance::Instance;
 use super::limits::{MAX_GOSSIP_MESSAGE, MAX_REQUEST_TIMEOUT, MAX_TOPICS, VERDICT_TIMEOUT};
-use super::names;
-use super::probe::Probe;
-use super::punch::Punch;
+use super::protocol_names;
+use super::reachability::autonat_client::Probe;
+use super::reachability::autonat_server::DialBack;
+use super::reachability::hole_punching::Punch;
 use super::streams::Lines;
 
 /// Control streams that one connection may have open, in both directions together.
@@ -119,7 +124,7 @@ impl EchoBehaviour {
             kad: Dht::new(kad(me, config.mode)),
             gossip: gossip(config)?,
             control: request_response::Behaviour::new(
-                [(StreamProtocol::new(names::CONTROL), ProtocolSupport::Full)],
+                [(StreamProtocol::new(protocol_names::CONTROL), ProtocolSupport::Full)],
                 request_response::Config::default()
                     .with_request_timeout(MAX_REQUEST_TIMEOUT)
                     .with_max_concurrent_streams(MAX_CONTROL_STREAMS),
@@ -145,7 +150,7 @@ fn relay(me: PeerId) -> relay::Behaviour {
 
 fn identify(key: &Keypair, agent: String) -> identify::Behaviour {
     identify::Behaviour::new(
-        identify::Config::new(names::IDENTIFY.to_owned(), key.public())
+        identify::Config::new(protocol_names::IDENTIFY.to_owned(), key.public())
             .with_agent_version(agent)
             .with_push_listen_addr_updates(true)
             // The host has its own address book, which believes less.
@@ -154,7 +159,7 @@ fn identify(key: &Keypair, agent: String) -> identify::Behaviour {
 }
 
 fn kad(peer: PeerId, mode: DhtMode) -> kad::Behaviour<MemoryStore> {
-    let mut config = kad::Config::new(StreamProtocol::new(names::KAD));
+    let mut config = kad::Config::new(StreamProtocol::new(protocol_names::KAD));
     config
         // Nothing is stored before the host has looked at it; value records are never stored.
         .set_record_filtering(StoreInserts::FilterBoth)
@@ -188,7 +193,7 @@ fn gossip(config: &HostConfig) -> Result<Gossip, NetError> {
     // A message stays in the cache until its verdict is in, or it could not be forwarded.
     let history = 2 + VERDICT_TIMEOUT.as_millis().div_ceil(GOSSIP_HEARTBEAT.as_millis()) as usize;
     let settings = gossipsub::ConfigBuilder::default()
-        .protocol_id(names::GOSSIP, gossipsub::Version::V1_1)
+        .protocol_id(protocol_names::GOSSIP, gossipsub::Version::V1_1)
         .validation_mode(ValidationMode::Anonymous)
         .validate_messages()
         .message_id_fn(message_id)

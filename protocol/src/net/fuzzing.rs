@@ -6,8 +6,8 @@ use bytes::Bytes;
 use libp2p::Multiaddr;
 
 use super::addresses;
-use super::snapshots::keeper::{Arrival, Failure, keep};
-use crate::manifest::{Piece, PieceIndex};
+use super::snapshots::block_writer::{Arrival, Failure, keep};
+use crate::snapshot::manifest::{Piece, PieceIndex};
 use crate::store::{ChunkStore, Written};
 
 /// Whether to believe an address that is told through a connection at `via`.

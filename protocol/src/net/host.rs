@@ -5,10 +5,10 @@
 //! side: when the events are not read fast enough, requests are dropped (the requester sees a failure), gossip is
 //! ignored (not forwarded, nobody is blamed), and connections and disconnections are told later.
 
-mod announcer;
 mod command;
 mod driver;
 mod event;
+mod event_queue;
 mod listen;
 
 use std::time::Duration;
@@ -22,14 +22,14 @@ use tokio::time::timeout;
 pub use event::{GossipVerdict, HostEvent, HostEvents, Reply};
 pub use listen::can_listen;
 
+use super::behaviour::control_codec::MAX_CONTROL_REQUEST;
 use super::config::HostConfig;
-use super::control_codec::MAX_CONTROL_REQUEST;
 use super::error::NetError;
 use super::limits::{COMMAND_QUEUE, DHT_READY_TIMEOUT, EVENT_QUEUE, MAX_DHT_KEY, MAX_REQUEST_TIMEOUT};
-use super::pacing::Pacing;
 use super::streams::{IncomingStreams, accept_into_queue, open};
 use super::swarm::build_swarm;
-use crate::heartbeat::Reach;
+use super::transport::rate_limit::Pacing;
+use crate::control::heartbeat::Reach;
 use command::Command;
 use driver::{Boards, Driver};
 

@@ -11,7 +11,8 @@ pub const EVENT_QUEUE: usize = 1024;
 /// Gossip topics of a host.
 pub const MAX_TOPICS: usize = 64;
 /// The longest gossip message, in bytes: a signed manifest.
-pub const MAX_GOSSIP_MESSAGE: usize = crate::manifest::MAX_MANIFEST_BYTES + crate::signed::ENVELOPE_BYTES;
+pub const MAX_GOSSIP_MESSAGE: usize =
+    crate::snapshot::manifest::MAX_MANIFEST_BYTES + crate::wire::signed::ENVELOPE_BYTES;
 /// Gossip messages that may wait for their verdict. What comes beyond is ignored.
 pub const MAX_PENDING_VERDICTS: usize = 64;
 /// A gossip message without a verdict for this long is ignored.

@@ -1,6 +1,6 @@
 //! Snapshots on the wire: the driver around the dissemination machine.
 //!
-//! One task owns the machine ([`Relay`](crate::relay::Relay)) and does what it says. Streams, disk,
+//! One task owns the machine ([`Relay`](crate::dissemination::Relay)) and does what it says. Streams, disk,
 //! hashing and deltas run in tasks of their own and report back. A peer opens one stream to each
 //! neighbour for the version that it fetches, and requests blocks on it (`frames`). A block is verified
 //! against the signed manifest and stored before the machine hears of it, and so before it is announced
@@ -22,30 +22,31 @@
 //! it, and reading stops while eight of its blocks wait for the disk. May import all of `net` but
 //! `net::swarm` and `net::behaviour`.
 
+pub(crate) mod block_writer;
 mod builder;
 mod downloads;
 mod downstream;
 mod driver;
-pub(super) mod keeper;
+pub mod frames;
 mod mailbox;
 mod messages;
 mod plan;
 mod requests;
 mod stats;
 mod upstream;
-pub mod wire;
 
-use crate::content::ChunkIndex;
-use crate::control::Peer;
-use crate::identity::PublicKey;
-use crate::manifest::Manifest;
+use crate::control::requests::Peer;
+use crate::dissemination;
+use crate::dissemination::{Mode, RelayConfig};
 use crate::net::error::NetError;
 use crate::net::host::Host;
-use crate::net::names;
-use crate::relay::{self, Mode, RelayConfig};
+use crate::net::protocol_names;
+use crate::run::version::PolicyVersion;
+use crate::snapshot::manifest::Manifest;
 use crate::store::ChunkStore;
-use crate::version::PolicyVersion;
-use keeper::Keeper;
+use crate::wire::content_id::ChunkIndex;
+use crate::wire::identity::PublicKey;
+use block_writer::Keeper;
 use messages::Command;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -88,7 +89,7 @@ pub struct SnapshotsConfig {
 impl SnapshotsConfig {
     /// The settings of a peer, with its key as the seed and [`KEPT_VERSIONS`](relay::KEPT_VERSIONS).
     pub fn new(me: PublicKey, role: Role, mode: Mode) -> Self {
-        let (keep_versions, seed) = (relay::KEPT_VERSIONS, *me.as_bytes());
+        let (keep_versions, seed) = (dissemination::KEPT_VERSIONS, *me.as_bytes());
         Self { me, role, mode, keep_versions, learner: None, seed }
     }
 
@@ -149,7 +150,7 @@ impl Snapshots {
         store: Arc<ChunkStore>,
         config: SnapshotsConfig,
     ) -> Result<(Self, mpsc::Receiver<SnapshotEvent>), NetError> {
-        let incoming = host.accept(names::CHUNKS)?;
+        let incoming = host.accept(protocol_names::CHUNKS)?;
         let (inbox, commands) = mpsc::channel(INBOX);
         let (events, receiver) = mpsc::channel(OUTBOX);
         let keeper = Keeper::start(store.clone())?;
@@ -181,7 +182,7 @@ impl Snapshots {
     ///
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.
-    pub async fn neighbours(&self, neighbours: Vec<(Peer, relay::Role)>) -> Result<(), Stopped> {
+    pub async fn neighbours(&self, neighbours: Vec<(Peer, dissemination::Role)>) -> Result<(), Stopped> {
         self.send(Command::Neighbours(neighbours)).await
     }
 
@@ -195,7 +196,7 @@ impl Snapshots {
         self.send(Command::Friends(friends)).await
     }
 
-    /// Tells the source who passes nothing on ([`Input::Leaves`](crate::relay::Input::Leaves)).
+    /// Tells the source who passes nothing on ([`Input::Leaves`](crate::dissemination::Input::Leaves)).
     ///
     /// # Errors
     /// [`Stopped`] when the host was shut down, and the driver with it.

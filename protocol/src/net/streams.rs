@@ -12,7 +12,8 @@
 //! both:     frame: a length of four bytes, and a body of that many
 //! ```
 
-mod lines;
+mod direct_connections;
+pub mod frame;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::error::NetError;
-pub(super) use lines::Lines;
+pub(super) use direct_connections::Lines;
 
 /// The acceptor's first byte: the stream waits for the acceptor.
 pub const ACCEPTED: u8 = 1;

@@ -12,12 +12,12 @@ use std::io;
 
 use super::behaviour::EchoBehaviour;
 use super::config::HostConfig;
-use super::delayed::Delayed;
 use super::error::NetError;
-use super::moderated::Moderated;
-use super::pacing::{PacedMuxer, Pacing};
-use super::tls::Tls;
-use super::yamux::Yamux;
+use super::transport::delayed_dial::Delayed;
+use super::transport::rate_limit::{PacedMuxer, Pacing};
+use super::transport::read_coalescing::Moderated;
+use super::transport::tls::Tls;
+use super::transport::yamux::Yamux;
 
 /// Unread bytes that a peer may have in flight towards us on one QUIC stream: 1 Gbit/s over 64 ms.
 const QUIC_STREAM_WINDOW: u32 = 8 * 1024 * 1024;

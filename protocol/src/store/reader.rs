@@ -1,8 +1,8 @@
 //! Reading files and tensors back out of chunks.
 
 use super::{ChunkStore, StoreError};
-use crate::content::{ChunkIndex, ContentId};
-use crate::manifest::{Manifest, TensorEntry};
+use crate::snapshot::manifest::{Manifest, TensorEntry};
+use crate::wire::content_id::{ChunkIndex, ContentId};
 use std::ops::Range;
 
 /// Reads a complete snapshot; memory holds one chunk, and the files that were asked for.

@@ -1,8 +1,8 @@
 use super::*;
-use crate::content::ChunkIndex;
-use crate::manifest::Manifest;
-use crate::tensor_type::TensorType;
-use crate::version::PolicyVersion;
+use crate::run::tensor_type::TensorType;
+use crate::run::version::PolicyVersion;
+use crate::snapshot::manifest::Manifest;
+use crate::wire::content_id::ChunkIndex;
 use std::collections::BTreeSet;
 use tempfile::TempDir;
 
@@ -26,7 +26,7 @@ fn items(fill: u8) -> Vec<SnapshotItem> {
 }
 
 fn written(store: &ChunkStore, version: u64, fill: u8) -> Manifest {
-    let run = crate::manifest::tests::manifest(1, 1).run;
+    let run = crate::snapshot::manifest::tests::manifest(1, 1).run;
     write_snapshot(store, run, PolicyVersion(version), CHUNK, items(fill)).unwrap()
 }
 
@@ -110,7 +110,7 @@ fn a_delta_makes_the_chunk_that_it_was_made_for_and_no_other() {
     let old: Vec<u8> = (0..40_000u32).flat_map(|i| (i as u16).wrapping_mul(7).to_le_bytes()).collect();
     let mut new = old.clone();
     (0..old.len()).step_by(500).for_each(|at| new[at] ^= 1);
-    let blob = crate::delta::encode(&old, &new, crate::delta::Width::Two).unwrap();
+    let blob = crate::snapshot::delta::encode(&old, &new, crate::snapshot::delta::Width::Two).unwrap();
     let (base, target) = (store.put(&old).unwrap(), ContentId::of(&new));
     let delta = Piece { id: store.put(&blob).unwrap(), length: blob.len() as u64 };
     let length = new.len() as u64;

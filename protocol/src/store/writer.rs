@@ -1,12 +1,12 @@
 //! Cutting a policy into chunks as it streams by.
 
 use super::{ChunkStore, StoreError};
-use crate::charter::RunId;
-use crate::content::ContentId;
-use crate::epoch::Epoch;
-use crate::manifest::{DeltaEntry, FileEntry, Manifest, ManifestError, TensorEntry};
-use crate::tensor_type::TensorType;
-use crate::version::PolicyVersion;
+use crate::run::charter::RunId;
+use crate::run::epoch::Epoch;
+use crate::run::tensor_type::TensorType;
+use crate::run::version::PolicyVersion;
+use crate::snapshot::manifest::{DeltaEntry, FileEntry, Manifest, ManifestError, TensorEntry};
+use crate::wire::content_id::ContentId;
 
 /// One part of a snapshot.
 #[derive(Clone, Debug)]

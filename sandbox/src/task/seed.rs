@@ -1,6 +1,6 @@
 //! The seed that a work order gives to its task.
 
-use echo_protocol::draw::Draws;
+use echo_protocol::wire::rng::Draws;
 
 /// The 32 bytes that a work order gives to its task. Everything random about a prompt comes from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! Verdicts: the reward r and the metadata Ω of a trajectory τ = (x, y, r, v, Ω).
 
-use echo_protocol::trajectory::{MAX_OMEGA_ENTRIES, MAX_OMEGA_TEXT, MetaValue, Omega};
+use echo_protocol::work::trajectory::{MAX_OMEGA_ENTRIES, MAX_OMEGA_TEXT, MetaValue, Omega};
 
 /// What a response is worth.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use super::{exact, natural};
-use crate::spec::{self, SpecError};
+use crate::task::spec;
+use crate::task::spec::SpecError;
 use crate::task::{Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
 /// The task's name in run configurations.
@@ -116,7 +117,7 @@ mod tests {
         let task = ChainSum::new(ChainSumConfig::default()).unwrap();
         let verdict = task.reward(TaskSeed([1; 32]), &Response { text, finished }).unwrap();
         let miss = verdict.metadata.get("miss").map(|miss| match miss {
-            echo_protocol::trajectory::MetaValue::Text(code) => code.clone(),
+            echo_protocol::work::trajectory::MetaValue::Text(code) => code.clone(),
             other => panic!("{other:?}"),
         });
         assert_eq!(verdict.reward, if verdict.correct { 1.0 } else { 0.0 });

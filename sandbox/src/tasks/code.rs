@@ -23,17 +23,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use echo_protocol::trajectory::MetaValue;
+use echo_protocol::work::trajectory::MetaValue;
 use serde::Deserialize;
 
-use crate::code::{
+use crate::isolation::Lack;
+use crate::programs::{
     ExamError, Exams, FunctionTask, Judge, Judging, Language, Options, Submission, Suite, TestReport,
     Verdict as Told,
 };
-use crate::data_set::{self, DataError, Rows};
-use crate::files::TaskFiles;
-use crate::isolate::Lack;
-use crate::spec::{self, SpecError};
+use crate::task::data_set;
+use crate::task::data_set::{DataError, Rows};
+use crate::task::files::TaskFiles;
+use crate::task::spec;
+use crate::task::spec::SpecError;
 use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 use row::{Judged, Row};
 

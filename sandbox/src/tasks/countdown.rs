@@ -3,14 +3,15 @@
 mod expression;
 mod puzzle;
 
-use echo_protocol::trajectory::MetaValue;
+use echo_protocol::work::trajectory::MetaValue;
 use num_rational::Ratio;
 use serde::Deserialize;
 
 use self::expression::{Expression, MAX_LITERALS};
 use self::puzzle::Puzzle;
 use super::natural;
-use crate::spec::{self, SpecError};
+use crate::task::spec;
+use crate::task::spec::SpecError;
 use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
 /// The task's name in run configurations.

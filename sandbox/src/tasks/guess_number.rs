@@ -1,11 +1,12 @@
 //! `guess_number`: `guess 437-451:` → `444`, `lower:` → `440`, `higher:` → `442`. The smallest task with several turns.
 
-use echo_protocol::trajectory::MetaValue;
+use echo_protocol::work::trajectory::MetaValue;
 use serde::Deserialize;
 
 use super::natural;
-use crate::episode::{Episode, Reply};
-use crate::spec::{self, SpecError};
+use crate::task::episode::{Episode, Reply};
+use crate::task::spec;
+use crate::task::spec::SpecError;
 use crate::task::{self, Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
 /// The task's name in run configurations.
@@ -155,7 +156,7 @@ impl Task for GuessNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::episode::{Play, Step};
+    use crate::task::episode::{Play, Step};
 
     fn task(numbers: i64, turns: i64) -> GuessNumber {
         GuessNumber::new(GuessNumberConfig { numbers, turns, ..GuessNumberConfig::default() }).unwrap()

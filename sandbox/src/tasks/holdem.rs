@@ -16,16 +16,13 @@
 
 pub mod action;
 pub mod answer;
-pub mod card;
+pub mod cards;
 pub mod episode;
-pub mod equity;
-pub mod evaluator;
 pub mod game;
 pub mod opponent;
 pub mod pots;
 pub mod replay;
 pub mod stakes;
-pub mod starting_hand;
 pub mod table;
 pub mod turns;
 pub mod vectors;

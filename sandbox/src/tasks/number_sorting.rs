@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use super::{exact, natural};
-use crate::spec::{self, SpecError};
+use crate::task::spec;
+use crate::task::spec::SpecError;
 use crate::task::{Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
 /// The task's name in run configurations.

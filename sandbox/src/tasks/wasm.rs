@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-use echo_protocol::content::ContentId;
+use echo_protocol::wire::content_id::ContentId;
 
-use crate::spec::SpecError;
+use crate::task::spec::SpecError;
 use crate::task::{Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 use crate::wasm::{Runtime, Verifier};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use echo_protocol::trajectory::MetaValue;
+use echo_protocol::work::trajectory::MetaValue;
 use serde::Deserialize;
 
 use super::Failure;

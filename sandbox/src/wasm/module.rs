@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use echo_protocol::content::ContentId;
+use echo_protocol::wire::content_id::ContentId;
 use wasmtime::{ExternType, FuncType, InstancePre, Linker, ModuleExport, StoreLimits};
 
 use super::failure::quoted;

@@ -6,7 +6,7 @@ mod noise;
 
 use std::sync::OnceLock;
 
-use echo_protocol::content::ContentId;
+use echo_protocol::wire::content_id::ContentId;
 
 use super::*;
 

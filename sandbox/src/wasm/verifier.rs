@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug, Formatter};
 
-use echo_protocol::content::ContentId;
+use echo_protocol::wire::content_id::ContentId;
 
 use super::call::Call;
 use super::limits::{ABI_VERSION, MAX_METADATA_BYTES, MAX_TEXT_CHARS};

@@ -1,6 +1,6 @@
 //! The kinds of lies.
 
-use echo_protocol::submission::RefuseReason;
+use echo_protocol::work::submission::RefuseReason;
 
 /// One way of lying. All but the first few are told with a group that would be accepted, of which one thing is false.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

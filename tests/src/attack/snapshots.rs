@@ -1,13 +1,13 @@
 //! The newest policy, for members that live in the lab's process.
 
-use crate::liar::Learner;
+use crate::harness::liar::Learner;
 use anyhow::{Context as _, ensure};
-use echo_learner::run_dir::RunDir;
-use echo_learner::workload::{Workload, dtype};
-use echo_policy::config::ModelConfig;
-use echo_policy::engine::Policy;
-use echo_policy::weights::{RawTensor, Weights};
-use echo_protocol::manifest::{Manifest, TensorEntry};
+use echo_learner::common::workload::{Workload, dtype};
+use echo_learner::storage::run_dir::RunDir;
+use echo_policy::generation::Policy;
+use echo_policy::model::config::ModelConfig;
+use echo_policy::model::weights::{RawTensor, Weights};
+use echo_protocol::snapshot::manifest::{Manifest, TensorEntry};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;

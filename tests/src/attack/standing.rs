@@ -1,13 +1,13 @@
 //! What the learner has come to think of those it met.
 
-use crate::network::Layout;
+use crate::harness::network::Layout;
 use anyhow::Context as _;
-use echo_learner::record::{RecordConfig, RecordJournal, Standing};
-use echo_learner::run_dir::RunDir;
-use echo_learner::store::SledStore;
-use echo_protocol::identity::PublicKey;
-use echo_protocol::keyfile;
-use echo_protocol::submission::RefuseReason;
+use echo_learner::reputation::{RecordConfig, RecordJournal, Standing};
+use echo_learner::storage::SledStore;
+use echo_learner::storage::run_dir::RunDir;
+use echo_protocol::program::keyfile;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::work::submission::RefuseReason;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

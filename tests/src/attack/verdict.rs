@@ -1,11 +1,11 @@
 //! Whether a network under attack learned what an honest one learns.
 
 use super::Course;
+use super::acceptance_times::Delay;
+use super::account::{Ledger, named};
 use super::kind::Kind;
-use super::ledger::{Ledger, named};
-use super::waits::Delay;
-use crate::console::{Console, Report};
-use echo_protocol::submission::RefuseReason;
+use crate::output::console::{Console, Report};
+use echo_protocol::work::submission::RefuseReason;
 use serde_json::{Map, Value, json};
 
 /// What lies may cost in accuracy.
@@ -141,13 +141,13 @@ pub(super) fn tell(console: &Console, report: &Report) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ledger::Told;
+    use super::super::acceptance_times::Waits;
+    use super::super::account::Told;
     use super::super::standing::{Standings, Volunteers};
-    use super::super::waits::Waits;
     use super::*;
-    use echo_learner::summary::Summary;
-    use echo_protocol::identity::NodeKey;
-    use echo_protocol::submission::RefuseReason;
+    use echo_learner::telemetry::summary::Summary;
+    use echo_protocol::wire::identity::NodeKey;
+    use echo_protocol::work::submission::RefuseReason;
 
     fn course(accuracy_after: f64) -> Course {
         Course {

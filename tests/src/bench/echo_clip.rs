@@ -2,22 +2,22 @@
 //!
 //! Every group has successes to choose from and every response many steps, which is when it has most to do.
 
-use super::machine;
-use crate::console::{Console, Report};
-use crate::practice::{Practice, Setting};
-use crate::statistics::median;
-use echo_learner::buffer::StoredGroup;
+use crate::harness::machine;
+use crate::harness::statistics::median;
+use crate::models::in_process_training::{Practice, Setting};
+use crate::output::console::{Console, Report};
 use echo_learner::config::TrainSection;
-use echo_learner::objective::EchoClip;
-use echo_learner::schedule::Schedule;
-use echo_learner::trainer::Trainer;
-use echo_policy::config::TinySizes;
-use echo_protocol::charter::TaskSpec;
-use echo_protocol::draw::Draws;
-use echo_protocol::lease::LeaseId;
-use echo_protocol::order::OrderCounter;
-use echo_protocol::trajectory::{Trajectory, TrajectoryGroup, spans};
-use echo_protocol::version::PolicyVersion;
+use echo_learner::intake::buffer::StoredGroup;
+use echo_learner::training::lr_schedule::Schedule;
+use echo_learner::training::objective::EchoClip;
+use echo_learner::training::trainer::Trainer;
+use echo_policy::model::config::TinySizes;
+use echo_protocol::run::charter::TaskSpec;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::wire::rng::Draws;
+use echo_protocol::work::lease::LeaseId;
+use echo_protocol::work::order::OrderCounter;
+use echo_protocol::work::trajectory::{Trajectory, TrajectoryGroup, spans};
 use serde_json::json;
 use std::iter::repeat_n;
 use std::time::Instant;

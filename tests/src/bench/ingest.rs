@@ -5,23 +5,23 @@
 //! it was verified, judged again and made durable; after every round the learner is killed, and its store is asked whether it has them all. The
 //! clients run on the same cores. By turns, all cores do nothing but verify the same signatures, over messages that were hashed before.
 
-use super::crew::Crew;
-use super::machine;
-use crate::binaries::Binaries;
-use crate::broadcast::usage;
-use crate::console::{Console, Report};
-use crate::liar::Envelope;
-use crate::statistics::median;
+use super::signed_clients::Crew;
+use crate::harness::binaries::Binaries;
+use crate::harness::liar::Envelope;
+use crate::harness::machine;
+use crate::harness::process_usage;
+use crate::harness::statistics::median;
+use crate::output::console::{Console, Report};
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use echo_learner::buffer::{BufferLimits, ReplayBuffer};
-use echo_learner::run_dir::RunDir;
-use echo_learner::store::SledStore;
-use echo_protocol::codec::CodecError;
-use echo_protocol::content::ContentId;
-use echo_protocol::identity::{PublicKey, Signature};
-use echo_protocol::signed::Signable as _;
-use echo_protocol::trajectory::TrajectoryGroup;
+use echo_learner::intake::buffer::{BufferLimits, ReplayBuffer};
+use echo_learner::storage::SledStore;
+use echo_learner::storage::run_dir::RunDir;
+use echo_protocol::wire::codec::CodecError;
+use echo_protocol::wire::content_id::ContentId;
+use echo_protocol::wire::identity::{PublicKey, Signature};
+use echo_protocol::wire::signed::Signable as _;
+use echo_protocol::work::trajectory::TrajectoryGroup;
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
@@ -125,9 +125,9 @@ async fn measure(bench: &IngestBench) -> anyhow::Result<Round> {
     let bytes = crew.frames().map(<[u8]>::len).sum::<usize>() as f64 / groups as f64;
 
     let pid = crew.network.learner_pid().context("the learner is gone")?;
-    let (before, since) = (usage::processor_s(pid)?, Instant::now());
+    let (before, since) = (process_usage::processor_s(pid)?, Instant::now());
     crew.deliver(groups, None).await?;
-    let (seconds, used) = (since.elapsed().as_secs_f64(), usage::processor_s(pid)? - before);
+    let (seconds, used) = (since.elapsed().as_secs_f64(), process_usage::processor_s(pid)? - before);
     let run_dir = crew.network.layout().run_dir();
     crew.network.kill_learner().await?;
     let durable = durable_groups(&run_dir)?;
@@ -151,7 +151,7 @@ fn durable_groups(run_dir: &Path) -> anyhow::Result<u64> {
     Ok(buffer.totals().acknowledged.groups)
 }
 
-/// A signature, and what it is over (`protocol/src/signed.rs`).
+/// A signature, and what it is over (`protocol/src/wire/signed.rs`).
 struct Signed {
     key: PublicKey,
     message: Vec<u8>,
@@ -170,7 +170,7 @@ impl Signed {
 /// Verifications a second on all cores, and microseconds of processor time of one.
 fn verify(signatures: &[Signed]) -> anyhow::Result<(f64, f64)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let before = usage::processor_s(std::process::id())?;
+    let before = process_usage::processor_s(std::process::id())?;
     let since = Instant::now();
     let verified = std::thread::scope(|scope| {
         let work = |first: usize| {
@@ -189,7 +189,8 @@ fn verify(signatures: &[Signed]) -> anyhow::Result<(f64, f64)> {
         let each = threads.into_iter().map(|thread| thread.join().expect("verification does not panic"));
         each.sum::<anyhow::Result<u64>>()
     })?;
-    let (seconds, used) = (since.elapsed().as_secs_f64(), usage::processor_s(std::process::id())? - before);
+    let (seconds, used) =
+        (since.elapsed().as_secs_f64(), process_usage::processor_s(std::process::id())? - before);
     Ok((verified as f64 / seconds, used * 1e6 / verified as f64))
 }
 

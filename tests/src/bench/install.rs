@@ -5,24 +5,26 @@
 //! caches computed anew, as runs do unless told otherwise. Then orders go through a node's own worker and outbox, with newer versions on the way.
 //! All of it in this process, whose memory is watched: its own, and that which files hold as well.
 
-mod home;
 mod orders;
-mod swap;
+mod run_dirs;
+mod takeover;
 
-use super::machine;
 use super::memory::Memory;
-use super::rollout::{Size, model};
-use crate::cargo::workspace_root;
-use crate::console::{Console, Report};
-use crate::statistics::median;
+use super::rollout::Size;
+use crate::harness::cargo::workspace_root;
+use crate::harness::machine;
+use crate::harness::statistics::median;
+use crate::models::random_weights;
+use crate::output::console::{Console, Report};
 use anyhow::Context as _;
-use echo_policy::engine::{self, Takeover};
-use echo_policy::precision::Precision;
-use echo_policy::weights::Weights;
-use home::Home;
+use echo_policy::generation;
+use echo_policy::generation::Takeover;
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::Weights;
 use orders::Course;
+use run_dirs::Home;
 use serde_json::json;
-use swap::{Load, Swap, swap};
+use takeover::{Load, Swap, swap};
 
 /// The most memory over the snapshot's size.
 const MOST_MEMORY: f64 = 1.3;
@@ -66,7 +68,7 @@ struct Swaps {
 /// # Errors
 /// When the model cannot be made or installed, the engine fails, or the system does not tell of memory.
 pub fn run(bench: &InstallBench, console: &Console) -> anyhow::Result<Report> {
-    engine::set_threads(bench.threads)?;
+    generation::set_threads(bench.threads)?;
     let swaps = swaps(bench, console)?;
     let course = (bench.orders > 0).then(|| {
         let dir = tempfile::tempdir()?;
@@ -78,8 +80,8 @@ pub fn run(bench: &InstallBench, console: &Console) -> anyhow::Result<Report> {
 fn swaps(bench: &InstallBench, console: &Console) -> anyhow::Result<Swaps> {
     let models = workspace_root().join("target/peers");
     std::fs::create_dir_all(&models).with_context(|| models.display().to_string())?;
-    let (dir, _) = model::places(bench.size, &models);
-    model::make(bench.size, &dir)?;
+    let (dir, _) = random_weights::places(bench.size, &models);
+    random_weights::make(bench.size, &dir)?;
     let config = bench.size.config()?;
     // Beside the model: what is temporary may lie in memory elsewhere.
     let scratch = tempfile::tempdir_in(&models)?;

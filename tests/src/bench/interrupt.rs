@@ -9,17 +9,19 @@
 //! What counts is the better of the two interruptible ways, as an operator chooses one: computing anew pays where reading is much cheaper
 //! than generating, as on GPUs, and keeping everywhere.
 
-use super::machine;
-use super::rollout::{Size, model};
-use crate::cargo::workspace_root;
-use crate::console::{Console, Report};
-use crate::statistics::median;
+use super::rollout::Size;
+use crate::harness::cargo::workspace_root;
+use crate::harness::machine;
+use crate::harness::statistics::median;
+use crate::models::random_weights;
+use crate::output::console::{Console, Report};
 use anyhow::{Context as _, ensure};
-use echo_policy::config::ModelConfig;
-use echo_policy::engine::{self, Generation, Limits, Policy, SampleRequest, Takeover, Ticket};
-use echo_policy::precision::Precision;
-use echo_policy::sampler::SamplingParams;
-use echo_policy::weights::Weights;
+use echo_policy::generation;
+use echo_policy::generation::{Generation, Limits, Policy, SampleRequest, Takeover, Ticket};
+use echo_policy::model::config::ModelConfig;
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::Weights;
+use echo_policy::sampling::SamplingParams;
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -126,11 +128,11 @@ impl Work {
 /// # Errors
 /// When the model cannot be made, or the engine fails, or a way of meeting newer policies changes how long responses are.
 pub fn run(bench: &InterruptBench, console: &Console) -> anyhow::Result<Report> {
-    engine::set_threads(bench.threads)?;
+    generation::set_threads(bench.threads)?;
     let home = workspace_root().join("target/peers");
     std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
-    let (dir, _) = model::places(bench.size, &home);
-    model::make(bench.size, &dir)?;
+    let (dir, _) = random_weights::places(bench.size, &home);
+    random_weights::make(bench.size, &dir)?;
     let config = bench.size.config()?;
     let work = Work::new(bench, config, dir);
 
@@ -193,7 +195,7 @@ fn report(
 /// Orders whose lengths are log-normal, cut off at [`TAIL`] times the median.
 fn requests(bench: &InterruptBench, config: &ModelConfig) -> Vec<SampleRequest> {
     let longest = bench.median as f64 * TAIL;
-    let mut numbers = (0..).map(|at| model::unit(SEED, at));
+    let mut numbers = (0..).map(|at| random_weights::unit(SEED, at));
     let mut length = || {
         // Box and Muller.
         let (a, b) = (numbers.next().unwrap_or(0.5), numbers.next().unwrap_or(0.5));
@@ -201,7 +203,7 @@ fn requests(bench: &InterruptBench, config: &ModelConfig) -> Vec<SampleRequest> 
         (bench.median as f64 * (SPREAD * normal).exp()).clamp(1.0, longest).round() as u32
     };
     let request = |order: usize| SampleRequest {
-        prompt: model::tokens(order as u64, bench.prompt, config.vocab_size),
+        prompt: random_weights::tokens(order as u64, bench.prompt, config.vocab_size),
         seed: [order as u8; 32],
         samples: bench.samples as u32,
         stop_ids: Vec::new(),
@@ -301,8 +303,8 @@ mod tests {
     #[test]
     fn every_way_draws_all_tokens_and_loses_none() {
         let home = tempfile::tempdir().unwrap();
-        let (dir, _) = model::places(Size::Tiny, home.path());
-        model::make(Size::Tiny, &dir).unwrap();
+        let (dir, _) = random_weights::places(Size::Tiny, home.path());
+        random_weights::make(Size::Tiny, &dir).unwrap();
         let work = Work::new(&bench(), Size::Tiny.config().unwrap(), dir);
         for way in Way::ALL {
             let course = course(&work, way, 1).unwrap();

@@ -3,10 +3,10 @@
 //! A fixed number of sequences must leave room for the longest of all, whichever comes; a token budget is filled with what there is.
 //! Neither pads.
 
-use super::machine;
 use super::step::{self, Setting, Split, Step};
-use crate::console::{Console, Report};
-use echo_policy::decoder::Activations;
+use crate::harness::machine;
+use crate::output::console::{Console, Report};
+use echo_policy::training::decoder::Activations;
 use serde_json::json;
 
 /// Longest sequence, and tokens of a micro-batch.

@@ -1,34 +1,34 @@
 //! Our engine against others on the same model, prompt and number of tokens, by turns.
 //!
-//! All read one directory of seeded random bf16 weights ([these](crate::bench::rollout::model)). A group of samples shares a prompt, which every engine that can
+//! All read one directory of seeded random bf16 weights ([these](crate::models::random_weights)). A group of samples shares a prompt, which every engine that can
 //! computes once; no token ends a sample. Each run is a process of its own: it warms up, then times the prompt, one sample, and the group.
 //! Peers that offer no sampler of their own kind are fed with given tokens, so that what they are charged with is the model alone; ours
 //! draws, and reports both log-probs.
 //!
-//! Before each round this process measures what the machine allows ([`super::ceilings`]), as machines change their speed.
+//! Before each round this process measures what the machine allows ([`super::roofline`]), as machines change their speed.
 
-pub(crate) mod model;
 mod ours;
 mod peer;
 mod task;
 
-use super::ceilings::{self, Ceilings};
-use super::machine;
-use crate::cargo::workspace_root;
-use crate::console::{Console, Report};
-use crate::statistics::median;
+use super::roofline;
+use super::roofline::Ceilings;
+use crate::harness::cargo::workspace_root;
+use crate::harness::machine;
+use crate::harness::statistics::median;
+use crate::output::console::{Console, Report};
 use anyhow::{Context as _, ensure};
-use echo_policy::config::ModelConfig;
-use echo_policy::engine::device::DeviceChoice;
-use echo_policy::flops::Work;
-use echo_policy::precision::Precision;
+use echo_policy::generation::device::DeviceChoice;
+use echo_policy::model::config::ModelConfig;
+use echo_policy::model::precision::Precision;
+use echo_policy::training::flops::Work;
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-pub use model::Size;
+pub use crate::models::random_weights::Size;
 pub use peer::{Peer, Programs};
 pub(crate) use peer::{TORCH, report as report_of, reports as reports_of};
 pub use task::{Rates, Task};
@@ -80,9 +80,9 @@ pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
     }
     let home = workspace_root().join("target/peers");
     std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
-    let places = model::places(bench.size, &home);
+    let places = crate::models::random_weights::places(bench.size, &home);
     console.say(format!("model: {}", places.0.display()));
-    model::make(bench.size, &places.0)?;
+    crate::models::random_weights::make(bench.size, &places.0)?;
     let numbers = [bench.prompt, bench.new, bench.samples, bench.threads];
     let task = Task::new(bench.size, places, numbers, bench.precision, DeviceChoice::Cpu)?;
     if bench.peers.contains(&Peer::Llama) {
@@ -94,7 +94,7 @@ pub fn run(bench: &RolloutBench, console: &Console) -> anyhow::Result<Report> {
     let mut race = Race { ceilings: Vec::new(), ours: Vec::new(), peers: BTreeMap::new(), loads: Vec::new() };
     for round in 1..=bench.rounds {
         race.loads.push(machine::load());
-        let ceilings = ceilings::measure(bench.threads);
+        let ceilings = roofline::measure(bench.threads);
         race.ceilings.push(ceilings);
         let of_round = |who: &str, rates: &Rates| {
             console.say(format!(

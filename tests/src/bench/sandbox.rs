@@ -7,14 +7,14 @@
 mod bubblewrap;
 mod judging;
 
-use super::machine;
-use crate::console::{Console, Report};
-use crate::statistics::median;
+use crate::harness::machine;
+use crate::harness::statistics::median;
+use crate::output::console::{Console, Report};
 use anyhow::{Context as _, ensure};
 use bubblewrap::Bubblewrap;
 use clap::Args;
-use echo_protocol::content::ContentId;
-use echo_sandbox::isolate::{End, Job, Limits, Requirements, Sandbox};
+use echo_protocol::wire::content_id::ContentId;
+use echo_sandbox::isolation::{End, Job, Limits, Requirements, Sandbox};
 use echo_sandbox::wasm::{Runtime, Verifier, measure_instantiation};
 use judging::Bench;
 use serde::Serialize;

@@ -4,16 +4,16 @@
 //! `tests/peers/torch_step.py`.
 
 use super::memory;
-use crate::statistics;
+use crate::harness::statistics;
 use anyhow::{Context, ensure};
 use candle_core::Device;
-use echo_learner::batch::{Sequence, micro_batches, pack};
-use echo_learner::objective::{Evaluation, Known, Objective, Preset, Scored};
-use echo_learner::optimizer::{AdamW, AdamWConfig};
-use echo_learner::schedule::Schedule;
-use echo_policy::config::ModelConfig;
-use echo_policy::decoder::{Activations, Decoder, Gradients};
-use echo_policy::weights::Weights;
+use echo_learner::training::batch::{Sequence, micro_batches, pack};
+use echo_learner::training::lr_schedule::Schedule;
+use echo_learner::training::objective::{Evaluation, Known, Objective, Preset, Scored};
+use echo_learner::training::optimizer::{AdamW, AdamWConfig};
+use echo_policy::model::config::ModelConfig;
+use echo_policy::model::weights::Weights;
+use echo_policy::training::decoder::{Activations, Decoder, Gradients};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::process::{Command, Stdio};

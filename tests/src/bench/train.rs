@@ -3,11 +3,11 @@
 //! Each run is a process of its own, which reports the median of its steps and how much memory it took beyond what it held before the
 //! first.
 
-use super::machine;
 use super::step::{self, Setting, Split, Step};
-use crate::console::{Console, Report};
+use crate::harness::machine;
+use crate::output::console::{Console, Report};
 use anyhow::{Context, ensure};
-use echo_policy::decoder::Activations;
+use echo_policy::training::decoder::Activations;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! What goes wrong in a race, and when.
 
-use super::links::seed_of;
 use super::options::Faults;
-use echo_protocol::draw::Draws;
+use super::site::links::seed_of;
+use echo_protocol::wire::rng::Draws;
 
 /// Random kills fall between these shares of T*: within the transfer, even if it reaches the bound.
 const KILLS_WITHIN: [f64; 2] = [0.1, 0.9];

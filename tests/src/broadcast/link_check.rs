@@ -1,6 +1,6 @@
 //! What plain TCP carries over the links of a race: a check of the links before anything races.
 
-use crate::netns::Copied;
+use crate::harness::netns::Copied;
 use serde::Serialize;
 
 /// What plain TCP carries over the links of this race.

@@ -1,7 +1,7 @@
 //! What a broadcast is asked to be.
 
 use anyhow::ensure;
-use echo_protocol::rate::{BytesPerSec, RateError};
+use echo_protocol::wire::rate::{BytesPerSec, RateError};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;

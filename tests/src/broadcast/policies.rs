@@ -1,14 +1,14 @@
 //! The policies that are published: random ones of a given size, small updates of them, or given ones.
 
-use super::links::seed_of;
 use super::options::{Broadcast, Snapshots};
-use crate::character_policy;
-use crate::console::Console;
+use super::site::links::seed_of;
+use crate::models::character_policy;
+use crate::output::console::Console;
 use anyhow::{Context as _, ensure};
-use echo_policy::config::{ModelConfig, TinySizes};
-use echo_policy::tokenizer::{CHARACTER_VOCABULARY, CharTokenizer};
-use echo_policy::weights::{DType, RawTensor, Weights, expected_tensors};
-use echo_protocol::draw::Draws;
+use echo_policy::model::config::{ModelConfig, TinySizes};
+use echo_policy::model::weights::{DType, RawTensor, Weights, expected_tensors};
+use echo_policy::text::tokenizer::{CHARACTER_VOCABULARY, CharTokenizer};
+use echo_protocol::wire::rng::Draws;
 use std::path::{Path, PathBuf};
 
 /// The most versions that are published before the one that is timed.

@@ -1,23 +1,23 @@
 //! One race: from the start of the processes to the last node that is complete.
 
-mod fates;
-mod measure;
+mod measurement;
+mod node_states;
 
 use super::account::Account;
 use super::faults::{self, Fault, Schedule};
 use super::link_check::LinkCheck;
-use super::links::{Links, SOURCE};
 use super::options::{Broadcast, Mode};
 use super::policies::Policies;
 use super::report::Row;
 use super::samples::Samples;
 use super::site::Site;
-use crate::console::Console;
+use super::site::links::{Links, SOURCE};
+use crate::output::console::Console;
 use anyhow::{Context as _, ensure};
-use echo_protocol::clock;
-use echo_protocol::time::UnixMillis;
-use fates::Fates;
-use measure::Measured;
+use echo_protocol::program::clock;
+use echo_protocol::wire::time::UnixMillis;
+use measurement::Measured;
+use node_states::Fates;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

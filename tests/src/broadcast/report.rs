@@ -3,8 +3,8 @@
 use super::link_check::LinkCheck;
 use super::options::Broadcast;
 use super::recovery::Recovery;
-use crate::console::Report;
-use echo_protocol::rate::BytesPerSec;
+use crate::output::console::Report;
+use echo_protocol::wire::rate::BytesPerSec;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::fmt::Write as _;

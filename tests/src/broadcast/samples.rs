@@ -1,10 +1,11 @@
 //! What the hosts of a race have sent, received and used, ten times a second or more.
 
 use super::site::Site;
-use super::usage::{self, Usage};
-use crate::netns::Counters;
-use echo_protocol::clock;
-use echo_protocol::time::UnixMillis;
+use crate::harness::netns::Counters;
+use crate::harness::process_usage;
+use crate::harness::process_usage::Usage;
+use echo_protocol::program::clock;
+use echo_protocol::wire::time::UnixMillis;
 
 /// The time between two samples, in milliseconds.
 pub(super) const EVERY_MS: u64 = 100;
@@ -58,7 +59,7 @@ impl Samples {
     pub(super) fn take(&mut self, site: &Site, pids: &[Option<u32>]) -> anyhow::Result<()> {
         let at = clock::now();
         let counters = (0..pids.len()).map(|host| site.counters(host)).collect::<Result<Vec<_>, _>>()?;
-        let usage = pids.iter().map(|pid| pid.and_then(usage::of)).collect();
+        let usage = pids.iter().map(|pid| pid.and_then(process_usage::of)).collect();
         self.all.push(Sample { at, counters, usage });
         Ok(())
     }

@@ -9,11 +9,13 @@
 //! Site::counters(host)         ──► bytes that have passed its interface
 //! ```
 
-use super::links::{Links, SOURCE};
+pub(crate) mod links;
+
 use super::options::Broadcast;
-use crate::netns::{Counters, Fabric, Link, NetnsError, congestion, obstacle};
+use super::site::links::{Links, SOURCE};
+use crate::harness::netns::{Counters, Fabric, Link, NetnsError, congestion, obstacle};
 use anyhow::bail;
-use echo_protocol::rate::BytesPerSec;
+use echo_protocol::wire::rate::BytesPerSec;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;

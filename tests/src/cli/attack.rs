@@ -3,10 +3,10 @@
 use anyhow::ensure;
 use clap::Args;
 use echo_lab::attack::{self, Attack};
-use echo_lab::cargo::workspace_root;
-use echo_lab::console::{Console, Report};
 use echo_lab::demo::UPDATES;
-use echo_lab::processes::interruptible;
+use echo_lab::harness::cargo::workspace_root;
+use echo_lab::harness::processes::interruptible;
+use echo_lab::output::console::{Console, Report};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ impl AttackOptions {
     fn attack(self) -> anyhow::Result<Attack> {
         let Self { nodes, liars, updates, dir, no_build } = self;
         ensure!(liars < nodes, "--liars {liars} leaves nobody honest of {nodes} nodes");
-        let name = || format!("attack-{}", echo_protocol::clock::now().0);
+        let name = || format!("attack-{}", echo_protocol::program::clock::now().0);
         let dir = dir.unwrap_or_else(|| workspace_root().join("runs").join(name()));
         ensure!(!dir.exists(), "{} exists already: choose another --dir", dir.display());
         Ok(Attack { nodes: nodes.into(), liars: liars.into(), updates, dir, build: !no_build })

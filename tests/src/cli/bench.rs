@@ -4,15 +4,16 @@ use clap::{Args, Subcommand, ValueEnum};
 use echo_lab::bench::ingest::{self, IngestBench};
 use echo_lab::bench::install::{self, InstallBench};
 use echo_lab::bench::interrupt::{self, InterruptBench};
+use echo_lab::bench::learner_share;
+use echo_lab::bench::learner_share::ShareBench;
 use echo_lab::bench::rollout::{self, Peer as Rival, Programs, RolloutBench, Size};
 use echo_lab::bench::sandbox::{self, SandboxBench};
-use echo_lab::bench::share::{self, ShareBench};
 use echo_lab::bench::train::{self, TrainBench};
-use echo_lab::bench::{echo_clip, growth, micro_batches};
-use echo_lab::console::{Console, Report};
-use echo_lab::processes::interruptible;
-use echo_policy::decoder::Activations;
-use echo_policy::precision::Precision;
+use echo_lab::bench::{echo_clip, memory_growth, micro_batches};
+use echo_lab::harness::processes::interruptible;
+use echo_lab::output::console::{Console, Report};
+use echo_policy::model::precision::Precision;
+use echo_policy::training::decoder::Activations;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -287,10 +288,10 @@ impl Bench {
             Self::Interrupt(options) => interrupt::run(&options.bench(), console),
             Self::Install(options) => install::run(&options.bench(), console),
             Self::EchoClip { updates } => echo_clip::run(updates, console),
-            Self::Memory => growth::run(console),
+            Self::Memory => memory_growth::run(console),
             Self::Ingest(bench) => interruptible(ingest::run(bench, console)),
             Self::Sandbox(bench) => sandbox::run(bench, console),
-            Self::Share(bench) => interruptible(share::run(bench, console)),
+            Self::Share(bench) => interruptible(learner_share::run(bench, console)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use echo_lab::broadcast::{self, Broadcast, Mode, Slow, Snapshots, Span};
-use echo_protocol::rate::BytesPerSec;
+use echo_protocol::wire::rate::BytesPerSec;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]

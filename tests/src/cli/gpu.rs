@@ -1,9 +1,9 @@
 //! `echo-lab gpu`, and `gpu-check`, which is the lab under another name.
 
 use clap::{Args, Parser, Subcommand};
-use echo_lab::console::{Console, Report};
 use echo_lab::gpu::{self, Check, Pack, Step, StepOptions, check, pack};
-use echo_lab::processes::{interruptible, to_its_end};
+use echo_lab::harness::processes::{interruptible, to_its_end};
+use echo_lab::output::console::{Console, Report};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use clap::Args;
-use echo_lab::console::{Console, Report};
+use echo_lab::output::console::{Console, Report};
 use echo_lab::results::{self, GivenFigure};
 
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ mod tests {
     use super::super::{Cli, Command};
     use super::*;
     use clap::{CommandFactory as _, Parser as _};
-    use echo_lab::cargo::workspace_root;
+    use echo_lab::harness::cargo::workspace_root;
 
     /// Scripts of this repository that records call.
     const SCRIPTS: [&str; 2] = [".ci/run", "fuzz/run"];

@@ -3,8 +3,8 @@
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use echo_lab::bench::rollout::Size;
-use echo_lab::console::{Console, Report};
-use echo_lab::processes::interruptible;
+use echo_lab::harness::processes::interruptible;
+use echo_lab::output::console::{Console, Report};
 use echo_lab::study::audit::{self, AuditStudy};
 use echo_lab::study::kill::{self, KillStudy};
 use echo_lab::study::{self, DelayModel, Study};

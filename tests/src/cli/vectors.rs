@@ -1,9 +1,9 @@
 //! `echo-lab vectors`
 
 use clap::{Args, Subcommand, ValueEnum};
-use echo_lab::console::{Console, Report};
-use echo_lab::vectors;
-use echo_learner::objective::vectors::Precision;
+use echo_lab::conformance;
+use echo_lab::output::console::{Console, Report};
+use echo_learner::training::objective::vectors::Precision;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -81,24 +81,24 @@ pub(super) enum Arithmetic {
 impl Vectors {
     pub(super) fn execute(self, console: &Console) -> anyhow::Result<Report> {
         let report = match self {
-            Self::Delta { dir } => return vectors::delta::check(&dir, console),
-            Self::Export { python } => return vectors::export::check(&python, console),
-            Self::Math { file } => return vectors::sandbox::quick_math(&file, console),
-            Self::Checkers { file } => return vectors::sandbox::checkers(&file, console),
-            Self::Holdem { file } => return vectors::sandbox::holdem(&file, console),
-            Self::Phh { file } => return vectors::sandbox::phh(&file, console),
-            Self::Functions { file } => return vectors::sandbox::functions(&file, console),
-            Self::Models { dir } => vectors::models(&dir),
+            Self::Delta { dir } => return conformance::delta::check(&dir, console),
+            Self::Export { python } => return conformance::export::check(&python, console),
+            Self::Math { file } => return conformance::sandbox::quick_math(&file, console),
+            Self::Checkers { file } => return conformance::sandbox::checkers(&file, console),
+            Self::Holdem { file } => return conformance::sandbox::holdem(&file, console),
+            Self::Phh { file } => return conformance::sandbox::phh(&file, console),
+            Self::Functions { file } => return conformance::sandbox::functions(&file, console),
+            Self::Models { dir } => conformance::models(&dir),
             Self::Tokenizer(TokenizerVectors { file, tokenizer }) => {
-                vectors::tokenizer(&file, tokenizer.as_deref())
+                conformance::tokenizer(&file, tokenizer.as_deref())
             }
             Self::Objectives { file, precision: Arithmetic::F32 } => {
-                vectors::objectives(&file, Precision::F32)
+                conformance::objectives(&file, Precision::F32)
             }
             Self::Objectives { file, precision: Arithmetic::F64 } => {
-                vectors::objectives(&file, Precision::F64)
+                conformance::objectives(&file, Precision::F64)
             }
         }?;
-        Ok(vectors::tell(console, &report))
+        Ok(conformance::tell(console, &report))
     }
 }

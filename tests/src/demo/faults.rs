@@ -1,6 +1,6 @@
 //! Who is killed in a demo, and when.
 
-use crate::network::Network;
+use crate::harness::network::Network;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 

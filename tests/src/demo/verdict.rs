@@ -1,8 +1,8 @@
 //! Whether a demo did what it is there to show.
 
 use super::{Demo, STALENESS_BUDGET, UPDATES};
-use crate::console::{Console, Report};
-use echo_learner::summary::Summary;
+use crate::output::console::{Console, Report};
+use echo_learner::telemetry::summary::Summary;
 use serde_json::{Value, json};
 
 /// The starting policy may answer at most this share of the held-out orders: more would leave nothing to learn.

@@ -2,13 +2,12 @@
 //!
 //! A step that fails stops nobody else. A step for which the budget has no room is skipped by name.
 
-pub(crate) mod libraries;
 mod verdict;
 
 use super::kit::Kit;
 use super::steps::{Outcome, Step, StepOptions};
-use crate::console::{CHECKS_FAILED, Console, Interrupted};
-use crate::processes::{Output, Process};
+use crate::harness::processes::{Output, Process};
+use crate::output::console::{CHECKS_FAILED, Console, Interrupted};
 use anyhow::{Context as _, ensure};
 use echo_protocol::program::signals::requested;
 use std::fs;
@@ -52,7 +51,7 @@ pub async fn run(check: &Check, console: &Console) -> anyhow::Result<Verdict> {
     let started = Instant::now();
     let out = place(check.out.as_deref())?;
     let kit = Kit::beside_this_program()?;
-    let libraries = libraries::find();
+    let libraries = crate::gpu::libraries::find();
     console.say(format!("results and logs go to {}", out.display()));
     console.say(libraries.to_string());
     let mut stop = pin!(requested());
@@ -109,7 +108,7 @@ async fn start(
     check: &Check,
     out: &Path,
     limit: Duration,
-    libraries: &libraries::Libraries,
+    libraries: &crate::gpu::libraries::Libraries,
     stop: Pin<&mut impl Future<Output = ()>>,
 ) -> anyhow::Result<Ended> {
     let options =

@@ -59,6 +59,6 @@ pub(super) fn models() -> anyhow::Result<Option<PathBuf>> {
 
 /// The directory of reference data, as the tests find it.
 pub(super) fn reference_data() -> PathBuf {
-    let beside = || crate::cargo::workspace_root().join("../shared/data");
+    let beside = || crate::harness::cargo::workspace_root().join("../shared/data");
     env::var_os("ECHO_VECTORS").map_or_else(beside, PathBuf::from)
 }

@@ -9,9 +9,10 @@ mod programs;
 mod toolkit;
 
 use super::kit::{ABOUT, CHECK, Kit, MODELS, reference_data};
-use crate::cargo::{self, BUILD_LIMIT, workspace_root};
-use crate::console::{Console, Report};
-use crate::processes::{Output, Process};
+use crate::harness::cargo;
+use crate::harness::cargo::{BUILD_LIMIT, workspace_root};
+use crate::harness::processes::{Output, Process};
+use crate::output::console::{Console, Report};
 use anyhow::{Context as _, ensure};
 use serde_json::json;
 use std::fs;
@@ -127,7 +128,7 @@ fn fill(
     let mut left_out: Vec<String> = LEFT_OUT.map(str::to_owned).into();
     let models = reference_data().join(MODELS);
     if models.is_dir() {
-        crate::directory::copy(&models, &stage.join(MODELS))?;
+        crate::harness::directory::copy(&models, &stage.join(MODELS))?;
     } else {
         let place = models.display();
         left_out.push(format!("reference models: {place} is not there; name it with ECHO_VECTORS"));

@@ -12,7 +12,7 @@ mod wgpu;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use echo_policy::engine::device::{About, Device, Found, Survey};
+use echo_policy::generation::device::{About, Device, Found, Survey};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;

@@ -1,9 +1,9 @@
 //! Figures, bounds and commands as short texts for a table.
 
-use super::asked::Better;
-use super::book::{HeldOrMissed, NewestFigure};
 use super::figure::Figure;
-use super::measured::RecordLine;
+use super::goals::Better;
+use super::goals_and_records::{HeldOrMissed, NewestFigure};
+use super::records::RecordLine;
 
 /// A note that begins so says that `low` and `high` are an interval of confidence, not the least and the
 /// greatest of several runs. The cell says it too, so only what follows the first semicolon is shown.

@@ -1,7 +1,7 @@
 //! The page: what was missed, then a table for each section.
 
-use super::asked::{FILE, GoalsFile, SectionEntry};
-use super::book::{HeldOrMissed, NewestFigure};
+use super::goals::{FILE, GoalsFile, SectionEntry};
+use super::goals_and_records::{HeldOrMissed, NewestFigure};
 use super::{MAX_WORDS, cells, words};
 use anyhow::ensure;
 

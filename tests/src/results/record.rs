@@ -1,9 +1,9 @@
 //! A figure that was just measured, as a line of the records.
 
-use super::asked::GoalsFile;
 use super::figure::Figure;
-use super::measured::{FILE, read_one};
-use super::stamp::Stamp;
+use super::goals::GoalsFile;
+use super::provenance::Stamp;
+use super::records::{FILE, read_one};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};

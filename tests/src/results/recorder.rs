@@ -4,15 +4,16 @@
 mod tests;
 
 use super::SHOWN;
-use super::asked::{self, GoalEntry};
-use super::book::Book;
 use super::command::{LabCommand, typed};
-use super::found::Found;
-use super::measured::FILE;
+use super::goals;
+use super::goals::GoalEntry;
+use super::goals_and_records::Book;
+use super::provenance::Stamp;
 use super::record::append_lines;
-use super::stamp::Stamp;
-use crate::cargo::workspace_root;
-use crate::console::{Console, NotRecorded, Report};
+use super::records::FILE;
+use super::report_lookup::Found;
+use crate::harness::cargo::workspace_root;
+use crate::output::console::{Console, NotRecorded, Report};
 use anyhow::{bail, ensure};
 use serde_json::{Value, json};
 use std::env;
@@ -142,7 +143,7 @@ fn goals_of(
     ensure!(
         goals.iter().any(|(goal, _)| goal.at.is_some()),
         "nothing can be recorded: {} does not say where the figures of `cargo lab {line}` are in its output",
-        asked::FILE
+        goals::FILE
     );
     Ok(goals)
 }

@@ -1,6 +1,6 @@
-use super::book::Book;
+use super::goals_and_records::Book;
+use super::provenance::{Stamp, date, machine_of};
 use super::record::{JudgedBy, Measurement, append_lines};
-use super::stamp::{Stamp, date, machine_of};
 use super::*;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -77,8 +77,8 @@ fn error(outcome: anyhow::Result<impl std::fmt::Debug>) -> String {
 fn workspace(records: &[String]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("docs/results")).unwrap();
-    fs::write(dir.path().join(asked::FILE), GOALS).unwrap();
-    fs::write(dir.path().join(measured::FILE), records.join("\n") + "\n").unwrap();
+    fs::write(dir.path().join(goals::FILE), GOALS).unwrap();
+    fs::write(dir.path().join(records::FILE), records.join("\n") + "\n").unwrap();
     dir
 }
 
@@ -224,10 +224,10 @@ fn a_check_tells_drift_from_what_is_written() {
 
 #[test]
 fn drift_names_only_the_lines_that_differ() {
-    assert!(drift::lines("a\nb\n", "a\nb\n").is_empty());
-    assert_eq!(drift::lines("a\nb\nc\n", "a\nx\nb\nc\n"), ["2 misses: x"]);
-    assert_eq!(drift::lines("a\nb\nc\nd\n", "b\nc\ne\n"), ["1 has: a", "4 has: d", "3 misses: e"]);
-    assert_eq!(drift::lines("a", "a\n").len(), 1, "the end of the last line counts");
+    assert!(line_diff::lines("a\nb\n", "a\nb\n").is_empty());
+    assert_eq!(line_diff::lines("a\nb\nc\n", "a\nx\nb\nc\n"), ["2 misses: x"]);
+    assert_eq!(line_diff::lines("a\nb\nc\nd\n", "b\nc\ne\n"), ["1 has: a", "4 has: d", "3 misses: e"]);
+    assert_eq!(line_diff::lines("a", "a\n").len(), 1, "the end of the last line counts");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn what_is_recorded_is_read_again() {
     let once = Measurement::new("time", 310.0, "s", "cargo lab demo --json");
     let measured = Measurement { runs, low, high, ..once };
     append(dir.path(), &stamp, &measured).unwrap();
-    let text = fs::read_to_string(dir.path().join(measured::FILE)).unwrap();
+    let text = fs::read_to_string(dir.path().join(records::FILE)).unwrap();
     let expected = "{\"goal\":\"time\",\"figure\":310,\"unit\":\"s\",\"held\":false,\
                     \"command\":\"cargo lab demo --json\",\"commit\":\"abc-dirty\",\"date\":\"2026-11-29\",\
                     \"machine\":\"new\",\"runs\":3,\"low\":299.5,\"high\":320,\"leaves_out\":\"\"}";
@@ -266,7 +266,7 @@ fn what_is_recorded_is_read_again() {
 
 #[test]
 fn a_machine_is_recognised_or_named() {
-    let goals = asked::GoalsFile::parse(GOALS).unwrap();
+    let goals = goals::GoalsFile::parse(GOALS).unwrap();
     let of = |named: Option<&str>, cpu: &str, avx: bool| {
         machine_of(&goals.machines, named, &json!({"cpu": cpu, "cores": 2, "avx512f": avx}))
     };

@@ -1,7 +1,7 @@
 //! One arm of a study: an objective under a delay.
 
 use super::delay::Delay;
-use echo_learner::objective::Choice;
+use echo_learner::training::objective::Choice;
 
 /// One of the things that a study compares.
 #[derive(Clone, Debug)]

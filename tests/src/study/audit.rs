@@ -7,21 +7,21 @@
 
 mod arms;
 mod cost;
-mod forged;
+mod forged_response;
 mod gpu;
 mod players;
 mod policies;
 mod rates;
 
-use super::crew;
-use crate::bench::rollout::model::Size;
-use crate::console::{Console, Report};
+use super::worker_pool;
+use crate::models::random_weights::Size;
+use crate::output::console::{Console, Report};
 use anyhow::Context;
 use arms::{Absent, Arm, Expected};
 use cost::Cost;
 use echo_policy::audit::{Audit, Draw, Evidence, Fault};
-use echo_policy::engine::Policy;
-use echo_policy::sampler::SamplingParams;
+use echo_policy::generation::Policy;
+use echo_policy::sampling::SamplingParams;
 use policies::Versions;
 use rates::{Rate, Seen};
 use serde_json::json;
@@ -135,7 +135,7 @@ fn try_arm(arm: &Arm, versions: &Versions) -> anyhow::Result<Seen> {
     let orders = arm.responses;
     let firsts: Vec<usize> = (0..orders).step_by(TOGETHER).collect();
     let auditing = versions.newest(arm.precision)?;
-    let verdicts = crew::share(&firsts, |&first| {
+    let verdicts = worker_pool::share(&firsts, |&first| {
         let orders = versions.orders(first..orders.min(first + TOGETHER))?;
         let claims = (arm.player)(&orders)?;
         let judged = orders.iter().zip(&claims).map(|(order, claim)| judge(arm, &auditing, order, claim));

@@ -3,16 +3,16 @@
 use super::arm::Arm;
 use super::plans::Plan;
 use super::statistics::Average;
-use crate::practice::Practice;
-use echo_learner::admission::Admitted;
-use echo_learner::buffer::StoredGroup;
+use crate::models::in_process_training::Practice;
 use echo_learner::config::TrainSection;
-use echo_learner::filter::{Filter, same_rewards};
-use echo_learner::schedule::Schedule;
-use echo_learner::trainer::UpdateReport;
-use echo_policy::engine::Policy;
-use echo_policy::weights::{DType, Weights};
-use echo_protocol::content::ContentId;
+use echo_learner::intake::admission::Admitted;
+use echo_learner::intake::buffer::StoredGroup;
+use echo_learner::intake::filter::{Filter, same_rewards};
+use echo_learner::training::lr_schedule::Schedule;
+use echo_learner::training::trainer::UpdateReport;
+use echo_policy::generation::Policy;
+use echo_policy::model::weights::{DType, Weights};
+use echo_protocol::wire::content_id::ContentId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -184,7 +184,7 @@ fn passed(filter: &Filter, stored: StoredGroup) -> Option<StoredGroup> {
 mod tests {
     use super::*;
     use crate::study::{DelayModel, Name, Study, plans};
-    use echo_learner::objective::Preset;
+    use echo_learner::training::objective::Preset;
 
     fn plan(name: Name) -> Plan {
         plans::plan(&Study {

@@ -19,21 +19,21 @@
 
 mod account;
 mod damage;
-mod life;
+mod learner_process;
 mod plan;
 mod player;
 mod report;
 mod run_file;
 mod tape;
 
-use crate::binaries::Binaries;
-use crate::console::{Console, Report};
-use crate::directory;
+use crate::harness::binaries::Binaries;
+use crate::harness::directory;
+use crate::output::console::{Console, Report};
 use clap::Args;
 use echo_learner::config::RunConfig;
-use echo_learner::prepare;
-use echo_learner::run_dir::RunDir;
-use life::{Kill, Life, Phase};
+use echo_learner::founding;
+use echo_learner::storage::run_dir::RunDir;
+use learner_process::{Kill, Life, Phase};
 use plan::Plan;
 use player::Player;
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ pub async fn run(study: KillStudy, console: &Console) -> anyhow::Result<Report> 
 
     console.say("founding a run, with a short supervised start");
     let config: RunConfig = run_file::config(calm.path(), study.updates)?;
-    tokio::task::block_in_place(|| prepare::found(&config, |_, _| ()))?;
+    tokio::task::block_in_place(|| founding::found(&config, |_, _| ()))?;
     directory::copy(calm.path(), disturbed.path())?;
 
     console.say(format!("{} updates undisturbed, rollouts are recorded", study.updates));

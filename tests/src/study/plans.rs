@@ -3,11 +3,13 @@
 use super::Study;
 use super::arm::Arm;
 use super::delay::{Delay, DelayModel};
-use crate::practice::Setting;
-use echo_learner::objective::{Anchor, Choice, EchoClip, Estimator, Kl, Objective, Preset, Surrogate};
-use echo_policy::config::TinySizes;
-use echo_policy::tokenizer::CHARACTER_VOCABULARY;
-use echo_protocol::charter::TaskSpec;
+use crate::models::in_process_training::Setting;
+use echo_learner::training::objective::{
+    Anchor, Choice, EchoClip, Estimator, Kl, Objective, Preset, Surrogate,
+};
+use echo_policy::model::config::TinySizes;
+use echo_policy::text::tokenizer::CHARACTER_VOCABULARY;
+use echo_protocol::run::charter::TaskSpec;
 use std::fmt;
 
 /// The studies that share this machinery.

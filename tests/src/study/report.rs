@@ -5,7 +5,7 @@ use super::course::Course;
 use super::delay::Delay;
 use super::plans::{Name, Plan};
 use super::statistics::{Average, Mean};
-use crate::console::{Console, Report};
+use crate::output::console::{Console, Report};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -3,20 +3,20 @@
 //! Twice: for distributions that can be worked out (Bernoulli, Gaussian), and for a policy in training, whose first version sampled and
 //! whose later ones are weighed against it.
 
-use super::picture::{Line, lines};
+use super::chart::{Line, lines};
 use super::plans;
 use super::statistics::Mean;
-use super::{Study, crew};
-use crate::console::{Console, Report};
-use crate::practice::Practice;
+use super::{Study, worker_pool};
+use crate::models::in_process_training::Practice;
+use crate::output::console::{Console, Report};
 use anyhow::ensure;
-use echo_learner::buffer::StoredGroup;
 use echo_learner::config::TrainSection;
-use echo_learner::objective::{Choice, Known, Objective, Preset, Scored};
-use echo_learner::schedule::Schedule;
-use echo_policy::engine::score;
-use echo_policy::weights::{DType, Weights};
-use echo_protocol::order::Purpose;
+use echo_learner::intake::buffer::StoredGroup;
+use echo_learner::training::lr_schedule::Schedule;
+use echo_learner::training::objective::{Choice, Known, Objective, Preset, Scored};
+use echo_policy::generation::score;
+use echo_policy::model::weights::{DType, Weights};
+use echo_protocol::work::order::Purpose;
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ pub(super) fn run(study: &Study, console: &Console) -> anyhow::Result<Report> {
     ensure!(study.updates.is_none(), "the ages of this study are fixed: leave --updates out");
     let plan = plans::plan(study);
     let seeds: Vec<u64> = (0..study.seeds).collect();
-    let measured = crew::share(&seeds, |&seed| {
+    let measured = worker_pool::share(&seeds, |&seed| {
         let (practice, weights, _) = super::start(&plan, seed)?;
         aged(&practice, &weights, &plan)
     })?;

@@ -1,8 +1,8 @@
 //! Scenarios as data.
 
-use crate::network::section;
+use crate::harness::network::section;
 use anyhow::Context as _;
-use echo_protocol::content::ContentId;
+use echo_protocol::wire::content_id::ContentId;
 use serde::Deserialize;
 use std::fs;
 use std::path::Path;

@@ -4,13 +4,13 @@
 //! memory, descriptors and threads are looked at all the time. Afterwards their logs are looked at while
 //! they are idle, and while the other side is away.
 
+use super::observation;
+use super::runner::Stage;
 use super::scenario::{Scenario, Step};
-use super::sight;
-use super::stage::Stage;
 use super::verdict::{self, Verdict};
-use crate::binaries::Binaries;
-use crate::broadcast::usage;
-use crate::console::{Console, Report};
+use crate::harness::binaries::Binaries;
+use crate::harness::process_usage;
+use crate::output::console::{Console, Report};
 use anyhow::ensure;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -149,7 +149,7 @@ async fn churn(
                 |who| looks.get(who).and_then(|looks| looks.last()).map_or(0.0, |look| look.values[0]);
             let memory: Vec<String> =
                 WATCHED.iter().map(|who| format!("{who} {:.1}", memory(who) / 1e6)).collect();
-            let updates = sight::updates(stage.layout());
+            let updates = observation::updates(stage.layout());
             console.say(format!(
                 "{:>4} min, v{updates}, MB: {}",
                 begun.elapsed().as_secs() / 60,
@@ -209,13 +209,13 @@ async fn logged_while(
 }
 
 fn look(stage: &mut Stage, who: &str) -> anyhow::Result<Option<[f64; 3]>> {
-    let pid = stage.network.slot(who)?.as_ref().and_then(crate::processes::Process::pid);
-    let used = pid.and_then(usage::of);
+    let pid = stage.network.slot(who)?.as_ref().and_then(crate::harness::processes::Process::pid);
+    let used = pid.and_then(process_usage::of);
     Ok(used.map(|used| [used.rss as f64, used.descriptors as f64, used.threads as f64]))
 }
 
 fn log_sizes(stage: &Stage) -> BTreeMap<String, u64> {
-    WATCHED.iter().map(|who| ((*who).to_owned(), sight::log_bytes(stage.layout(), who))).collect()
+    WATCHED.iter().map(|who| ((*who).to_owned(), observation::log_bytes(stage.layout(), who))).collect()
 }
 
 /// Growth of each log in bytes a day, from two looks `lasts` apart.

@@ -1,11 +1,11 @@
 //! Whether a network came through.
 
+use super::observation;
 use super::scenario::STALENESS_BUDGET;
-use super::sight;
-use crate::network::Network;
+use crate::harness::network::Network;
 use anyhow::{Context as _, bail, ensure};
-use echo_learner::run_dir::RunDir;
-use echo_learner::summary::Summary;
+use echo_learner::storage::run_dir::RunDir;
+use echo_learner::telemetry::summary::Summary;
 use std::fs;
 use std::time::Duration;
 use toml::{Table, Value};
@@ -38,7 +38,7 @@ pub(super) async fn close(network: &mut Network, verdict: &mut Verdict) -> anyho
     let stopped = network.stop_process("learner", STOP_LIMIT).await?;
     ensure!(stopped.success(), "the learner was stopped and ended with {stopped}");
     nobody_is_accused(network)?;
-    let last = sight::updates(network.layout()) + LAST_UPDATES;
+    let last = observation::updates(network.layout()) + LAST_UPDATES;
     end_at(network, last)?;
     network.resume_learner()?;
     let begun = std::time::Instant::now();
@@ -68,7 +68,7 @@ pub(super) async fn close(network: &mut Network, verdict: &mut Verdict) -> anyho
 }
 
 fn nobody_is_accused(network: &Network) -> anyhow::Result<()> {
-    let accused = sight::accused(network.layout())?;
+    let accused = observation::accused(network.layout())?;
     ensure!(accused.is_empty(), "somebody honest counts as a liar: {}", accused.join(", "));
     Ok(())
 }

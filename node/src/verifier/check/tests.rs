@@ -3,20 +3,20 @@ use std::sync::Arc;
 use super::*;
 use crate::testing;
 use echo_policy::audit::{Tolerance, VersionWeights};
-use echo_policy::config::ModelConfig;
-use echo_policy::engine::Generation;
-use echo_policy::precision::Precision;
-use echo_policy::weights::Weights;
-use echo_protocol::charter::{Charter, Takeover};
-use echo_protocol::identity::NodeKey;
-use echo_protocol::lease::LeaseId;
-use echo_protocol::order::OrderCounter;
-use echo_protocol::precision::PrecisionName;
+use echo_policy::generation::Generation;
+use echo_policy::model::config::ModelConfig;
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::Weights;
+use echo_protocol::run::charter::{Charter, Takeover};
+use echo_protocol::run::precision::PrecisionName;
+use echo_protocol::run::version::PolicyVersion;
 use echo_protocol::store::ChunkStore;
-use echo_protocol::trajectory::{Trajectory, spans};
-use echo_protocol::version::PolicyVersion;
-use echo_sandbox::episode::Step;
+use echo_protocol::wire::identity::NodeKey;
+use echo_protocol::work::lease::LeaseId;
+use echo_protocol::work::order::OrderCounter;
+use echo_protocol::work::trajectory::{Trajectory, spans};
 use echo_sandbox::task::Response;
+use echo_sandbox::task::episode::Step;
 
 fn key() -> NodeKey {
     NodeKey::from_secret([5; 32])

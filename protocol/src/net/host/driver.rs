@@ -7,9 +7,9 @@ mod connections;
 mod control;
 mod dht;
 mod dialling;
+mod duplicate_identity;
 mod gossip;
-mod reaching;
-mod twins;
+mod reachability;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -25,17 +25,17 @@ use libp2p::{Multiaddr, PeerId, Swarm, ping};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::announcer::Announcer;
 use super::command::{Command, Outcome};
 use super::event::HostEvent;
+use super::event_queue::Announcer;
 use super::listen::{LISTEN_TIMEOUT, can_listen};
-use crate::heartbeat::Reach;
-use crate::net::address_book::AddressBook;
+use crate::control::heartbeat::Reach;
+use crate::net::addresses::book::AddressBook;
 use crate::net::addresses::dialable;
 use crate::net::behaviour::{EchoBehaviour, EchoBehaviourEvent};
 use crate::net::config::DhtMode;
 use crate::net::error::NetError;
-use crate::net::reachability::Reachability;
+use crate::net::reachability::findings::Reachability;
 
 /// Connections have this long to say goodbye when the host stops.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ pub(super) struct Driver {
     /// Every open connection, by libp2p's number.
     links: BTreeMap<ConnectionId, connections::Link>,
     /// Which processes they lead to.
-    twins: twins::Twins,
+    twins: duplicate_identity::Twins,
     /// Blocked peers, the one blocked longest ago in front.
     blocked: VecDeque<PeerId>,
     /// Dials for which somebody waits.
@@ -64,7 +64,7 @@ pub(super) struct Driver {
     queries: HashMap<QueryId, dht::Query>,
     mode: DhtMode,
     reachability: Reachability,
-    relays: reaching::Relays,
+    relays: reachability::Relays,
     /// Tells the handles on which addresses we listen.
     listening: watch::Sender<Vec<Multiaddr>>,
     /// Tells the handles that the routing table has had a peer.
@@ -98,7 +98,7 @@ impl Driver {
             announcer: Announcer::new(events),
             book: AddressBook::default(),
             links: BTreeMap::new(),
-            twins: twins::Twins::default(),
+            twins: duplicate_identity::Twins::default(),
             blocked: VecDeque::new(),
             dials: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -107,7 +107,7 @@ impl Driver {
             queries: HashMap::new(),
             mode,
             reachability: Reachability::default(),
-            relays: reaching::Relays::default(),
+            relays: reachability::Relays::default(),
             listening,
             routable,
             reach,

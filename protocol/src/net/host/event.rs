@@ -4,7 +4,7 @@ use libp2p::gossipsub::MessageAcceptance;
 use libp2p::{Multiaddr, PeerId};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::net::control_codec::MAX_CONTROL_RESPONSE;
+use crate::net::behaviour::control_codec::MAX_CONTROL_RESPONSE;
 use crate::net::error::NetError;
 
 /// The events of a host, in the order in which they happened; see [`HostEvent::Connected`] for the one exception.

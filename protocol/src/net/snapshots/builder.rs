@@ -1,8 +1,8 @@
 //! Which deltas can be applied as pieces come in.
 
 use super::plan::Plan;
-use crate::content::{ChunkIndex, ContentId};
-use crate::recipe::Step;
+use crate::snapshot::fetch_plan::Step;
+use crate::wire::content_id::{ChunkIndex, ContentId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Chunks that are still to be built, and what they wait for.

@@ -14,14 +14,14 @@
 
 use super::builder::Builder;
 use super::plan::{Fetch, Plan};
-use crate::content::ContentId;
-use crate::epoch::Epoch;
-use crate::manifest::{Manifest, PieceIndex};
-use crate::piece_set::PieceSet;
-use crate::recipe::Step;
-use crate::relay::Supply;
-use crate::time::UnixMillis;
-use crate::version::PolicyVersion;
+use crate::dissemination::Supply;
+use crate::run::epoch::Epoch;
+use crate::run::version::PolicyVersion;
+use crate::snapshot::fetch_plan::Step;
+use crate::snapshot::manifest::{Manifest, PieceIndex};
+use crate::snapshot::piece_set::PieceSet;
+use crate::wire::content_id::ContentId;
+use crate::wire::time::UnixMillis;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

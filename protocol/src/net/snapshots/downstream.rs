@@ -1,15 +1,16 @@
 //! Serving a consumer: hear what it asks for, tell it what is here, send groups.
 
+use super::frames;
+use super::frames::{Answer, Ask, MAX_NEWS};
 use super::mailbox::{Mail, Mailbox, Order};
 use super::messages::{Report, Reporter};
-use super::wire::{self, Answer, Ask, MAX_NEWS};
-use crate::groups::{GROUP_BYTES, GroupTree};
-use crate::manifest::PieceIndex;
+use crate::dissemination::MAX_SERVED;
 use crate::net::Stream;
-use crate::piece_set::PieceSet;
-use crate::relay::MAX_SERVED;
+use crate::run::version::PolicyVersion;
+use crate::snapshot::blocks::{GROUP_BYTES, GroupTree};
+use crate::snapshot::manifest::PieceIndex;
+use crate::snapshot::piece_set::PieceSet;
 use crate::store::{ChunkStore, StoreError};
-use crate::version::PolicyVersion;
 use bytes::Bytes;
 use futures::future::{Either, ready};
 use futures::io::BufReader;
@@ -47,7 +48,7 @@ async fn serve_until_end(
 ) -> Result<(), String> {
     let (reading, mut writing) = stream.split();
     let mut reading = BufReader::with_capacity(READ_BUFFER, reading);
-    let hello = tokio::time::timeout(HELLO_WITHIN, wire::read::<Ask>(&mut reading)).await;
+    let hello = tokio::time::timeout(HELLO_WITHIN, frames::read::<Ask>(&mut reading)).await;
     let hello = hello.map_err(|_| "it said no hello")?.map_err(|error| error.to_string())?;
     let Some((Ask::Hello { version, manifest }, _)) = hello else {
         return Err("it began without a hello".into());
@@ -83,7 +84,7 @@ async fn listen(
     trees: &Trees,
     reporter: &Reporter,
 ) -> Result<(), String> {
-    while let Some((ask, payload)) = wire::read::<Ask>(reading).await.map_err(|error| error.to_string())? {
+    while let Some((ask, payload)) = frames::read::<Ask>(reading).await.map_err(|error| error.to_string())? {
         if !payload.is_empty() {
             return Err("it sent bytes with what it asks for".into());
         }
@@ -203,7 +204,7 @@ struct Frames<W> {
 impl<W: AsyncWrite + Unpin> Frames<W> {
     async fn send(&mut self, answer: &Answer, leaves: &[u8], bytes: &[u8]) -> Result<(), String> {
         let mut head = Vec::with_capacity(PAYLOAD_AT);
-        wire::put_head(&mut head, answer, leaves.len() + bytes.len()).map_err(|error| error.to_string())?;
+        frames::put_head(&mut head, answer, leaves.len() + bytes.len()).map_err(|error| error.to_string())?;
         let begin = PAYLOAD_AT.saturating_sub(head.len());
         self.frame.clear();
         self.frame.resize(begin, 0);

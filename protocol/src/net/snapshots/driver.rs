@@ -1,29 +1,29 @@
 //! The task that owns the relay machine.
 
 mod actions;
-mod edges;
+mod streams;
 
+use super::block_writer::{Keeper, Stored};
 use super::downloads::{Downloads, Event};
-use super::keeper::{Keeper, Stored};
 use super::messages::{Command, Report};
 use super::stats::Times;
 use super::{SnapshotEvent, SnapshotStats, SnapshotsConfig, Stopped};
-use crate::clock;
-use crate::control::Peer;
-use crate::epoch::Epoch;
-use crate::identity::PublicKey;
-use crate::manifest::{Manifest, PieceIndex};
+use crate::control::requests::Peer;
+use crate::dissemination::{Input, Output, Relay, Role};
 use crate::net::IncomingStreams;
 use crate::net::host::Host;
-use crate::net::peer::{key_of_peer, peer_of_key};
-use crate::relay::{Input, Output, Relay, Role};
+use crate::net::peer_id::{key_of_peer, peer_of_key};
+use crate::program::clock;
+use crate::run::epoch::Epoch;
+use crate::run::version::PolicyVersion;
+use crate::snapshot::manifest::{Manifest, PieceIndex};
 use crate::store::ChunkStore;
-use crate::time::UnixMillis;
-use crate::version::PolicyVersion;
-use edges::Edges;
+use crate::wire::identity::PublicKey;
+use crate::wire::time::UnixMillis;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use streams::Edges;
 use tokio::sync::mpsc;
 
 /// Commands and reports taken in before the machine is asked what to do.

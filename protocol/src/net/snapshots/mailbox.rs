@@ -3,8 +3,8 @@
 //! The machine speaks whenever it has something to say, the consumer listens as fast as its link allows. News of one piece merge
 //! while they wait, so what waits is bounded by the snapshot's pieces; groups are bounded by the machine's own window.
 
-use crate::groups::GroupMask;
-use crate::manifest::{Piece, PieceIndex};
+use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::manifest::{Piece, PieceIndex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;

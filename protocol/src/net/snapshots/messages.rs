@@ -1,15 +1,15 @@
 //! What the owner and the streams' tasks send the driver.
 
+use super::block_writer::Stored;
 use super::downloads::Event;
-use super::keeper::Stored;
 use super::stats::{SnapshotStats, Traffic};
-use crate::content::{ChunkIndex, ContentId};
-use crate::control::Peer;
-use crate::groups::GroupMask;
-use crate::identity::PublicKey;
-use crate::manifest::PieceIndex;
-use crate::relay::{Mode, Role};
-use crate::version::PolicyVersion;
+use crate::control::requests::Peer;
+use crate::dissemination::{Mode, Role};
+use crate::run::version::PolicyVersion;
+use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::manifest::PieceIndex;
+use crate::wire::content_id::{ChunkIndex, ContentId};
+use crate::wire::identity::PublicKey;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 

@@ -1,10 +1,10 @@
 //! What to fetch for a version, and what to build from it, by what is on disk.
 
-use crate::content::ContentId;
-use crate::groups::GroupMask;
-use crate::manifest::{Manifest, Piece, PieceIndex};
-use crate::piece_set::{Holdings, PieceSet};
-use crate::recipe::{Recipe, Step};
+use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::fetch_plan::{Recipe, Step};
+use crate::snapshot::manifest::{Manifest, Piece, PieceIndex};
+use crate::snapshot::piece_set::{Holdings, PieceSet};
+use crate::wire::content_id::ContentId;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! What one neighbour is asked for: groups that wait for their turn, and groups that are to come.
 
-use super::wire::Ask;
-use crate::groups::{GroupMask, group_range};
-use crate::manifest::{Piece, PieceIndex};
-use crate::net::pacing::{Allowance, Due, Pacing};
-use crate::piece_set::{Holdings, PieceSet};
+use super::frames::Ask;
+use crate::net::transport::rate_limit::{Allowance, Due, Pacing};
+use crate::snapshot::blocks::{GroupMask, group_range};
+use crate::snapshot::manifest::{Piece, PieceIndex};
+use crate::snapshot::piece_set::{Holdings, PieceSet};
 use std::collections::VecDeque;
 
 /// The requests to one neighbour, for one version.
@@ -139,7 +139,7 @@ fn group_length(piece: &Piece, group: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::ContentId;
+    use crate::wire::content_id::ContentId;
     use std::time::Duration;
 
     /// Groups of 64 KiB, of which four fit into a turn.

@@ -1,9 +1,9 @@
 //! What the driver measures.
 
-use crate::identity::PublicKey;
-use crate::relay;
-use crate::time::UnixMillis;
-use crate::version::PolicyVersion;
+use crate::dissemination;
+use crate::run::version::PolicyVersion;
+use crate::wire::identity::PublicKey;
+use crate::wire::time::UnixMillis;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ pub(super) const MAX_CUT_OFF: usize = 1024;
 #[derive(Clone, Debug, Default)]
 pub struct SnapshotStats {
     /// What each neighbour gave, duplicates, and groups taken over from slower neighbours.
-    pub relay: relay::Stats,
+    pub relay: dissemination::Stats,
     /// Bytes of groups written towards consumers since the start.
     pub sent_bytes: u64,
     /// Bytes of groups and trees read from neighbours since the start, useful or not.

@@ -1,11 +1,11 @@
 use super::*;
-use crate::content::ContentId;
-use crate::identity::NodeKey;
-use crate::manifest::DeltaEntry;
+use crate::dissemination::Role as Part;
 use crate::net::{HostConfig, HostEvents};
-use crate::relay::Role as Part;
+use crate::run::tensor_type::TensorType;
+use crate::snapshot::manifest::DeltaEntry;
 use crate::store::{ReadError, SnapshotItem, SnapshotReader, write_snapshot};
-use crate::tensor_type::TensorType;
+use crate::wire::content_id::ContentId;
+use crate::wire::identity::NodeKey;
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -132,7 +132,7 @@ fn noise(salt: u64) -> Vec<u8> {
 }
 
 fn write(store: &ChunkStore, version: u64, bytes: Vec<u8>) -> Manifest {
-    let run = crate::manifest::tests::manifest(1, 1).run;
+    let run = crate::snapshot::manifest::tests::manifest(1, 1).run;
     let (dtype, shape) = (TensorType::Bf16, vec![bytes.len() as u64 / 2]);
     let tensor = SnapshotItem::Tensor { name: "w".into(), dtype, shape, bytes };
     write_snapshot(store, run, PolicyVersion(version), CHUNK, [tensor]).unwrap()
@@ -182,7 +182,9 @@ async fn a_mesh_with_a_rotten_peer_ends_whole_and_without_it() {
         node.announce(&manifest).await;
         node.pull_from(vec![liar.named()]).await;
         assert_eq!(node.cut_off().await, liar.key);
-        assert!(node.store.held(&manifest.piece(crate::manifest::PieceIndex(0)).unwrap()).is_empty());
+        assert!(
+            node.store.held(&manifest.piece(crate::snapshot::manifest::PieceIndex(0)).unwrap()).is_empty()
+        );
         assert!(
             node.host.dial(liar.host.peer_id(), liar.host.listen_addrs()).await.is_err(),
             "it stays blocked"

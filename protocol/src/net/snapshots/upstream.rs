@@ -1,17 +1,18 @@
 //! Pulling from one neighbour: ask, hear what it holds, verify and store what comes, report.
 
-use super::keeper::{Arrival, Failure, Keeper, Kept};
+use super::block_writer::{Arrival, Failure, Keeper, Kept};
+use super::frames;
+use super::frames::{Answer, Ask, WireError};
 use super::messages::{Report, Reporter};
 use super::requests::{Arrived, Requests};
-use super::wire::{self, Answer, Ask, WireError};
-use crate::content::ContentId;
-use crate::groups::GroupMask;
-use crate::manifest::{Manifest, PieceIndex};
 use crate::net::error::NetError;
 use crate::net::host::Host;
-use crate::net::names;
-use crate::piece_set::Holdings;
+use crate::net::protocol_names;
+use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::manifest::{Manifest, PieceIndex};
+use crate::snapshot::piece_set::Holdings;
 use crate::store::ChunkStore;
+use crate::wire::content_id::ContentId;
 use futures::future::OptionFuture;
 use futures::io::BufReader;
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -94,7 +95,7 @@ impl Edge {
 
 impl Edge {
     async fn open(&self) -> Result<crate::net::Stream, End> {
-        let opened = self.host.open_stream(self.neighbour, names::CHUNKS).await;
+        let opened = self.host.open_stream(self.neighbour, protocol_names::CHUNKS).await;
         let mut stream = opened.map_err(|error| match error {
             NetError::StreamUnsupported { .. } => End::Foreign(error.to_string()),
             _ => End::Lost(error.to_string()),
@@ -102,7 +103,7 @@ impl Edge {
         let lost = |error: std::io::Error| End::Lost(error.to_string());
         let mut hello = Vec::new();
         let first = Ask::Hello { version: self.manifest.version, manifest: self.id };
-        wire::put_head(&mut hello, &first, 0).map_err(|error| End::Lost(error.to_string()))?;
+        frames::put_head(&mut hello, &first, 0).map_err(|error| End::Lost(error.to_string()))?;
         stream.write_all(&hello).await.map_err(lost)?;
         stream.flush().await.map_err(lost)?;
         self.reporter.report(Report::Opened).await;
@@ -151,14 +152,14 @@ impl Edge {
             }
             place = None;
             frames.clear();
-            if let Err(error) = asks.iter().try_for_each(|ask| wire::put_head(&mut frames, ask, 0)) {
+            if let Err(error) = asks.iter().try_for_each(|ask| frames::put_head(&mut frames, ask, 0)) {
                 return End::Lost(error.to_string());
             }
             let written = async {
                 writing.write_all(&frames).await?;
                 writing.flush().await
             };
-            match tokio::time::timeout(wire::FRAME_WITHIN, written).await {
+            match tokio::time::timeout(frames::FRAME_WITHIN, written).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return End::Lost(error.to_string()),
                 Err(_) => return End::Lost("it takes no bytes".into()),
@@ -189,7 +190,7 @@ impl Edge {
             if useless > MAX_USELESS {
                 return End::Lost("it sends what nobody asked it for".into());
             }
-            let (answer, payload) = match wire::read::<Answer>(reading).await {
+            let (answer, payload) = match frames::read::<Answer>(reading).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return End::Lost("it closed the stream".into()),
                 Err(error @ WireError::TooLarge { .. }) => {
@@ -202,11 +203,11 @@ impl Edge {
                 Answer::Have { .. } if !payload.is_empty() => {
                     return End::Lost("it sends bytes with its news".into());
                 }
-                Answer::Have { news } if news.len() > wire::MAX_NEWS => {
+                Answer::Have { news } if news.len() > frames::MAX_NEWS => {
                     return End::Lost(format!("it tells of {} pieces in one frame", news.len()));
                 }
                 Answer::Have { news } => {
-                    self.host.pacing().came_unasked(AROUND_NEWS + news.len() * wire::NEWS_ENTRY_BYTES);
+                    self.host.pacing().came_unasked(AROUND_NEWS + news.len() * frames::NEWS_ENTRY_BYTES);
                     let new = news.iter().filter(|(piece, groups)| !told.insert(*piece, *groups).is_empty());
                     useless += u32::from(new.count() == 0);
                     self.reporter.report(Report::Has { version: self.manifest.version, news }).await;
@@ -220,7 +221,7 @@ impl Edge {
                 (piece, arrived)
             });
             // The number of leaves is only what the neighbour says.
-            let tree_bytes = leaves.saturating_mul(wire::LEAF_BYTES).min(payload.len());
+            let tree_bytes = leaves.saturating_mul(frames::LEAF_BYTES).min(payload.len());
             let unasked =
                 if matches!(asked_for, Some((_, Arrived::Asked))) { tree_bytes } else { payload.len() };
             self.host.pacing().came_unasked(unasked);

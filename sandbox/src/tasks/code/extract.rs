@@ -1,6 +1,6 @@
 //! From what a policy says to a program.
 
-use crate::code::Language;
+use crate::programs::Language;
 
 /// What opens and closes a block of code.
 const FENCE: &str = "```";

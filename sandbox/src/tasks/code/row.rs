@@ -14,12 +14,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::extract;
-use crate::checkers::Checker;
-use crate::code::functions::{HumanEval, Mbpp};
-use crate::code::suite::{MAX_CPU_MS, MAX_MEMORY};
-use crate::code::{Checking, FileNames, Language, Submission, Suite, Test};
-use crate::data_set::{self, DataError};
-use crate::files::TaskFiles;
+use crate::programs::checkers::Checker;
+use crate::programs::functions::{HumanEval, Mbpp};
+use crate::programs::suite::{MAX_CPU_MS, MAX_MEMORY};
+use crate::programs::{Checking, FileNames, Language, Submission, Suite, Test};
+use crate::task::data_set;
+use crate::task::data_set::DataError;
+use crate::task::files::TaskFiles;
 
 /// One problem of the file, ready to be asked and judged.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Puzzles that have a solution, because they are built from one.
 
-use echo_protocol::draw::Draws;
+use echo_protocol::wire::rng::Draws;
 
 use super::CountdownConfig;
 

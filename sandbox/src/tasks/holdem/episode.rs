@@ -13,15 +13,15 @@ mod log;
 
 use std::sync::Arc;
 
-use echo_protocol::draw::Draws;
+use echo_protocol::wire::rng::Draws;
 
 use super::action::{Action, Legal};
 use super::answer::{self, Fault, MAX_ANSWER_BYTES};
-use super::card::{Card, Deck};
+use super::cards::card::{Card, Deck};
 use super::opponent::{Choice, LanguageModel, Opponent, rule_based};
 use super::table::{Deal, Table};
 use super::view::View;
-use crate::spec::SpecError;
+use crate::task::spec::SpecError;
 use crate::task::{Response, TaskSeed};
 
 pub use config::{EpisodeConfig, MAX_BIG_BLIND, MAX_HANDS, MAX_STACK_BLINDS, MAX_TURNS};

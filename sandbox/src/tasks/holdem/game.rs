@@ -9,16 +9,18 @@
 //! (cards, board, pot, to call, stack, rivals that still play, what a raise may be to), answered with `fold`, `check`, `call` or
 //! `raise 60`; or the state of ECHO-2's F.3 after the rules, answered with `action: raise 60`.
 
-use echo_protocol::trajectory::{self, MetaValue};
+use echo_protocol::work::trajectory;
+use echo_protocol::work::trajectory::MetaValue;
 
 use super::NAME;
-use super::card::Card;
+use super::cards::card::Card;
+use super::cards::starting_hand::StartingHand;
 use super::episode::{Episode as Hands, EpisodeConfig, MAX_TURNS, Outcome};
 use super::opponent::PotOdds;
-use super::starting_hand::StartingHand;
 use super::view::View;
-use crate::episode::{Episode, Reply};
-use crate::spec::{self, SpecError};
+use crate::task::episode::{Episode, Reply};
+use crate::task::spec;
+use crate::task::spec::SpecError;
 use crate::task::{self, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
 const _: () = assert!(MAX_TURNS as usize <= trajectory::MAX_TURNS, "an episode fits a trajectory");

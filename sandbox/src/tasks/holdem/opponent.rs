@@ -7,10 +7,10 @@ mod tight_passive;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use echo_protocol::draw::Draws;
+use echo_protocol::wire::rng::Draws;
 
 use super::action::Action;
-use super::equity::equity;
+use super::cards::equity::equity;
 use super::view::View;
 
 pub use loose_aggressive::LooseAggressive;

@@ -7,7 +7,7 @@
 use serde::Deserialize;
 
 use super::action::{Action, Illegal};
-use super::card::{Card, CardError, Deck};
+use super::cards::card::{Card, CardError, Deck};
 use super::stakes::{MAX_SEATS, Stakes, StakesError};
 use super::table::{Deal, Table};
 

@@ -15,8 +15,8 @@ mod event;
 
 use self::betting::Betting;
 use super::action::{Action, Illegal, Legal};
-use super::card::{Card, DECK};
-use super::evaluator::evaluate;
+use super::cards::card::{Card, DECK};
+use super::cards::evaluator::evaluate;
 use super::pots::{Pot, shares, split};
 use super::stakes::{Stakes, StakesError};
 

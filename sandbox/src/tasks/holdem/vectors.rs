@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::replay::{Record, replay};
 use super::table::Table;
-use crate::vectors::{Agreement, ReadError, check_lines};
+use crate::conformance::{Agreement, ReadError, check_lines};
 
 /// What both forms of vectors have.
 #[derive(Deserialize)]

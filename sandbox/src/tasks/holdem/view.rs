@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::action::{Action, Legal};
-use super::card::Card;
+use super::cards::card::Card;
 use super::table::{Street, Table};
 
 /// The table as its next seat may know it: no cards but its own and the board's.

@@ -9,8 +9,10 @@ use serde::Deserialize;
 
 use super::budget::Budget;
 use super::{MAX_FORMULA_BYTES, MAX_STEPS, Options, Parsed, extract, gsm8k_within, latex_within, verify};
-use crate::data_set::{self, Rows};
-use crate::spec::{self, SpecError};
+use crate::task::data_set;
+use crate::task::data_set::Rows;
+use crate::task::spec;
+use crate::task::spec::SpecError;
 use crate::task::{Miss, Prompt, Response, Task, TaskError, TaskSeed, Verdict};
 
 /// The task's name in run configurations.
@@ -176,7 +178,7 @@ impl Task for MathProblems {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data_set::DataError;
+    use crate::task::data_set::DataError;
 
     const ROWS: &str = r#"
         {"question": "Ann has 3 apples and gets 4. How many?", "answer": "She has 3+4=<<3+4=7>>7 apples.\n#### 7"}

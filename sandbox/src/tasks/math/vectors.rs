@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{Options, Parsed, extract, gsm8k, latex, verify};
-use crate::vectors::{Agreement, Case, ReadError, check_lines};
+use crate::conformance::{Agreement, Case, ReadError, check_lines};
 
 /// One recorded judgement, in one of three forms.
 #[derive(Deserialize)]

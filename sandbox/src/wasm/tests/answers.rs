@@ -1,9 +1,9 @@
 //! What the example says, and what comes of what modules say.
 
-use echo_protocol::trajectory::{MAX_OMEGA_ENTRIES, MAX_OMEGA_TEXT, MetaValue, Omega};
+use echo_protocol::work::trajectory::{MAX_OMEGA_ENTRIES, MAX_OMEGA_TEXT, MetaValue, Omega};
 
 use super::*;
-use crate::spec::SpecError;
+use crate::task::spec::SpecError;
 use crate::task::{Response, Task, TaskError, TaskSeed, Verdict};
 use crate::tasks::wasm::{WasmTask, module_of};
 

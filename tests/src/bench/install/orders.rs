@@ -1,21 +1,21 @@
 //! Thousands of orders through a node's own worker and outbox, with newer versions on the way, and what memory becomes of it.
 
-use super::home::Home;
+use super::run_dirs::Home;
 use crate::bench::memory::Memory;
-use crate::statistics::median;
+use crate::harness::statistics::median;
 use anyhow::{Context as _, bail};
-use echo_node::board::Board;
-use echo_node::orders::{LeasedOrder, order_queue};
-use echo_node::outbox::Outbox;
-use echo_node::returns::returns;
-use echo_node::rollout::{MAX_IN_FLIGHT, Worker};
-use echo_policy::config::{ModelConfig, TinySizes};
-use echo_policy::precision::Precision;
-use echo_policy::weights::{DType, Weights};
-use echo_protocol::identity::NodeKey;
-use echo_protocol::lease::LeaseId;
-use echo_protocol::order::OrderCounter;
-use echo_protocol::time::UnixMillis;
+use echo_node::delivery::outbox::Outbox;
+use echo_node::rollout::orders::{LeasedOrder, order_queue};
+use echo_node::rollout::returns::returns;
+use echo_node::rollout::worker::{MAX_IN_FLIGHT, Worker};
+use echo_node::status::node_state::Board;
+use echo_policy::model::config::{ModelConfig, TinySizes};
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::{DType, Weights};
+use echo_protocol::wire::identity::NodeKey;
+use echo_protocol::wire::time::UnixMillis;
+use echo_protocol::work::lease::LeaseId;
+use echo_protocol::work::order::OrderCounter;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;

@@ -3,18 +3,19 @@
 use super::task::{Rates, Task};
 use crate::bench::memory;
 use anyhow::{Context as _, ensure};
-use echo_policy::config::ModelConfig;
-use echo_policy::engine::any::AnyBackend;
-use echo_policy::engine::device::Survey;
-use echo_policy::engine::{self, Backend as _, Completion, Generation, SampleRequest};
-use echo_policy::sampler::SamplingParams;
-use echo_policy::weights::Weights;
+use echo_policy::generation;
+use echo_policy::generation::device::Survey;
+use echo_policy::generation::dyn_backend::AnyBackend;
+use echo_policy::generation::{Backend as _, Completion, Generation, SampleRequest};
+use echo_policy::model::config::ModelConfig;
+use echo_policy::model::weights::Weights;
+use echo_policy::sampling::SamplingParams;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// The model on whatever device it is asked for.
-type Policy = engine::Policy<AnyBackend>;
+type Policy = generation::Policy<AnyBackend>;
 
 /// Decides what is drawn.
 const SEED: [u8; 32] = [7; 32];
@@ -42,7 +43,7 @@ impl Course {
 /// Fails when the model cannot be read, or the engine fails, or its numbers depend on neighbours or
 /// differ from those that it scores.
 pub(super) fn run(task: &Task) -> anyhow::Result<Rates> {
-    engine::set_threads(task.threads)?;
+    generation::set_threads(task.threads)?;
     let config = ModelConfig::from_file(&task.model.join("config.json"))?;
     let since = Instant::now();
     let weights = Weights::load_dir(&task.model, &config)?;
@@ -117,5 +118,5 @@ fn course(policy: &Arc<Policy>, prompt: &[u32], samples: usize, new: usize) -> a
 }
 
 fn score(policy: &Policy, tokens: &[u32]) -> anyhow::Result<Vec<f32>> {
-    engine::score(policy, &[tokens.to_vec()])?.pop().context("no scores")
+    generation::score(policy, &[tokens.to_vec()])?.pop().context("no scores")
 }

@@ -1,9 +1,9 @@
 //! The engines of others: how each is started, and how it gets onto a machine.
 
 use super::task::{Rates, Task};
-use crate::cargo::workspace_root;
+use crate::harness::cargo::workspace_root;
 use anyhow::{Context as _, bail, ensure};
-use echo_policy::precision::Precision;
+use echo_policy::model::precision::Precision;
 use serde::Serialize;
 use std::env::consts::EXE_SUFFIX;
 use std::fmt;

@@ -1,10 +1,11 @@
 //! What every process of the race is given, and what it reports. `tests/peers/src/task.rs` reads and writes the same, but for what only ours
 //! is told.
 
-use super::model::{self, Size};
-use crate::statistics;
-use echo_policy::engine::device::DeviceChoice;
-use echo_policy::precision::Precision;
+use crate::harness::statistics;
+use crate::models::random_weights;
+use crate::models::random_weights::Size;
+use echo_policy::generation::device::DeviceChoice;
+use echo_policy::model::precision::Precision;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -53,11 +54,11 @@ impl Task {
         device: DeviceChoice,
     ) -> anyhow::Result<Self> {
         let vocabulary = size.config()?.vocab_size;
-        let given = (1..).take(new).map(|at| model::tokens(at, samples, vocabulary)).collect();
+        let given = (1..).take(new).map(|at| random_weights::tokens(at, samples, vocabulary)).collect();
         Ok(Self {
             model,
             gguf,
-            prompt: model::tokens(0, prompt, vocabulary),
+            prompt: random_weights::tokens(0, prompt, vocabulary),
             given,
             threads,
             precision,

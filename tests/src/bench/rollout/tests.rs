@@ -1,5 +1,5 @@
 use super::*;
-use crate::bench::rollout::model;
+use crate::models::random_weights;
 
 fn rates(figure: f64) -> Rates {
     let about = json!({"cache_bytes_per_token": 114_688});
@@ -23,8 +23,8 @@ fn bench(peers: &[Peer]) -> RolloutBench {
 #[test]
 fn our_side_runs_a_task_and_its_numbers_are_those_it_scores() {
     let home = tempfile::tempdir().unwrap();
-    let places = model::places(Size::Tiny, home.path());
-    model::make(Size::Tiny, &places.0).unwrap();
+    let places = random_weights::places(Size::Tiny, home.path());
+    random_weights::make(Size::Tiny, &places.0).unwrap();
     let task = Task::new(
         Size::Tiny,
         places,

@@ -2,7 +2,7 @@
 
 use super::Program;
 use anyhow::{Context as _, ensure};
-use echo_sandbox::isolate::{Limits, Requirements, WORK};
+use echo_sandbox::isolation::{Limits, Requirements, WORK};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};

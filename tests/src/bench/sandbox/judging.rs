@@ -1,9 +1,11 @@
 //! Small programs, judged on two cores.
 
 use anyhow::ensure;
-use echo_sandbox::checkers::Checker;
-use echo_sandbox::code::{Checking, Judge, Language, Options, Submission, Suite, Test, TestStore, Verdict};
-use echo_sandbox::isolate::Sandbox;
+use echo_sandbox::isolation::Sandbox;
+use echo_sandbox::programs::checkers::Checker;
+use echo_sandbox::programs::{
+    Checking, Judge, Language, Options, Submission, Suite, Test, TestStore, Verdict,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

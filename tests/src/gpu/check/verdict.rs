@@ -2,7 +2,7 @@
 
 use super::super::kit::Kit;
 use super::super::steps::{Outcome, Step};
-use crate::console::{NoDevice, Report};
+use crate::output::console::{NoDevice, Report};
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! How fast a device copies and multiplies: the ceilings of everything else.
 
-use crate::statistics::median;
+use crate::harness::statistics::median;
 use candle_core::{DType, Device, Tensor};
-use echo_learner::device::DeviceChoice;
-use echo_policy::decoder::Compute;
+use echo_learner::training::device::DeviceChoice;
+use echo_policy::training::decoder::Compute;
 use serde::Serialize;
 use std::time::Instant;
 

@@ -2,12 +2,12 @@
 
 use super::card::{Ceilings, ceilings, learner_device};
 use super::{Outcome, StepOptions};
-use crate::bench::rollout::model::{make, places};
 use crate::bench::rollout::{Rates, Size, TORCH, Task, report_of, reports_of};
+use crate::models::random_weights::{make, places};
 use anyhow::Context as _;
-use echo_policy::engine::device::DeviceChoice;
-use echo_policy::flops::Work;
-use echo_policy::precision::Precision;
+use echo_policy::generation::device::DeviceChoice;
+use echo_policy::model::precision::Precision;
+use echo_policy::training::flops::Work;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;

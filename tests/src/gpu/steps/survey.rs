@@ -2,10 +2,10 @@
 
 use super::card::{ceilings, learner_device};
 use super::{Outcome, StepOptions};
-use crate::bench::machine;
-use crate::binaries::Binaries;
+use crate::harness::binaries::Binaries;
+use crate::harness::machine;
 use anyhow::{Context as _, ensure};
-use echo_learner::device;
+use echo_learner::training::device;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -2,12 +2,12 @@
 
 use super::card::{ceilings, learner_device};
 use super::{Outcome, StepOptions};
-use crate::bench::rollout::model::make;
-use crate::binaries::Binaries;
-use crate::gpu::check::libraries::OF_OTHERS;
 use crate::gpu::kit;
+use crate::gpu::libraries::OF_OTHERS;
+use crate::harness::binaries::Binaries;
+use crate::models::random_weights::make;
 use anyhow::{Context as _, ensure};
-use echo_policy::sizes::Size;
+use echo_policy::bench_models::Size;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -129,9 +129,9 @@ fn peer(options: &StepOptions, model: &Path, sequences: usize, length: usize) ->
     let mut python = python();
     python.args(["-c", TORCH, &setting.to_string()]);
     let mut found = last_line(python)?;
-    let config = echo_policy::config::ModelConfig::from_file(&model.join("config.json"))?;
+    let config = echo_policy::model::config::ModelConfig::from_file(&model.join("config.json"))?;
     let (count, length) = (sequences as u64, length as u64);
-    let work = echo_policy::flops::Work {
+    let work = echo_policy::training::flops::Work {
         tokens: count * (length - 1),
         targets: count * (length - 1),
         pairs: count * (length - 1) * length / 2,

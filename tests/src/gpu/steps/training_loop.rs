@@ -1,13 +1,13 @@
 //! A whole network on this machine: the demo's task, with the learner on the card, and a node each on CUDA, wgpu and the processor.
 
 use super::{Outcome, StepOptions};
-use crate::console::Console;
 use crate::demo::{self, Demo, Faults, STALENESS_BUDGET};
-use crate::network::{Network, NodeConfig, section};
+use crate::harness::network::{Network, NodeConfig, section};
+use crate::output::console::Console;
 use anyhow::Context as _;
-use echo_learner::run_dir::RunDir;
-use echo_learner::summary::Summary;
-use echo_policy::engine::device::DeviceChoice;
+use echo_learner::storage::run_dir::RunDir;
+use echo_learner::telemetry::summary::Summary;
+use echo_policy::generation::device::DeviceChoice;
 use serde_json::json;
 use std::collections::BTreeMap;
 use toml::Value;

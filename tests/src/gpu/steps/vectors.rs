@@ -3,16 +3,16 @@
 
 use super::{Outcome, StepOptions};
 use crate::gpu::kit;
-use echo_policy::agreement::{Agreement, Limits, compare, models, prompts};
 use echo_policy::audit::{Audit, Draw, Tolerance};
-use echo_policy::config::ModelConfig;
-use echo_policy::engine::device::Device;
-use echo_policy::engine::{Backend, Completion, CpuBackend, Generation, Policy, SampleRequest};
-use echo_policy::precision::Precision;
-use echo_policy::sampler::SamplingParams;
-use echo_policy::sizes::tokens;
-use echo_policy::vectors::models::{VALUE_TOLERANCE, check_backend};
-use echo_policy::weights::Weights;
+use echo_policy::bench_models::tokens;
+use echo_policy::conformance::backends::{Agreement, Limits, compare, models, prompts};
+use echo_policy::conformance::vectors::models::{VALUE_TOLERANCE, check_backend};
+use echo_policy::generation::device::Device;
+use echo_policy::generation::{Backend, Completion, CpuBackend, Generation, Policy, SampleRequest};
+use echo_policy::model::config::ModelConfig;
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::Weights;
+use echo_policy::sampling::SamplingParams;
 use serde::Serialize;
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use super::generate::Groups;
 use super::vectors::{self, Amount};
 use super::{Outcome, StepOptions};
-use echo_policy::engine::device::About;
-use echo_policy::precision::Precision;
+use echo_policy::generation::device::About;
+use echo_policy::model::precision::Precision;
 
 pub(super) fn run(options: &StepOptions, outcome: &mut Outcome) -> anyhow::Result<()> {
     let found = options.vulkan()?;

@@ -1,6 +1,7 @@
 use super::*;
 use crate::results::figure::Figure;
-use crate::results::given::{self, GivenFigure};
+use crate::results::manual;
+use crate::results::manual::GivenFigure;
 use std::fs;
 use tempfile::TempDir;
 
@@ -95,7 +96,7 @@ fn record(goal: &str, figure: impl Into<Value>, unit: &str, command: &str, date:
 fn workspace() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("docs/results")).unwrap();
-    fs::write(dir.path().join(asked::FILE), GOALS).unwrap();
+    fs::write(dir.path().join(goals::FILE), GOALS).unwrap();
     let old = "2026-11-20";
     let records = [
         record("time", 1, "s", "TMPDIR=/dev/shm cargo lab demo --nodes 4", old),
@@ -224,7 +225,7 @@ fn given_figures_are_all_recorded_or_none() {
         let given =
             |(goal, figure): &(&str, Figure)| GivenFigure { goal: (*goal).to_owned(), figure: *figure };
         let figures: Vec<GivenFigure> = figures.iter().map(given).collect();
-        given::append(dir.path(), &book, &stamp(), &figures, command)
+        manual::append(dir.path(), &book, &stamp(), &figures, command)
     };
     let number = Figure::Number;
     give(&[("fuzz", number(1_234_567.0)), ("time", number(301.25))], None).unwrap();

@@ -4,7 +4,7 @@ use super::players::{self, Player, at_temperature, best_of, edited, made_up, one
 use super::policies::{RATES, Versions};
 use super::{AuditStudy, gpu};
 use echo_policy::audit::Tolerance;
-use echo_policy::precision::Precision;
+use echo_policy::model::precision::Precision;
 use serde::Serialize;
 
 /// What is expected of the audit.

@@ -1,14 +1,15 @@
 //! What an audit costs, as a share of generating what it looks at.
 
-use crate::bench::rollout::model::{self, Size};
-use crate::cargo::workspace_root;
-use crate::console::Console;
-use crate::statistics::median;
+use crate::harness::cargo::workspace_root;
+use crate::harness::statistics::median;
+use crate::models::random_weights;
+use crate::models::random_weights::Size;
+use crate::output::console::Console;
 use echo_policy::audit::{Sample, Standard, examine};
-use echo_policy::engine::{Completion, Generation, Policy, SampleRequest};
-use echo_policy::precision::Precision;
-use echo_policy::sampler::SamplingParams;
-use echo_policy::weights::Weights;
+use echo_policy::generation::{Completion, Generation, Policy, SampleRequest};
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::Weights;
+use echo_policy::sampling::SamplingParams;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,12 +47,12 @@ impl Cost {
     }
 
     pub(super) fn measure(size: Size, console: &Console) -> anyhow::Result<Self> {
-        let (dir, _) = model::places(size, &workspace_root().join("target/peers"));
-        model::make(size, &dir)?;
+        let (dir, _) = random_weights::places(size, &workspace_root().join("target/peers"));
+        random_weights::make(size, &dir)?;
         let config = size.config()?;
         let policy = Arc::new(Policy::load_as(1, &config, &Weights::load_dir(&dir, &config)?, PRECISION)?);
         let (samples, prompt, tokens) = GROUP;
-        let prompt = model::tokens(1, prompt, config.vocab_size);
+        let prompt = random_weights::tokens(1, prompt, config.vocab_size);
         let params = SamplingParams::unbiased(tokens);
         let mut seconds: [Vec<f64>; 4] = Default::default();
         for _ in 0..ROUNDS {

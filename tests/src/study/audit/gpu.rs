@@ -1,6 +1,6 @@
 //! The GPU of the honest node that answers on one.
 
-use echo_policy::engine::wgpu::{AdapterChoice, AdapterKind, Gpu, GpuError, GpuOptions, adapters};
+use echo_policy::generation::wgpu::{AdapterChoice, AdapterKind, Gpu, GpuError, GpuOptions, adapters};
 use std::sync::Arc;
 
 /// Opens the best card, or where there is none a software adapter, which runs the same kernels. Else a sentence says what is lacking.

@@ -1,11 +1,12 @@
 //! Who answers orders: honest machines, and cheats.
 
-use super::forged::draw_on;
+use super::forged_response::draw_on;
 use super::policies::{Versions, generate};
 use super::{Claim, Order, params};
 use anyhow::Context;
-use echo_policy::engine::{Backend, Completion, Policy};
-use echo_policy::sampler::{self, SamplingParams};
+use echo_policy::generation::{Backend, Completion, Policy};
+use echo_policy::sampling;
+use echo_policy::sampling::SamplingParams;
 use std::sync::Arc;
 
 /// Answers orders, one claim each.
@@ -115,5 +116,5 @@ fn somewhere(order: &Order, tokens: u32) -> u32 {
 
 /// Below `end`; numbers that no draw uses, by their sample.
 fn at_random(order: &Order, number: u32, end: u32) -> u32 {
-    (sampler::uniform(&order.seed, u32::MAX, number) * f64::from(end)) as u32
+    (sampling::uniform(&order.seed, u32::MAX, number) * f64::from(end)) as u32
 }

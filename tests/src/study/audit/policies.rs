@@ -1,22 +1,22 @@
 //! The versions of a policy that nodes answer with, as they are published.
 
 use super::{AuditStudy, Order, params};
-use crate::bench::rollout::model;
-use crate::console::Console;
-use crate::practice::{Practice, Setting};
+use crate::models::in_process_training::{Practice, Setting};
+use crate::models::random_weights;
+use crate::output::console::Console;
 use crate::study::statistics::Average;
 use echo_learner::config::TrainSection;
-use echo_learner::objective::{Choice, Preset};
-use echo_learner::schedule::Schedule;
-use echo_policy::config::TinySizes;
-use echo_policy::engine::wgpu::{Gpu, WgpuBackend};
-use echo_policy::engine::{Backend, Completion, Generation, Policy, SampleRequest};
-use echo_policy::precision::Precision;
-use echo_policy::sampler::SamplingParams;
-use echo_policy::tokenizer::CHARACTER_VOCABULARY;
-use echo_policy::weights::{DType, RawTensor, Weights};
-use echo_protocol::charter::TaskSpec;
-use echo_protocol::order::Purpose;
+use echo_learner::training::lr_schedule::Schedule;
+use echo_learner::training::objective::{Choice, Preset};
+use echo_policy::generation::wgpu::{Gpu, WgpuBackend};
+use echo_policy::generation::{Backend, Completion, Generation, Policy, SampleRequest};
+use echo_policy::model::config::TinySizes;
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::{DType, RawTensor, Weights};
+use echo_policy::sampling::SamplingParams;
+use echo_policy::text::tokenizer::CHARACTER_VOCABULARY;
+use echo_protocol::run::charter::TaskSpec;
+use echo_protocol::work::order::Purpose;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -153,7 +153,7 @@ impl Versions {
     pub(super) fn elsewhere(&self, precision: Precision) -> anyhow::Result<Arc<Policy>> {
         let mut numbers = 0..;
         let mut jitter = |value: f32| {
-            let unit = model::unit(JITTER_STREAM, numbers.next().unwrap_or_default());
+            let unit = random_weights::unit(JITTER_STREAM, numbers.next().unwrap_or_default());
             value * (1.0 + JITTER * (2.0 * unit as f32 - 1.0))
         };
         let tensors = self.newest.iter().map(|tensor| {

@@ -3,13 +3,13 @@
 
 use super::player::Player;
 use anyhow::Context as _;
-use echo_learner::buffer::{BufferLimits, OrderStatus, ReplayBuffer, Totals};
 use echo_learner::config::RunConfig;
-use echo_learner::metrics;
-use echo_learner::run_dir::RunDir;
-use echo_learner::store::SledStore;
-use echo_protocol::order::OrderCounter;
-use echo_protocol::version::PolicyVersion;
+use echo_learner::intake::buffer::{BufferLimits, OrderStatus, ReplayBuffer, Totals};
+use echo_learner::storage::SledStore;
+use echo_learner::storage::run_dir::RunDir;
+use echo_learner::telemetry::metrics;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::work::order::OrderCounter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

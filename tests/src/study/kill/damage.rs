@@ -1,7 +1,7 @@
 //! A checkpoint that rots on the disk, so that a learner has to fall back past it.
 
 use anyhow::Context as _;
-use echo_learner::run_dir::RunDir;
+use echo_learner::storage::run_dir::RunDir;
 use std::collections::BTreeSet;
 use std::fs;
 

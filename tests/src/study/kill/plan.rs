@@ -1,9 +1,9 @@
 //! When the learner is killed.
 
 use super::KillStudy;
-use super::life::{Kill, When};
-use echo_protocol::content::ContentId;
-use echo_protocol::draw::Draws;
+use super::learner_process::{Kill, When};
+use echo_protocol::wire::content_id::ContentId;
+use echo_protocol::wire::rng::Draws;
 
 /// Instants between which a draw decides.
 const GRAIN: u64 = 1 << 20;

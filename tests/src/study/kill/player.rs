@@ -1,20 +1,20 @@
 //! A node that makes rollouts once, and afterwards delivers them again as often as it has to.
 
-use super::life::Log;
+use super::learner_process::Log;
 use super::run_file::GROUPS;
 use super::tape::{Recorded, Tape};
-use crate::liar::{Liar, Order};
+use crate::harness::liar::{Liar, Order};
 use anyhow::Context as _;
-use echo_learner::answers;
-use echo_learner::run_dir::RunDir;
-use echo_learner::workload::Workload;
-use echo_policy::engine::Policy;
-use echo_policy::weights::Weights;
-use echo_protocol::lease::LeaseId;
-use echo_protocol::order::{OrderCounter, Purpose};
-use echo_protocol::submission::{Answer, Outcome, RefuseReason};
-use echo_protocol::trajectory::TrajectoryGroup;
-use echo_protocol::version::PolicyVersion;
+use echo_learner::common::workload::Workload;
+use echo_learner::storage::run_dir::RunDir;
+use echo_learner::training::local_rollouts;
+use echo_policy::generation::Policy;
+use echo_policy::model::weights::Weights;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::work::lease::LeaseId;
+use echo_protocol::work::order::{OrderCounter, Purpose};
+use echo_protocol::work::submission::{Answer, Outcome, RefuseReason};
+use echo_protocol::work::trajectory::TrajectoryGroup;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::pending;
@@ -212,11 +212,11 @@ fn answers(
         Weights::load_dir(&weights, &workload.model).with_context(|| format!("the weights of {version}"))?;
     let policy = Arc::new(Policy::load(version.0, &workload.model, &weights)?);
     let orders: Vec<_> = counters.iter().map(|counter| workload.order(Purpose::Train, counter.0)).collect();
-    let answers = answers::answers(workload, policy, &orders, workload.charter.group_size)?;
+    let answers = local_rollouts::answers(workload, policy, &orders, workload.charter.group_size)?;
     let groups = counters.iter().zip(answers).map(|(&counter, answers)| Recorded {
         counter,
         version,
-        trajectories: answers.into_iter().map(answers::Answer::trajectory).collect(),
+        trajectories: answers.into_iter().map(local_rollouts::Answer::trajectory).collect(),
     });
     Ok(groups.collect())
 }

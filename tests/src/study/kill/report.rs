@@ -2,10 +2,10 @@
 
 use super::account::Account;
 use super::{KillStudy, Outcome};
-use crate::console::{Console, Report};
+use crate::output::console::{Console, Report};
 use anyhow::Context as _;
 use echo_learner::config::RunConfig;
-use echo_learner::run_dir::RunDir;
+use echo_learner::storage::run_dir::RunDir;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;

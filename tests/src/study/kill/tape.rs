@@ -2,9 +2,9 @@
 
 use anyhow::ensure;
 use echo_learner::config::RunConfig;
-use echo_protocol::order::OrderCounter;
-use echo_protocol::trajectory::Trajectory;
-use echo_protocol::version::PolicyVersion;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::work::order::OrderCounter;
+use echo_protocol::work::trajectory::Trajectory;
 use std::collections::BTreeMap;
 
 /// A group that was accepted.

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::Driver;
 use crate::net::addresses::{believable, dialable, is_relayed, without_peer};
-use crate::net::instance::Instance;
+use crate::net::behaviour::instance::Instance;
 use crate::net::limits::MAX_BLOCKED;
-use crate::net::names;
+use crate::net::protocol_names;
 
 /// One open connection: its remote end, and which side opened it.
 pub(super) struct Link {
@@ -106,7 +106,7 @@ impl Driver {
         let identify::Event::Received { connection_id, peer_id: peer, info } = event else { return };
         let Some(Link { via, dialled }) = self.links.get(&connection_id) else { return };
         let (via, dialled) = (via.clone(), *dialled);
-        if info.protocol_version != names::IDENTIFY {
+        if info.protocol_version != protocol_names::IDENTIFY {
             tracing::debug!(%peer, network = info.protocol_version, "a peer of another network");
             return;
         }
@@ -122,7 +122,7 @@ impl Driver {
             self.on_seen(&info.observed_addr);
             self.note_relay(peer, &info);
         }
-        if info.protocols.iter().any(|protocol| protocol.as_ref() == names::KAD) {
+        if info.protocols.iter().any(|protocol| protocol.as_ref() == protocol_names::KAD) {
             self.list_in_dht(peer);
         }
     }

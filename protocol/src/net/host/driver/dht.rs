@@ -7,7 +7,7 @@ use libp2p::kad::{Event, GetProvidersOk, InboundRequest, ProviderRecord, QueryId
 use libp2p::{Multiaddr, PeerId};
 
 use super::{Driver, Outcome, answer};
-use crate::net::address_book::MAX_ADDRESSES_PER_SOURCE;
+use crate::net::addresses::book::MAX_ADDRESSES_PER_SOURCE;
 use crate::net::addresses::{believable, believable_from_any, dialable, without_peer};
 use crate::net::error::NetError;
 use crate::net::limits::{MAX_DHT_KEY, MAX_PENDING_QUERIES, MAX_PROVIDERS_FOUND};

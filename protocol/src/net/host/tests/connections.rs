@@ -1,5 +1,5 @@
 use super::*;
-use crate::net::names;
+use crate::net::protocol_names;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dial_to_nobody_says_what_was_tried() {
@@ -64,7 +64,7 @@ async fn dials_join_and_the_peer_says_where_it_lives() {
 async fn two_that_dial_each_other_at_once_stay_connected() {
     for listen in [QUIC, TCP] {
         let (a, b) = (start_echo(&[listen]).await, start_echo(&[listen]).await);
-        let mut incoming = b.accept(names::CHUNKS).unwrap();
+        let mut incoming = b.accept(protocol_names::CHUNKS).unwrap();
         let (there, back) =
             tokio::join!(a.dial(b.peer_id(), b.listen_addrs()), b.dial(a.peer_id(), a.listen_addrs()),);
         there.unwrap();
@@ -72,7 +72,7 @@ async fn two_that_dial_each_other_at_once_stay_connected() {
         for n in 0..20u8 {
             assert_eq!(a.request(b.peer_id(), vec![n, 0], PATIENCE).await.unwrap(), [0, n]);
             assert_eq!(b.request(a.peer_id(), vec![n, 0], PATIENCE).await.unwrap(), [0, n]);
-            a.open_stream(b.peer_id(), names::CHUNKS).await.unwrap();
+            a.open_stream(b.peer_id(), protocol_names::CHUNKS).await.unwrap();
             incoming.next().await.unwrap();
         }
     }

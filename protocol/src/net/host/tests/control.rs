@@ -1,8 +1,8 @@
 use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
-use crate::net::control_codec::MAX_CONTROL_RESPONSE;
-use crate::net::{names, write_frame};
+use crate::net::behaviour::control_codec::MAX_CONTROL_RESPONSE;
+use crate::net::{protocol_names, write_frame};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_go_both_ways_over_quic_and_tcp() {
@@ -41,7 +41,7 @@ async fn messages_pass_at_their_caps_and_not_beyond() {
 
 /// Writes `wire` as a request and expects the stream to end without an answer.
 async fn is_refused(victim: &Host, wire: &[u8]) {
-    let mut stream = liar::open_raw(victim, names::CONTROL).await;
+    let mut stream = liar::open_raw(victim, protocol_names::CONTROL).await;
     stream.write_all(wire).await.unwrap();
     stream.flush().await.unwrap();
     // The stream stays open for writing: the victim must not wait for the rest.
@@ -85,7 +85,7 @@ async fn an_oversized_response_is_refused_by_the_requester() {
         .with_swarm_config(|swarm| swarm.with_idle_connection_timeout(PATIENCE))
         .build();
     let mut incoming =
-        liar.behaviour().new_control().accept(libp2p::StreamProtocol::new(names::CONTROL)).unwrap();
+        liar.behaviour().new_control().accept(libp2p::StreamProtocol::new(protocol_names::CONTROL)).unwrap();
     let peer = *liar.local_peer_id();
     liar.dial(a.listen_addrs()[0].clone()).unwrap();
     tokio::spawn(async move {
@@ -186,7 +186,7 @@ async fn a_host_whose_events_nobody_reads_drops_requests_and_lives_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_after_the_frame_are_not_read() {
     let (victim, mut events) = start(&[QUIC]).await;
-    let mut stream = liar::open_raw(&victim, names::CONTROL).await;
+    let mut stream = liar::open_raw(&victim, protocol_names::CONTROL).await;
     write_frame(&mut stream, b"one", 16).await.unwrap();
     write_frame(&mut stream, b"two", 16).await.unwrap();
     let (body, reply) = next_of(&mut events, |event| match event {

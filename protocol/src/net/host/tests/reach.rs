@@ -1,9 +1,9 @@
 //! Hosts that find out whether others reach them, and the relays of those whom nobody does.
 
 use super::*;
-use crate::heartbeat::Reach;
+use crate::control::heartbeat::Reach;
 use crate::net::addresses::is_relayed;
-use crate::net::names;
+use crate::net::protocol_names;
 
 fn volunteer(listen: &[&str]) -> HostConfig {
     HostConfig { mode: DhtMode::Auto, ..config(listen) }
@@ -49,14 +49,14 @@ async fn requests_go_through_a_relay_and_streams_do_not() {
     let (hub, _hub_events) = start(&[TCP]).await;
     let host = echo(volunteer(&[])).await;
     assert_eq!(host.reach(), Reach::Private);
-    let _incoming = host.accept(names::CHUNKS).unwrap();
+    let _incoming = host.accept(protocol_names::CHUNKS).unwrap();
     connect(&host, &hub).await;
     let circuit = circuit_of(&host).await;
 
     let asker = Host::start(HostConfig { mode: DhtMode::Client, ..config(&[]) }).await.unwrap().0;
     assert!(asker.add_address(host.peer_id(), circuit).await.unwrap());
     assert_eq!(asker.request(host.peer_id(), vec![1, 2], PATIENCE).await.unwrap(), [2, 1]);
-    let refused = asker.open_stream(host.peer_id(), names::CHUNKS).await.unwrap_err();
+    let refused = asker.open_stream(host.peer_id(), protocol_names::CHUNKS).await.unwrap_err();
     assert!(matches!(refused, NetError::OnlyRelayed { .. }), "{refused}");
     assert!(refused.to_string().contains("only a relay"), "{refused}");
 }
@@ -74,12 +74,13 @@ async fn the_hub_tells_others_where_a_private_host_is_reached() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_private_host_that_connects_to_its_consumer_serves_it() {
     let (host, _events) = Host::start(volunteer(&[])).await.unwrap();
-    let mut incoming = host.accept(names::CHUNKS).unwrap();
+    let mut incoming = host.accept(protocol_names::CHUNKS).unwrap();
     let (consumer, _consumer_events) = start(&[TCP]).await;
     connect(&host, &consumer).await;
     let connected = || async { (!consumer.connected_peers().await.is_empty()).then_some(()) };
     eventually("the consumer sees the connection", connected).await;
-    let (opened, taken) = tokio::join!(consumer.open_stream(host.peer_id(), names::CHUNKS), incoming.next());
+    let (opened, taken) =
+        tokio::join!(consumer.open_stream(host.peer_id(), protocol_names::CHUNKS), incoming.next());
     opened.unwrap();
     assert_eq!(taken.unwrap().0, consumer.peer_id());
 }

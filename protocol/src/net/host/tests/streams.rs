@@ -5,7 +5,7 @@ use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::net::streams::ACCEPT_QUEUE;
-use crate::net::{names, read_frame, write_frame};
+use crate::net::{protocol_names, read_frame, write_frame};
 
 const PIECE: usize = 64 * 1024;
 
@@ -14,7 +14,7 @@ async fn megabytes_arrive_in_order_and_a_reader_that_waits_stops_the_writer() {
     for listen in [QUIC, TCP] {
         let (a, _a_events) = start(&[listen]).await;
         let (b, _b_events) = start(&[listen]).await;
-        let mut incoming = b.accept(names::CHUNKS).unwrap();
+        let mut incoming = b.accept(protocol_names::CHUNKS).unwrap();
         connect(&a, &b).await;
 
         let pieces = 1024;
@@ -22,7 +22,7 @@ async fn megabytes_arrive_in_order_and_a_reader_that_waits_stops_the_writer() {
         let writer = tokio::spawn({
             let (written, peer) = (written.clone(), b.peer_id());
             async move {
-                let mut stream = a.open_stream(peer, names::CHUNKS).await.unwrap();
+                let mut stream = a.open_stream(peer, protocol_names::CHUNKS).await.unwrap();
                 for n in 0..pieces {
                     write_frame(&mut stream, &[n as u8; PIECE], PIECE).await.unwrap();
                     written.fetch_add(1, Ordering::SeqCst);
@@ -60,7 +60,7 @@ async fn open_many(from: &Host, to: &Host, count: u32) -> Vec<Result<Stream, Net
     let opening: Vec<_> = (0..count)
         .map(|_| {
             let (host, peer) = (from.clone(), to.peer_id());
-            tokio::spawn(async move { host.open_stream(peer, names::TRAJECTORIES).await })
+            tokio::spawn(async move { host.open_stream(peer, protocol_names::TRAJECTORIES).await })
         })
         .collect();
     let mut opened = Vec::new();
@@ -75,7 +75,7 @@ async fn two_hundred_streams_at_once_are_served_by_a_slow_acceptor() {
     for listen in [QUIC, TCP] {
         let (a, _a_events) = start(&[listen]).await;
         let (b, _b_events) = start(&[listen]).await;
-        let mut incoming = b.accept(names::TRAJECTORIES).unwrap();
+        let mut incoming = b.accept(protocol_names::TRAJECTORIES).unwrap();
         connect(&a, &b).await;
         tokio::spawn(async move {
             while let Some((_, mut stream)) = incoming.next().await {
@@ -99,7 +99,7 @@ async fn two_hundred_streams_at_once_are_served_by_a_slow_acceptor() {
 async fn what_does_not_fit_the_queue_is_refused_and_told_so() {
     let (a, _a_events) = start(&[QUIC]).await;
     let (b, _b_events) = start(&[QUIC]).await;
-    let mut incoming = b.accept(names::TRAJECTORIES).unwrap();
+    let mut incoming = b.accept(protocol_names::TRAJECTORIES).unwrap();
     connect(&a, &b).await;
     let opened = open_many(&a, &b, 400).await;
     let accepted = opened.iter().filter(|stream| stream.is_ok()).count();
@@ -110,7 +110,7 @@ async fn what_does_not_fit_the_queue_is_refused_and_told_so() {
         incoming.next().await.unwrap();
     }
     // There is room again.
-    a.open_stream(b.peer_id(), names::TRAJECTORIES).await.unwrap();
+    a.open_stream(b.peer_id(), protocol_names::TRAJECTORIES).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,15 +118,16 @@ async fn a_protocol_has_one_acceptor_at_a_time() {
     let (a, _a_events) = start(&[QUIC]).await;
     let (b, _b_events) = start(&[QUIC]).await;
     connect(&a, &b).await;
-    let error = a.open_stream(b.peer_id(), names::CHUNKS).await.unwrap_err();
+    let error = a.open_stream(b.peer_id(), protocol_names::CHUNKS).await.unwrap_err();
     assert!(matches!(error, NetError::StreamUnsupported { .. }), "{error}");
     assert!(matches!(b.accept("chunks"), Err(NetError::BadProtocolName { .. })));
 
-    let first = b.accept(names::CHUNKS).unwrap();
-    assert!(matches!(b.accept(names::CHUNKS), Err(NetError::AcceptTaken { .. })));
+    let first = b.accept(protocol_names::CHUNKS).unwrap();
+    assert!(matches!(b.accept(protocol_names::CHUNKS), Err(NetError::AcceptTaken { .. })));
     drop(first);
-    let mut second = eventually("the place is free", || async { b.accept(names::CHUNKS).ok() }).await;
-    let opened = a.open_stream(b.peer_id(), names::CHUNKS).await.unwrap();
+    let mut second =
+        eventually("the place is free", || async { b.accept(protocol_names::CHUNKS).ok() }).await;
+    let opened = a.open_stream(b.peer_id(), protocol_names::CHUNKS).await.unwrap();
     assert_eq!(second.next().await.unwrap().0, a.peer_id());
     drop(opened);
 }

@@ -1,7 +1,7 @@
 use super::*;
-use crate::draw::Draws;
-use crate::groups::GroupMask;
-use crate::manifest::tests::{manifest, with_deltas};
+use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::manifest::tests::{manifest, with_deltas};
+use crate::wire::rng::Draws;
 use proptest::prelude::*;
 
 /// Complete versions that the machine of a [`Party`] keeps.
@@ -61,8 +61,8 @@ impl Party {
                 self.downloads.handle(self.now, Event::Kept { manifest, published });
             }
             Action::Plan(manifests) => {
-                let all = |piece: &crate::manifest::Piece| GroupMask::all(piece.groups());
-                let held = |piece: &crate::manifest::Piece| match self.disk.contains(&piece.id) {
+                let all = |piece: &crate::snapshot::manifest::Piece| GroupMask::all(piece.groups());
+                let held = |piece: &crate::snapshot::manifest::Piece| match self.disk.contains(&piece.id) {
                     true => all(piece),
                     false => GroupMask::EMPTY,
                 };

@@ -1,15 +1,15 @@
 //! Doing what the downloads say, with the machine and the disk.
 
 use super::Driver;
-use crate::manifest::{Manifest, PieceIndex};
+use crate::dissemination::Input;
 use crate::net::snapshots::downloads::{Action, Event};
 use crate::net::snapshots::messages::Command;
 use crate::net::snapshots::plan::{Fetch, Plan};
-use crate::recipe::Step;
-use crate::relay::Input;
+use crate::run::version::PolicyVersion;
+use crate::snapshot::fetch_plan::Step;
+use crate::snapshot::manifest::{Manifest, PieceIndex};
 use crate::store::ChunkStore;
-use crate::time::UnixMillis;
-use crate::version::PolicyVersion;
+use crate::wire::time::UnixMillis;
 use std::sync::Arc;
 
 impl Driver {

@@ -1,7 +1,8 @@
 //! Versions that are made from the one before.
 
 use super::*;
-use crate::delta::{self, Width};
+use crate::snapshot::delta;
+use crate::snapshot::delta::Width;
 
 /// `old` with few of its numbers changed.
 fn nudged(old: &[u8], salt: usize) -> Vec<u8> {

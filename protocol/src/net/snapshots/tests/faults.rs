@@ -2,8 +2,8 @@
 
 use super::peers::{ask, consumer, groups, hear, say};
 use super::*;
-use crate::manifest::PieceIndex;
-use crate::net::snapshots::wire::Ask;
+use crate::net::snapshots::frames::Ask;
+use crate::snapshot::manifest::PieceIndex;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parent_that_dies_in_mid_transfer_is_reported_and_replaced() {

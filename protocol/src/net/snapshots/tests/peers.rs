@@ -1,10 +1,10 @@
 //! Peers that speak the wire without a driver.
 
 use super::*;
-use crate::groups::{GroupMask, GroupTree};
-use crate::manifest::PieceIndex;
 use crate::net::Stream;
-use crate::net::snapshots::wire::{Answer, Ask, put_head, read};
+use crate::net::snapshots::frames::{Answer, Ask, put_head, read};
+use crate::snapshot::blocks::{GroupMask, GroupTree};
+use crate::snapshot::manifest::PieceIndex;
 use futures::AsyncWriteExt as _;
 use serde::Serialize;
 

@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::spec::{self, SpecError};
+use crate::task::spec;
+use crate::task::spec::SpecError;
 use crate::tasks::holdem::NAME;
 use crate::tasks::holdem::stakes::{MAX_SEATS, MIN_SEATS, Stakes};
 

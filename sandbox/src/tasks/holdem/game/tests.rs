@@ -1,5 +1,5 @@
 use super::*;
-use crate::episode::{Play, Step};
+use crate::task::episode::{Play, Step};
 
 fn task(change: impl FnOnce(&mut EpisodeConfig)) -> Holdem {
     let mut config = EpisodeConfig::default();

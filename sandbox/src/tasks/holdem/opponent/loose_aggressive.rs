@@ -1,6 +1,6 @@
 //! Plays most hands, and raises many of them.
 
-use echo_protocol::draw::Draws;
+use echo_protocol::wire::rng::Draws;
 
 use super::{Choice, Opponent, alone};
 use crate::tasks::holdem::action::Action;

@@ -1,10 +1,10 @@
 //! Compares the price of a call with what it wins.
 
-use echo_protocol::draw::Draws;
+use echo_protocol::wire::rng::Draws;
 
 use super::{Choice, Opponent, ROUNDS};
 use crate::tasks::holdem::action::Action;
-use crate::tasks::holdem::equity::equity;
+use crate::tasks::holdem::cards::equity::equity;
 use crate::tasks::holdem::view::View;
 
 /// How many times its fair share of the pot a hand is worth that is raised.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::tasks::holdem::card::{Card, Deck};
+use crate::tasks::holdem::cards::card::{Card, Deck};
 use crate::tasks::holdem::stakes::Stakes;
 use crate::tasks::holdem::table::{Deal, Table};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::tasks::holdem::action::Action;
-use crate::tasks::holdem::card::Card;
+use crate::tasks::holdem::cards::card::Card;
 
 /// The rounds of a hand, and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

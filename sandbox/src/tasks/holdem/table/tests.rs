@@ -216,7 +216,7 @@ proptest! {
     ) {
         let seats = stacks.len();
         let mut cards = Card::all().collect::<Vec<_>>();
-        echo_protocol::draw::Draws::new(seed).shuffle(&mut cards);
+        echo_protocol::wire::rng::Draws::new(seed).shuffle(&mut cards);
         let holes = cards.chunks_exact(2).take(seats).map(|pair| Some([pair[0], pair[1]])).collect();
         let deal = Deal { holes, board: cards[47..].try_into().unwrap() };
         let stakes = Stakes { trim_antes: !dead, ..Stakes::blinds(seats, 5, 10, ante) };

@@ -1,0 +1,206 @@
+//! What a charter means in terms of tokens and rewards: the model's form, the tokenizer and the task mix.
+
+mod element_type;
+
+use echo_policy::generation::SampleRequest;
+use echo_policy::model::config::ModelConfig;
+use echo_policy::sampling::SamplingParams;
+use echo_policy::text::tokenizer::{CharTokenizer, Tokenizer};
+use echo_protocol::run::charter::{Charter, RunId, TokenizerSpec};
+use echo_protocol::work::order::{OrderCounter, Purpose, WorkOrder};
+use echo_sandbox::rollout::assignment::Assignment;
+use echo_sandbox::rollout::mix::TaskMix;
+use echo_sandbox::rollout::replay::TextDecoder;
+use echo_sandbox::task::files::TaskFiles;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+pub use element_type::{dtype, tensor_type};
+
+/// A run's charter, opened and ready to derive work from.
+#[derive(Debug)]
+pub struct Workload {
+    /// The run's id, BLAKE3 of its signed charter.
+    pub run: RunId,
+    /// The charter that all of this follows from.
+    pub charter: Charter,
+    /// The model's form, from the charter's `config.json`.
+    pub model: ModelConfig,
+    /// Text to tokens and back.
+    pub tokenizer: Tokenizer,
+    /// The task mix, with its files read.
+    pub mix: Arc<TaskMix>,
+    end: u32,
+    /// Tokens whose text contains a newline, once somebody asked.
+    newlines: OnceLock<BTreeSet<u32>>,
+}
+
+/// Prompts that show whether tokenizer and model belong together.
+const LOOKED_AT: u64 = 4;
+
+/// A charter that cannot be worked on.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// The charter's `config.json` of the model cannot be used.
+    #[error("the charter's model: {0}")]
+    Model(#[from] echo_policy::model::config::ConfigError),
+    /// The tokenizer's files are missing or cannot be used.
+    #[error("the charter's tokenizer: {0}")]
+    Tokenizer(#[from] echo_policy::text::tokenizer::TokenizerError),
+    /// The task mix cannot be made from the charter and its files.
+    #[error("the charter's tasks: {0}")]
+    Tasks(#[from] echo_sandbox::task::spec::SpecError),
+    /// Nothing would end a response.
+    #[error(
+        "the tokenizer names no end-of-text token, so no response would ever end: add eos_token to tokenizer_config.json"
+    )]
+    NoEnd,
+    /// Tokenizer and model are of different policies.
+    #[error(
+        "the tokenizer has a token {token}, and the model a vocabulary of {vocabulary}: they do not belong together. Take tokenizer.json and \
+         weights of the same model"
+    )]
+    Vocabulary {
+        /// A token of a prompt.
+        token: u32,
+        /// Tokens that the model knows.
+        vocabulary: usize,
+    },
+    /// A prompt and a response do not fit.
+    #[error(
+        "task {task}: up to {read} characters of prompt and environment and a response of {response} tokens do not fit the model's {positions} positions: \
+         set [model.tiny] positions to at least {}, or take a model that has them; [sampling] max_new_tokens bounds the response",
+        .read.saturating_add(*.response)
+    )]
+    TooLong {
+        /// The task that gives most to read.
+        task: &'static str,
+        /// Longest prompt, and what is heard behind it, in characters.
+        read: usize,
+        /// Longest response in tokens.
+        response: usize,
+        /// The longest sequence that the model takes, in tokens.
+        positions: usize,
+    },
+}
+
+impl Workload {
+    /// Opens a charter; `tokenizer` is where the tokenizer's files lie, where they travel
+    /// ([`TokenizerSpec::travels`]), and `files` are those of tasks.
+    pub fn open(
+        run: RunId,
+        charter: Charter,
+        tokenizer: &Path,
+        files: &TaskFiles,
+    ) -> Result<Self, WorkloadError> {
+        let model = ModelConfig::from_json(&charter.model)?;
+        let tokenizer = match &charter.tokenizer {
+            TokenizerSpec::Characters { alphabet } => CharTokenizer::of_charter(alphabet)?.into(),
+            TokenizerSpec::Snapshot => Tokenizer::from_dir(tokenizer)?,
+            TokenizerSpec::Chat => Tokenizer::from_dir(tokenizer)?.in_chat()?,
+        };
+        let end = tokenizer.eos_id().ok_or(WorkloadError::NoEnd)?;
+        let mix = Arc::new(TaskMix::new(&charter.tasks, files)?);
+        let (read, task) = mix.longest_read(tokenizer.around());
+        let response = charter.sampling.max_new_tokens as usize;
+        let positions = model.max_position_embeddings;
+        if read.saturating_add(response) > positions {
+            return Err(WorkloadError::TooLong { task, read, response, positions });
+        }
+        let workload = Self { run, charter, model, tokenizer, mix, end, newlines: OnceLock::new() };
+        match workload.foreign_token() {
+            Some(token) => Err(WorkloadError::Vocabulary { token, vocabulary: workload.model.vocab_size }),
+            None => Ok(workload),
+        }
+    }
+
+    /// A token of the first prompts, or the one that ends a turn, that the model does not know. A prompt that
+    /// cannot be made says nothing: others of its task may be.
+    fn foreign_token(&self) -> Option<u32> {
+        let prompts =
+            (0..LOOKED_AT).filter_map(|counter| self.prompt(&self.order(Purpose::Train, counter)).ok());
+        let mut tokens = prompts.flatten().chain([self.end]);
+        tokens.find(|token| *token as usize >= self.model.vocab_size)
+    }
+
+    /// The order with this number.
+    pub fn order(&self, purpose: Purpose, counter: u64) -> WorkOrder {
+        WorkOrder::derive(&self.run, purpose, OrderCounter(counter))
+    }
+
+    /// What the order asks for.
+    pub fn assignment(&self, order: &WorkOrder) -> Assignment<'_> {
+        Assignment::of(&self.mix, order)
+    }
+
+    /// The order's prompt in tokens.
+    pub fn prompt(&self, order: &WorkOrder) -> Result<Vec<u32>, WorkloadError> {
+        Ok(self.tokenizer.prompt(&self.assignment(order).prompt().text)?)
+    }
+
+    /// What an environment says behind a turn, in tokens.
+    pub fn heard(&self, text: &str) -> Result<Vec<u32>, WorkloadError> {
+        Ok(self.tokenizer.heard(text)?)
+    }
+
+    /// A text in tokens, as the policy says it.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, WorkloadError> {
+        Ok(self.tokenizer.encode(text)?)
+    }
+
+    /// How tokens are drawn.
+    pub fn sampling(&self) -> SamplingParams {
+        let s = &self.charter.sampling;
+        SamplingParams {
+            temperature: s.temperature,
+            top_p: s.top_p,
+            top_k: s.top_k,
+            max_new_tokens: s.max_new_tokens,
+        }
+    }
+
+    /// What the engine is asked for `samples` responses to `order`.
+    pub fn request(&self, order: &WorkOrder, samples: u32) -> Result<SampleRequest, WorkloadError> {
+        let params = self.sampling();
+        let (prompt, seed, stop_ids) = (self.prompt(order)?, order.sampler_seed(), vec![self.end]);
+        // No tokenizer has more tokens than characters for what environments say.
+        let max_heard = self.assignment(order).longest_heard(self.tokenizer.around());
+        let max_heard = u32::try_from(max_heard).unwrap_or(u32::MAX);
+        let (stop_strings, limits) = (None, Vec::new());
+        Ok(SampleRequest { prompt, seed, samples, stop_ids, stop_strings, limits, max_heard, params })
+    }
+
+    /// The text of a turn; empty where it is none.
+    pub fn text(&self, turn: &[u32]) -> String {
+        // Only the token that ended the turn is no part of it: hidden special tokens would let different turns read the same.
+        let said = turn.strip_suffix(&[self.end]).unwrap_or(turn);
+        self.tokenizer.decode(said, false).unwrap_or_default()
+    }
+
+    /// Whether the token's text contains a newline.
+    pub fn has_newline(&self, id: u32) -> bool {
+        let contains = |id: &u32| self.tokenizer.decode(&[*id], false).is_ok_and(|text| text.contains('\n'));
+        let all = || (0..self.model.vocab_size as u32).filter(contains).collect();
+        self.newlines.get_or_init(all).contains(&id)
+    }
+
+    /// The token that ends a turn.
+    pub fn end(&self) -> u32 {
+        self.end
+    }
+}
+
+impl TextDecoder for Workload {
+    fn decode(&self, ids: &[u32]) -> Result<String, String> {
+        self.tokenizer.decode(ids, false).map_err(|e| e.to_string())
+    }
+
+    fn end_id(&self) -> u32 {
+        self.end
+    }
+
+    fn vocabulary(&self) -> u32 {
+        self.model.vocab_size as u32
+    }
+}

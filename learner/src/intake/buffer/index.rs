@@ -1,0 +1,90 @@
+//! What is in the buffer, in memory: everything but the groups' bytes.
+
+use std::collections::BTreeMap;
+
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::work::order::OrderCounter;
+
+use super::entry::Entry;
+
+/// Where a group is that is neither trained nor dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Durable, and in no batch yet.
+    Waiting,
+    /// It is in the batch of this update.
+    Batched(PolicyVersion),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    waiting: BTreeMap<(PolicyVersion, u64), Entry>,
+    waiting_bytes: u64,
+    journal: BTreeMap<PolicyVersion, Vec<Entry>>,
+    places: BTreeMap<OrderCounter, Place>,
+}
+
+impl Index {
+    pub(super) fn place(&self, counter: OrderCounter) -> Option<Place> {
+        self.places.get(&counter).copied()
+    }
+
+    /// The lowest order of all groups.
+    pub(super) fn lowest(&self) -> Option<OrderCounter> {
+        self.places.first_key_value().map(|(counter, _)| *counter)
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes
+    }
+
+    /// Waiting groups by (oldest version, arrival).
+    pub(super) fn oldest_first(&self) -> impl Iterator<Item = &Entry> {
+        self.waiting.values()
+    }
+
+    /// The batches that are not settled.
+    pub(super) fn journal(&self) -> &BTreeMap<PolicyVersion, Vec<Entry>> {
+        &self.journal
+    }
+
+    pub(super) fn add_waiting(&mut self, entry: Entry) {
+        self.places.insert(entry.counter, Place::Waiting);
+        self.waiting_bytes += entry.bytes;
+        self.waiting.insert(entry.age(), entry);
+    }
+
+    pub(super) fn add_batch(&mut self, update: PolicyVersion, entries: Vec<Entry>) {
+        for entry in &entries {
+            self.remove(entry);
+            self.places.insert(entry.counter, Place::Batched(update));
+        }
+        self.journal.insert(update, entries);
+    }
+
+    pub(super) fn remove_batch(&mut self, update: PolicyVersion) {
+        for entry in self.journal.remove(&update).unwrap_or_default() {
+            self.places.remove(&entry.counter);
+        }
+    }
+
+    /// Removes a group that waits or is in a batch.
+    pub(super) fn remove(&mut self, entry: &Entry) {
+        match self.places.remove(&entry.counter) {
+            Some(Place::Waiting) => {
+                self.waiting.remove(&entry.age());
+                self.waiting_bytes -= entry.bytes;
+            }
+            Some(Place::Batched(update)) => {
+                if let Some(batch) = self.journal.get_mut(&update) {
+                    batch.retain(|other| other.counter != entry.counter);
+                }
+            }
+            None => {}
+        }
+    }
+}

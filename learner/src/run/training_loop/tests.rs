@@ -1,0 +1,73 @@
+use super::*;
+use crate::common::testing;
+use crate::config::{TrainSection, WatchSection};
+use crate::run::controller::Plan;
+use crate::run::release::tests::{Room, deaf};
+use crate::storage::run_dir::RunDir;
+use echo_policy::model::config::{ModelConfig, TinySizes};
+use object_store::path::Path as ObjectPath;
+use std::sync::mpsc;
+use std::thread;
+
+/// Nothing of this takes longer.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A learner without nodes.
+pub(crate) fn learning(room: &Room, releases: Releases) -> Learning {
+    let (workload, weights) = testing::workload();
+    let plan = Plan { updates: 4, staleness: workload.charter.staleness, evaluate_every: 0 };
+    Learning {
+        controller: Controller::new(plan),
+        trainer: Trainer::new(&workload.model, &weights, &TrainSection::default()).unwrap(),
+        shared: room.shared.clone(),
+        releases,
+        evaluated: None,
+        watch: Watch::read(&RunDir::new(room.dir.path()), PolicyVersion(0), &WatchSection::default())
+            .and_then(|(draft, _)| draft.commit())
+            .unwrap(),
+        peak_flops: None,
+        max_skipped: 20,
+        evaluation_orders: 1,
+        stop: room.stop.clone(),
+        started: Instant::now(),
+    }
+}
+
+/// What it comes to, in time.
+fn ended(learning: Learning) -> Result<Ended, LearningError> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || drop(tell.send(learning.run())));
+    told.recv_timeout(LIMIT).expect("it ends in time")
+}
+
+#[test]
+fn a_version_that_cannot_be_released_ends_a_run_that_waits_for_groups() {
+    let room = Room::new();
+    let checkpoints = room.checkpoints();
+    std::fs::write(room.dir.path().join("checkpoints/000000000000"), "in the way").unwrap();
+    let error = ended(learning(&room, room.releases(checkpoints))).unwrap_err();
+    assert!(matches!(error, LearningError::Release(ReleaseError::Checkpoint(_))), "{error}");
+    assert_eq!(room.announced(), []);
+}
+
+#[test]
+fn an_error_is_told_while_the_store_is_out_of_reach() {
+    let room = Room::new();
+    let checkpoints = room.checkpoints().copied_to(deaf(), ObjectPath::default(), "deaf");
+    let mut learning = learning(&room, room.releases(checkpoints));
+    // Not the run's model: it cannot be evaluated.
+    let sizes = TinySizes {
+        vocab: 64,
+        hidden: 8,
+        layers: 1,
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 8,
+        intermediate: 8,
+        positions: 32,
+    };
+    let model = ModelConfig::tiny_qwen3(sizes).unwrap();
+    learning.trainer = Trainer::new(&model, &Weights::random(&model, 1), &TrainSection::default()).unwrap();
+    let error = ended(learning).unwrap_err();
+    assert!(matches!(error, LearningError::Evaluation(_)), "{error}");
+}

@@ -1,0 +1,312 @@
+//! The learner on the network: answers nodes, takes their groups in, serves snapshots.
+//!
+//! Everything here is passive (RLAX): it reacts to nodes and to the learning thread, and decides
+//! nothing about training. What it shares with the learning thread is [`Shared`]; the learning
+//! thread waits there for groups, and the releasing thread tells it what was published.
+//!
+//! This folder imports `intake`, `verification`, `reputation`, `fleet`, `training` (sequences),
+//! `storage` and `common`.
+//!
+//! ```text
+//! heartbeat, leases, neighbours ─> control ─> lease_writer (one flush for all that wait)
+//! stream of groups ─> rate_limit ─> delivery
+//!     ├─ judges          admission, reward, audit, on threads that may block
+//!     ├─ verifiers       groups that wait for a panel
+//!     └─ one writer      one flush for all that passed ─> receipts ─> answers
+//! operator ─> moderation ─> record
+//! ```
+
+mod control;
+mod delivery;
+mod lease_writer;
+pub mod moderation;
+pub mod options;
+mod pace;
+mod rate_limit;
+mod token_bucket;
+mod turns;
+mod verifiers;
+
+use crate::common::paced_log;
+use crate::common::workload::Workload;
+use crate::fleet::Fleet;
+use crate::intake::admission::Admission;
+use crate::intake::coordinator::Desk;
+use crate::verification::panel::PanelConfig;
+use crate::verification::sampling_audit::SamplingAudit;
+use delivery::UnderWay;
+use echo_protocol::control::heartbeat::Heartbeat;
+use echo_protocol::net::snapshots::{SnapshotEvent, Snapshots};
+use echo_protocol::net::{Host, HostEvents, NetError, protocol_names};
+use echo_protocol::program::clock;
+use echo_protocol::run::charter::Charter;
+use echo_protocol::run::epoch::Epoch;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::snapshot::manifest::Manifest;
+use echo_protocol::wire::content_id::ContentId;
+use echo_protocol::wire::identity::{NodeKey, PublicKey};
+use echo_protocol::wire::signed::Signed;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use verifiers::Verifiers;
+
+/// Nodes that held orders when the learner ended have this long to come back once it has started, then
+/// their orders are free. A node looks for it every five seconds.
+const BACK_WITHIN_MS: u64 = 20_000;
+/// How often silent nodes are looked for.
+const SWEEP_EVERY: Duration = Duration::from_millis(250);
+
+/// What the run's key signs for the secret of draws: which groups are looked at again, and by whom.
+const LOOK_SEED: &[u8] = b"echo look draws 1";
+
+/// What the network side and the learning thread share.
+pub struct Shared {
+    /// What the charter means.
+    pub workload: Arc<Workload>,
+    /// The charter as nodes get it.
+    pub charter: Signed<Charter>,
+    /// The run's key: it signs receipts, leases and manifests.
+    pub key: NodeKey,
+    /// The epoch of this process.
+    pub epoch: Epoch,
+    admission: Admission,
+    /// Knows the policies that nodes work under, where tokens are checked.
+    pub audit: Option<SamplingAudit>,
+    /// Members who look at the groups of others.
+    verifiers: Verifiers,
+    /// Nobody outside knows it, and it is the same after a restart.
+    secret: [u8; 32],
+    /// Groups that are judged now.
+    under_way: UnderWay,
+    desk: Mutex<Desk>,
+    arrived: Condvar,
+    fleet: Mutex<Fleet>,
+    /// The newest that were published, at most `keep_versions`.
+    manifests: Mutex<VecDeque<(PolicyVersion, Signed<Manifest>)>>,
+    keep_versions: usize,
+    ended: Mutex<bool>,
+}
+
+impl Shared {
+    /// The shared state of a run of which the last `keep_versions` published versions are served.
+    pub fn new(
+        workload: Arc<Workload>,
+        charter: Signed<Charter>,
+        key: NodeKey,
+        admission: Admission,
+        desk: Desk,
+        fleet: Fleet,
+        keep_versions: usize,
+    ) -> Self {
+        let epoch = desk.epoch();
+        let (desk, fleet) = (Mutex::new(desk), Mutex::new(fleet));
+        let (manifests, ended) = (Mutex::new(VecDeque::new()), Mutex::new(false));
+        let (arrived, audit) = (Condvar::new(), None);
+        let secret = *ContentId::of(&key.sign(LOOK_SEED).to_bytes()).as_bytes();
+        let verifiers = Verifiers::new(PanelConfig::default(), secret);
+        Self {
+            workload,
+            charter,
+            key,
+            epoch,
+            admission,
+            audit,
+            verifiers,
+            secret,
+            under_way: UnderWay::default(),
+            desk,
+            arrived,
+            fleet,
+            manifests,
+            keep_versions,
+            ended,
+        }
+    }
+
+    /// The same with an audit of the tokens that nodes send, and with such panels of verifiers that
+    /// make it where they can.
+    #[must_use]
+    pub fn audited(self, audit: SamplingAudit, panel: PanelConfig) -> Self {
+        let verifiers = Verifiers::new(panel, self.secret);
+        Self { audit: Some(audit), verifiers, ..self }
+    }
+
+    /// Notes which verifiers' verdicts were right. Who is not heard any more loses its stream.
+    fn judged(&self, verdicts: Vec<(PublicKey, bool)>) {
+        let now = clock::now();
+        let silenced: Vec<PublicKey> = {
+            let mut desk = self.desk();
+            let silenced = verdicts.into_iter().filter(|(key, right)| desk.judged(now, *key, *right));
+            silenced.map(|(key, _)| key).collect()
+        };
+        silenced.iter().for_each(|key| self.verifiers.gone(key));
+    }
+
+    /// The desk. Held briefly: computing rewards happens outside.
+    pub fn desk(&self) -> MutexGuard<'_, Desk> {
+        lock(&self.desk)
+    }
+
+    /// The fleet, locked; held briefly, as heartbeats wait for it.
+    pub fn fleet(&self) -> MutexGuard<'_, Fleet> {
+        lock(&self.fleet)
+    }
+
+    /// Waits until groups may have arrived, at most `longest`.
+    pub fn wait_for_groups<'a>(&self, desk: MutexGuard<'a, Desk>, longest: Duration) -> MutexGuard<'a, Desk> {
+        self.arrived.wait_timeout(desk, longest).map_or_else(|e| e.into_inner().0, |(desk, _)| desk)
+    }
+
+    fn groups_arrived(&self) {
+        self.arrived.notify_all();
+    }
+
+    /// Tells everybody about a snapshot whose chunks are stored.
+    pub async fn publish(
+        &self,
+        host: &Host,
+        snapshots: &Snapshots,
+        manifest: Arc<Manifest>,
+        signed: Signed<Manifest>,
+    ) {
+        let version = manifest.version;
+        // The driver only stops with the process.
+        let _ = snapshots.publish(manifest).await;
+        let bytes = signed.to_bytes();
+        {
+            let mut manifests = lock(&self.manifests);
+            manifests.push_back((version, signed));
+            while manifests.len() > self.keep_versions {
+                manifests.pop_front();
+            }
+        }
+        self.fleet().published(clock::now(), version);
+        // Without a subscriber nobody is missed: nodes that come later hear of the version in their heartbeats.
+        if let Err(error) =
+            host.publish(&protocol_names::manifest_topic(&self.workload.run.to_string()), bytes).await
+        {
+            tracing::debug!(%error, %version, "the announcement was not gossiped");
+        }
+    }
+
+    /// Tells that the policy is now at `version`.
+    pub fn at(&self, version: PolicyVersion) {
+        self.desk().at(version);
+        self.verifiers.at(clock::now(), version);
+    }
+
+    /// Says that the run has ended, so that nodes stop.
+    pub fn end(&self) {
+        *lock(&self.ended) = true;
+    }
+
+    /// A heartbeat without what it says of versions of another epoch: the weights may be others.
+    fn of_this_epoch(&self, heartbeat: Heartbeat) -> Heartbeat {
+        match heartbeat.epoch == self.epoch {
+            true => heartbeat,
+            false => Heartbeat { installed: None, progress: None, ..heartbeat },
+        }
+    }
+
+    fn newest(&self) -> Option<PolicyVersion> {
+        lock(&self.manifests).back().map(|(version, _)| *version)
+    }
+}
+
+/// A poisoned lock means that a thread panicked while it held it; every state behind these locks is
+/// changed in steps that are each valid, so going on is right.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Serves nodes until the host stops. Returns earlier only when a part of it has failed.
+pub async fn serve(
+    shared: Arc<Shared>,
+    host: Host,
+    snapshots: Snapshots,
+    events: HostEvents,
+    snapshot_events: mpsc::Receiver<SnapshotEvent>,
+) -> Result<(), NetError> {
+    let (incoming, of_older) =
+        (host.accept(protocol_names::TRAJECTORIES)?, host.accept(protocol_names::TRAJECTORIES_1)?);
+    let intake = tokio::spawn(delivery::accept(shared.clone(), incoming, of_older));
+    // Where nothing is audited, there is nothing for verifiers to do.
+    let of_verifiers = shared.audit.is_some().then(|| host.accept(protocol_names::CHECKS)).transpose()?;
+    let verifying = of_verifiers.map(|incoming| tokio::spawn(verifiers::accept(shared.clone(), incoming)));
+    let expiring = tokio::spawn(verifiers::expire(shared.clone()));
+    let sweep = tokio::spawn(sweep(shared.clone(), snapshots));
+    let watch = tokio::spawn(watch(shared.clone(), snapshot_events));
+    let stop = [intake.abort_handle(), sweep.abort_handle(), watch.abort_handle(), expiring.abort_handle()];
+    tokio::select! {
+        () = control::answer(shared, events) => {}
+        // Its writer died: a learner that takes nothing in must not look alive.
+        _ = intake => {}
+    }
+    let verifying = verifying.iter().map(|task| task.abort_handle());
+    stop.into_iter().chain(verifying).for_each(|task| task.abort());
+    Ok(())
+}
+
+/// Looks for nodes that have gone, frees their orders, tells the source whom it has to serve, and
+/// has the record written.
+async fn sweep(shared: Arc<Shared>, snapshots: Snapshots) {
+    let (mut told_consumers, mut told_leaves) = (Vec::new(), Vec::new());
+    let mut back_by = Some(clock::now().plus(BACK_WITHIN_MS));
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let now = clock::now();
+        let holders: Vec<PublicKey> = match back_by.take_if(|by| *by <= now) {
+            Some(_) => shared.desk().holders().copied().collect(),
+            None => Vec::new(),
+        };
+        let (gone, consumers, leaves) = {
+            let mut fleet = shared.fleet();
+            let mut gone = fleet.expire(now);
+            gone.extend(holders.into_iter().filter(|holder| !fleet.members().contains_key(holder)));
+            let consumers = fleet.source_consumers();
+            let leaves = fleet.leaves_among(&consumers);
+            (gone, consumers, leaves)
+        };
+        // The driver only stops with the process.
+        if consumers != told_consumers {
+            told_consumers.clone_from(&consumers);
+            let _ = snapshots.friends(consumers).await;
+        }
+        if leaves != told_leaves {
+            told_leaves.clone_from(&leaves);
+            let _ = snapshots.leaves(leaves).await;
+        }
+        if !gone.is_empty() {
+            for node in &gone {
+                paced_log::line("gone", &format!("node {} is gone; its orders are free", node.short()));
+            }
+            shared.desk().nodes_gone(&gone);
+        }
+        // A change of standing waits for the disk.
+        let keeping = shared.clone();
+        let kept = tokio::task::spawn_blocking(move || keeping.desk().keep_record()).await;
+        if let Ok(Err(error)) = kept {
+            tracing::error!(%error, "the record of peers cannot be written");
+        }
+    }
+}
+
+/// The source's own events: only damage to its chunks matters, and the next publication writes them again.
+async fn watch(shared: Arc<Shared>, mut events: mpsc::Receiver<SnapshotEvent>) {
+    while let Some(event) = events.recv().await {
+        match event {
+            SnapshotEvent::AskNeighbours { .. } => {
+                tracing::warn!(
+                    "a published chunk was damaged on this disk; nodes get it with the next version"
+                );
+            }
+            SnapshotEvent::CutOff(peer) => {
+                tracing::warn!(peer = %peer.short(), "a node broke the chunk protocol");
+                shared.fleet().cut_off(&peer);
+            }
+            SnapshotEvent::Install(_) | SnapshotEvent::Progress { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Answers to nodes' questions.
+
+use super::lease_writer::Granting;
+use super::turns::Turns;
+use super::{Shared, lock};
+use crate::intake::coordinator::Wish;
+use crate::reputation::Network;
+use echo_protocol::control::requests::{MAX_NEIGHBOURS, Request, Response};
+use echo_protocol::net::peer_id::key_of_peer;
+use echo_protocol::net::{HostEvent, HostEvents, Reply, outer_ip};
+use echo_protocol::program::clock;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::wire::signed::Signed;
+use echo_protocol::work::lease::HeldOrder;
+use echo_protocol::work::submission::RefuseReason;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc};
+
+/// Requests worked on at once. The host bounds those that wait.
+const AT_ONCE: usize = 64;
+/// Connections that came or went and are not noted yet; beyond, further events wait.
+const MOVES: usize = 1024;
+/// When a node that got fewer orders than it wanted asks again, in milliseconds.
+const LEASE_RETRY_MS: u32 = 100;
+/// What a node is told when none can be made.
+const NO_LEASES: &str = "the learner cannot lease orders now; ask again later";
+
+/// Answers requests until the host stops, or until no leases can be written any more: a learner
+/// that leases nothing must not look alive.
+pub(super) async fn answer(shared: Arc<Shared>, mut events: HostEvents) {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let turns = Turns::default();
+    let granting = Arc::new(Granting::start(shared.clone()));
+    // The desk may be waiting for the disk.
+    let (moves, moved) = mpsc::channel(MOVES);
+    let noting = shared.clone();
+    tokio::task::spawn_blocking(move || note(&noting, moved));
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            () = granting.ended() => None,
+        };
+        let Some(event) = event else { return };
+        match event {
+            HostEvent::Request { peer, body, reply } => {
+                let Some(node) = key_of_peer(&peer) else { continue };
+                let Some(turn) = turns.take(node) else {
+                    tracing::debug!(node = %node.short(), "asks too much at once");
+                    continue;
+                };
+                let Ok(place) = places.clone().acquire_owned().await else { return };
+                let (shared, granting) = (shared.clone(), granting.clone());
+                // Leases are flushed to disk before they leave, so this may block.
+                tokio::task::spawn_blocking(move || {
+                    respond(&shared, &granting, node, &body, reply);
+                    drop((place, turn));
+                });
+            }
+            // The learner is the only rightful publisher, and does not hear itself.
+            HostEvent::Gossip { verdict, .. } => verdict.reject(),
+            HostEvent::Disconnected { peer } => {
+                if let Some(node) = key_of_peer(&peer) {
+                    // It is noted as long as this runs.
+                    let _ = moves.send((node, Move::Gone)).await;
+                    shared.fleet().disconnected(clock::now(), &node);
+                }
+            }
+            HostEvent::Connected { peer, addr } => {
+                if let Some(node) = key_of_peer(&peer) {
+                    let network = outer_ip(&addr).map(Network::of);
+                    let _ = moves.send((node, Move::Connected(network))).await;
+                }
+            }
+        }
+    }
+}
+
+/// That a peer is connected, from where, or not any more.
+enum Move {
+    Connected(Option<Network>),
+    Gone,
+}
+
+/// Notes moves in their order, until nobody sends any.
+fn note(shared: &Shared, mut moves: mpsc::Receiver<(PublicKey, Move)>) {
+    while let Some((node, moved)) = moves.blocking_recv() {
+        match moved {
+            Move::Connected(network) => {
+                shared.desk().connected(node, network);
+                shared.locate(&node);
+            }
+            Move::Gone => shared.desk().disconnected(&node),
+        }
+    }
+}
+
+fn respond(shared: &Shared, granting: &Granting, node: PublicKey, body: &[u8], reply: Reply) {
+    let response = match Request::from_bytes(body) {
+        Ok(request) => response(shared, granting, node, request),
+        Err(error) => Response::Refused(error.to_string()),
+    };
+    match response.to_bytes() {
+        // The node has gone or waits no longer: it will ask again.
+        Ok(bytes) => drop(reply.send(bytes)),
+        Err(error) => tracing::error!(%error, "a response could not be encoded"),
+    }
+}
+
+fn response(shared: &Shared, granting: &Granting, node: PublicKey, request: Request) -> Response {
+    match request {
+        Request::Charter => Response::Charter(shared.charter.clone()),
+        Request::Heartbeat(heartbeat) => {
+            let heartbeat = shared.of_this_epoch(heartbeat);
+            let (now, known) = (clock::now(), heartbeat.neighbourhood);
+            let desk = shared.desk();
+            // A suspension ends by itself, and until then its node keeps its place. Who is banned has none.
+            if let Err(unheard) = desk.hear(now, &node)
+                && unheard.reason == RefuseReason::Banned
+            {
+                return Response::Refused(unheard.detail);
+            }
+            let (is_known, network) = (desk.record().is_known(&node), desk.record().network(&node));
+            drop(desk);
+            let mut fleet = shared.fleet();
+            fleet.weigh(&node, is_known, network);
+            match fleet.heartbeat(now, node, heartbeat) {
+                Ok(()) => {
+                    let neighbourhood = fleet.neighbourhood(now, &node);
+                    drop(fleet);
+                    Response::News {
+                        epoch: shared.epoch,
+                        wall: clock::wall(),
+                        newest: shared.newest(),
+                        neighbourhood: neighbourhood.filter(|neighbourhood| neighbourhood.digest() != known),
+                        ended: *lock(&shared.ended),
+                    }
+                }
+                Err(full) => Response::Refused(full.to_string()),
+            }
+        }
+        Request::Manifest(version) => {
+            let manifests = lock(&shared.manifests);
+            let found = match version {
+                Some(version) => manifests.iter().find(|(v, _)| *v == version),
+                None => manifests.back(),
+            };
+            Response::Manifest(found.map(|(_, signed)| signed.clone()))
+        }
+        Request::Lease { orders, last } => lease(shared, granting, node, orders, last),
+        Request::Return(returned) => {
+            shared.desk().take_back(clock::now(), &node, returned);
+            Response::Returned
+        }
+        Request::Neighbours { mut lost } => {
+            lost.truncate(MAX_NEIGHBOURS);
+            let (now, mut fleet) = (clock::now(), shared.fleet());
+            fleet.lost(now, &node, &lost);
+            Response::Neighbours(fleet.neighbourhood(now, &node))
+        }
+    }
+}
+
+fn lease(
+    shared: &Shared,
+    granting: &Granting,
+    node: PublicKey,
+    orders: u32,
+    last: Option<HeldOrder>,
+) -> Response {
+    if let Err(wait) = granting.pace(node) {
+        let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
+        return Response::Leases { leases: Vec::new(), retry_after_ms: wait_ms.max(LEASE_RETRY_MS) };
+    }
+    if let Err(unheard) = shared.desk().hear(clock::now(), &node) {
+        return Response::Refused(unheard.detail);
+    }
+    let installed = shared.fleet().members().get(&node).and_then(|member| member.heartbeat.installed);
+    let Some(granted) = granting.ask(Wish { node, installed, orders, last }) else {
+        return Response::Refused(NO_LEASES.into());
+    };
+    let signed = granted.iter().map(|lease| Signed::sign(lease, &shared.key));
+    match signed.collect::<Result<Vec<_>, _>>() {
+        Ok(leases) => Response::Leases { leases, retry_after_ms: LEASE_RETRY_MS },
+        Err(error) => {
+            tracing::error!(%error, "a lease could not be signed");
+            Response::Refused(NO_LEASES.into())
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Groups on their way in: read, check, judge, make durable, answer.
+//!
+//! A task for each node's stream reads its groups, has them verified and judged on threads that
+//! may block, and answers them in order; how many may be on the way, and how fast they come, is
+//! bounded for each node ([rate limit](super::rate_limit)), so a node is slowed down by its own groups.
+//! A group that verifiers look at waits for them on no thread and in no judge's place. What passes
+//! goes to one writer, which makes all that wait durable with a single flush. While the disk
+//! works, the desk is free.
+
+mod asked;
+mod under_way;
+
+use super::Shared;
+use super::rate_limit::{Door, Gate, Place};
+use crate::common::paced_log;
+use crate::intake::admission::{Admitted, Checked, Look, Refusal, Rejection};
+use crate::intake::buffer::Unflushed;
+use crate::intake::coordinator::Reply;
+use crate::reputation;
+use crate::reputation::Fault;
+use crate::training::sequences;
+use crate::training::sequences::SequenceError;
+use crate::verification::panel::{Question, Ruling};
+use asked::Asked;
+use echo_policy::audit::VersionWeights;
+use echo_protocol::net::peer_id::key_of_peer;
+use echo_protocol::net::{FrameError, IncomingStreams, Stream, read_frame_within, write_frame};
+use echo_protocol::program::clock;
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::wire::codec;
+use echo_protocol::wire::content_id::ContentId;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::work::order::{OrderCounter, Purpose};
+use echo_protocol::work::submission::{Answer, MAX_ANSWER_BYTES, RefuseReason};
+use echo_protocol::work::trajectory::TrajectoryGroup;
+use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinHandle};
+use under_way::Judged;
+
+pub(super) use under_way::UnderWay;
+
+/// Judged groups that wait for the writer; also the most that one flush covers.
+const WRITER_QUEUE: usize = 256;
+/// Groups that are verified and judged at once for each core, over all nodes. It is nothing but
+/// computing: more threads would only get in each other's way.
+const JUDGES_PER_CORE: usize = 2;
+/// Groups of one node that were read and not yet answered.
+const UNANSWERED: usize = 32;
+/// Bytes of those that are not judged yet; a single group may be longer.
+const UNJUDGED_BYTES: u32 = 1 << 20;
+/// A frame whose first byte is here has this time to be whole, and as long as [`SLOWEST_UPLINK`]
+/// needs for the longest one.
+const FRAME_WITHIN: Duration = Duration::from_secs(30);
+/// In bytes a second.
+const SLOWEST_UPLINK: u64 = 16 << 10;
+
+type Pending = (Admitted, oneshot::Sender<Answer>);
+
+/// A group whose claims are right, as far as they were looked at.
+enum Looked {
+    /// It may be trained on.
+    Admitted(Admitted),
+    /// It may be, if verifiers vouch for it, or by these policies, which it names.
+    Asked(Admitted, Vec<Arc<VersionWeights>>, oneshot::Receiver<Ruling>),
+}
+
+/// What becomes of a group: decided by its judge, or by the writer.
+type Judging = JoinHandle<Result<oneshot::Receiver<Answer>, Box<Answer>>>;
+
+/// Accepts streams until the host stops, those of older nodes too. A node has one stream; a new
+/// one replaces the old.
+pub(super) async fn accept(
+    shared: Arc<Shared>,
+    mut incoming: IncomingStreams,
+    mut of_older: IncomingStreams,
+) {
+    let (writer, queue) = mpsc::channel(WRITER_QUEUE);
+    let writing = shared.clone();
+    std::thread::spawn(move || write(&writing, queue));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let gate = Gate::new(JUDGES_PER_CORE * cores);
+    let mut streams: BTreeMap<PublicKey, AbortHandle> = BTreeMap::new();
+    loop {
+        let next = tokio::select! {
+            next = incoming.next() => next.map(|next| (next, false)),
+            next = of_older.next() => next.map(|next| (next, true)),
+            () = writer.closed() => None,
+        };
+        let Some(((peer, stream), older)) = next else { return };
+        let Some(node) = key_of_peer(&peer) else { continue };
+        let Some(door) = gate.door(node) else { continue };
+        streams.retain(|_, task| !task.is_finished());
+        let intake = Intake { shared: shared.clone(), node, older, writer: writer.clone(), door };
+        let task = tokio::spawn(async move {
+            if let Err(error) = intake.converse(stream).await {
+                tracing::debug!(node = %node.short(), error, "a node's stream ended");
+            }
+        });
+        if let Some(old) = streams.insert(node, task.abort_handle()) {
+            old.abort();
+        }
+    }
+}
+
+/// One node's stream of groups, and its quota.
+struct Intake {
+    shared: Arc<Shared>,
+    node: PublicKey,
+    /// Whether the node speaks version 1.
+    older: bool,
+    writer: mpsc::Sender<Pending>,
+    door: Arc<Door>,
+}
+
+impl Intake {
+    /// Reads groups and answers them in the order in which they came. While earlier ones are judged
+    /// and made durable, later ones are read: a node that has many under way does not wait for the
+    /// disk once for each.
+    async fn converse(&self, stream: Stream) -> Result<(), String> {
+        let (reader, writer) = stream.split();
+        let (queue, answers) = mpsc::channel(UNANSWERED);
+        let (read, answered) = futures::join!(self.read(reader, queue), answer(writer, answers, self.older));
+        read.and(answered)
+    }
+
+    async fn read(
+        &self,
+        mut stream: impl AsyncRead + Unpin,
+        queue: mpsc::Sender<Judging>,
+    ) -> Result<(), String> {
+        let bytes = Arc::new(Semaphore::new(UNJUDGED_BYTES as usize));
+        let longest = self.shared.admission.longest_frame();
+        let within = FRAME_WITHIN + Duration::from_secs(longest as u64 / SLOWEST_UPLINK);
+        loop {
+            match read_frame_within(&mut stream, longest, within).await {
+                Ok(Some(frame)) => {
+                    // The room is held until the writer has the group, and the judge until it is judged: what a node sends faster stays on
+                    // its own machine.
+                    let size = u32::try_from(frame.len()).unwrap_or(u32::MAX).min(UNJUDGED_BYTES);
+                    let room = bytes.clone().acquire_many_owned(size).await.map_err(|e| e.to_string())?;
+                    let place = self.door.enter(frame.len()).await.ok_or("the service has ended")?;
+                    let judging = self.judge(frame, (room, place));
+                    // The other half ends only with the stream.
+                    queue.send(judging).await.map_err(|e| e.to_string())?;
+                }
+                Ok(None) => return Ok(()),
+                Err(FrameError::TooLarge { len, .. }) => {
+                    // What follows cannot be found again: say why, and close.
+                    if let Err(refusal) = self.shared.admission.check_frame(len) {
+                        let answer = self.shared.desk().refuse(clock::now(), &self.node, refusal).answer;
+                        let refused = tokio::spawn(async { Err(Box::new(answer)) });
+                        queue.send(refused).await.map_err(|e| e.to_string())?;
+                    }
+                    return Ok(());
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// All stages of a group, on a thread that may block. Where others look at it first, it
+    /// waits without its judge.
+    fn judge(&self, frame: Vec<u8>, (room, place): (OwnedSemaphorePermit, Place)) -> Judging {
+        let (shared, node, writer, door) =
+            (self.shared.clone(), self.node, self.writer.clone(), self.door.clone());
+        let runtime = Handle::current();
+        tokio::task::spawn_blocking(move || {
+            let (looked, judged) = judge(&shared, &node, &Arc::new(frame))?;
+            let (reply, answer) = oneshot::channel();
+            match looked {
+                Looked::Admitted(admitted) => {
+                    // The writer ends only with the service, and then nobody is answered.
+                    drop(writer.blocking_send((admitted, reply)));
+                    drop((room, place, judged));
+                }
+                Looked::Asked(admitted, policies, ruling) => {
+                    drop(place);
+                    let asked = Asked { shared, node, door, admitted, policies, ruling };
+                    runtime.spawn(async move {
+                        asked.decide(&writer, reply).await;
+                        drop((room, judged));
+                    });
+                }
+            }
+            Ok(answer)
+        })
+    }
+}
+
+/// Answers groups in order; ends, and closes the stream, behind the last.
+async fn answer(
+    mut stream: impl AsyncWrite + Unpin,
+    mut queue: mpsc::Receiver<Judging>,
+    older: bool,
+) -> Result<(), String> {
+    while let Some(judging) = queue.recv().await {
+        let answer = match judging.await.map_err(|e| e.to_string())? {
+            Ok(answer) => answer.await.map_err(|e| e.to_string())?,
+            Err(answer) => *answer,
+        };
+        let answer = if older { answer.in_version_1() } else { answer };
+        let bytes = codec::encode(&answer, MAX_ANSWER_BYTES).map_err(|e| e.to_string())?;
+        write_frame(&mut stream, &bytes, MAX_ANSWER_BYTES).await.map_err(|e| e.to_string())?;
+    }
+    stream.close().await.map_err(|e| e.to_string())
+}
+
+/// All stages but the last, and but the audit where verifiers make it; copies wait outside until
+/// the second value is dropped. An `Err` is the answer to the node.
+fn judge(shared: &Shared, node: &PublicKey, frame: &Arc<Vec<u8>>) -> Result<(Looked, Judged), Box<Answer>> {
+    let admission = &shared.admission;
+    let checked = admission.precheck(frame, node).map_err(|refusal| refused(shared, node, refusal))?;
+    let counter = checked.group().counter;
+    let screened = shared.desk().screen(clock::now(), admission, checked.group());
+    let looked = screened.and_then(|()| {
+        let Some(judged) = shared.under_way.begin(*node, counter) else {
+            return Err(Rejection::Retry(format!("another copy of order {counter} is judged already")));
+        };
+        let runs_programs = admission.runs_programs(checked.group())?;
+        readable(shared, checked.group(), runs_programs)?;
+        if runs_programs {
+            // Nor are verifiers waited for: programs are run when the learner itself has seen that the policy wrote them.
+            let drawn = is_drawn(shared, checked.group(), &checked.id());
+            look_alone(shared, checked.group(), &checked.id(), drawn)?;
+            return Ok((Looked::Admitted(reward(shared, checked, frame, drawn)?), judged));
+        }
+        // Last, as it costs most: only what could be accepted otherwise is worth it.
+        Ok((look(shared, reward(shared, checked, frame, false)?, frame)?, judged))
+    });
+    looked.map_err(|why| rejected(shared, node, counter, why))
+}
+
+/// Refuses a group whose order has no tokens for its prompt, or for what is heard in it: the
+/// trainer could not go on over it. Honest nodes give such an order up, but it is no lie to have
+/// done otherwise: the order counts as one more lease that brought nothing. What is heard behind
+/// programs is not found out, for they are not run before their tokens are looked at.
+fn readable(shared: &Shared, group: &TrajectoryGroup, runs_programs: bool) -> Result<(), Refusal> {
+    let order = shared.workload.order(Purpose::Train, group.counter.0);
+    let read = if runs_programs { 0 } else { group.trajectories.len() };
+    match sequences::of_order(&shared.workload, &order, &group.trajectories[..read]) {
+        Err(SequenceError::Workload(error)) => {
+            let detail = format!("the order is none for this tokenizer: {error}");
+            Err(Refusal::new(RefuseReason::TaskRules, detail).held(Fault::Innocent).of(group.counter))
+        }
+        // Turns that are not those of an episode of the order are its judge's to refuse.
+        _ => Ok(()),
+    }
+}
+
+/// Judges a group, whose tokens were all looked at before if so `audited`. What cannot be judged is
+/// looked at before anything is said: nobody has judges work, over and over, on what the policy did
+/// not write. What it did write comes again, until it is seen that others can be judged.
+fn reward(shared: &Shared, checked: Checked, frame: &[u8], audited: bool) -> Result<Admitted, Rejection> {
+    let (node, counter) = (checked.group().node, checked.group().counter);
+    let failed = match shared.admission.judge(checked) {
+        Err(Rejection::Retry(failed)) => failed,
+        decided => return decided,
+    };
+    if !audited {
+        // Judging has taken it apart.
+        let checked = shared.admission.precheck(frame, &node)?;
+        let looked = look_alone(shared, checked.group(), &checked.id(), true);
+        if let Err(Rejection::Refused(refusal)) = looked {
+            return Err(refusal.into());
+        }
+    }
+    if !shared.desk().unjudged(&node, counter) {
+        return Err(Rejection::Retry(failed));
+    }
+    // The text of the failure is the learner's: it may quote what the task's author keeps to himself.
+    tracing::warn!(node = %node.short(), order = %counter, failed, "a group cannot be judged, and others can");
+    let detail = "it cannot be judged, again; that is held against nobody".into();
+    Err(Refusal::new(RefuseReason::TaskRules, detail).held(Fault::Innocent).of(counter).into())
+}
+
+/// Looks at how tokens were drawn, as often as the node's record says; or has verifiers look. One
+/// trajectory of every group is looked at in any case.
+fn look(shared: &Shared, admitted: Admitted, frame: &Arc<Vec<u8>>) -> Result<Looked, Rejection> {
+    let Some(audit) = &shared.audit else { return Ok(Looked::Admitted(admitted)) };
+    let (now, producer, group) = (clock::now(), admitted.group.node, admitted.id);
+    let drawn = is_drawn(shared, &admitted.group, &group);
+    // Of what the learner could not tell itself, nobody's verdict could be judged.
+    // It looks with the policies of now, so a lie is one however long verifiers take, and whatever is let go meanwhile.
+    if drawn
+        && shared.verifiers.are_there()
+        && let Some(policies) = audit.all_policies_of(&admitted.group)
+    {
+        audit.glance(&admitted.group, reputation::glance(&shared.secret, group.as_bytes()))?;
+        let network = shared.desk().record().network(&producer);
+        let spans = admitted.group.trajectories.iter().flat_map(|t| &t.versions);
+        let versions: BTreeSet<PolicyVersion> = spans.map(|span| span.version).collect();
+        let fresh_until = versions.first().and_then(|oldest| fresh_until(shared, *oldest));
+        let question = Question { group, producer, network, versions, fresh_until, bytes: frame.len() };
+        if let Some(ruling) = shared.verifiers.ask(now, &question, frame) {
+            return Ok(Looked::Asked(admitted, policies, ruling));
+        }
+    }
+    look_alone(shared, &admitted.group, &group, drawn)?;
+    Ok(Looked::Admitted(admitted))
+}
+
+/// The last version at which a group may be trained on whose oldest token is of version `oldest`.
+/// `None` where the learner waits for such groups and goes on only when they have come, so that
+/// they cannot grow too old meanwhile.
+fn fresh_until(shared: &Shared, oldest: PolicyVersion) -> Option<PolicyVersion> {
+    let staleness = shared.workload.charter.staleness;
+    let passes = staleness.period() <= staleness.budget();
+    passes.then(|| PolicyVersion(oldest.0.saturating_add(staleness.budget())))
+}
+
+/// Whether all of a group is looked at, as its node's record says.
+fn is_drawn(shared: &Shared, group: &TrajectoryGroup, id: &ContentId) -> bool {
+    shared.desk().record().rechecks(clock::now(), &group.node, &shared.secret, id.as_bytes())
+}
+
+/// The learner's own look: at all of a group that is drawn, at one trajectory of any other.
+fn look_alone(
+    shared: &Shared,
+    group: &TrajectoryGroup,
+    id: &ContentId,
+    drawn: bool,
+) -> Result<(), Rejection> {
+    let Some(audit) = &shared.audit else { return Ok(()) };
+    if drawn {
+        let audited = audit.check(group);
+        shared.desk().looked(Look::Audited);
+        return audited;
+    }
+    audit.glance(group, reputation::glance(&shared.secret, id.as_bytes()))?;
+    shared.desk().looked(Look::Skipped);
+    Ok(())
+}
+
+fn refused(shared: &Shared, node: &PublicKey, refusal: Refusal) -> Box<Answer> {
+    let reply = shared.desk().refuse(clock::now(), node, refusal);
+    Box::new(reply.sign(&shared.key))
+}
+
+fn rejected(shared: &Shared, node: &PublicKey, counter: OrderCounter, rejection: Rejection) -> Box<Answer> {
+    match rejection {
+        Rejection::Refused(refusal) => {
+            let text = format!("refused group {counter} of {}: {refusal}", node.short());
+            paced_log::line(refusal.reason.name(), &text);
+            refused(shared, node, refusal)
+        }
+        retry @ Rejection::Retry(_) => {
+            tracing::debug!(node = %node.short(), order = %counter, %retry, "put a group off");
+            Box::new(retry.answer(counter))
+        }
+    }
+}
+
+/// Takes what waits, makes it durable with one flush, and answers.
+fn write(shared: &Shared, mut queue: mpsc::Receiver<Pending>) {
+    let mut waiting = Vec::new();
+    while queue.blocking_recv_many(&mut waiting, WRITER_QUEUE) > 0 {
+        let (groups, replies): (Vec<_>, Vec<_>) = waiting.drain(..).unzip();
+        let (decided, written) = shared.desk().admit(clock::now(), &shared.admission, groups);
+        let flushed = written.and_then(Unflushed::flush);
+        let decided: Vec<Reply> = shared.desk().acknowledge(decided, flushed);
+        shared.groups_arrived();
+        for (reply, decided) in replies.into_iter().zip(decided) {
+            // A node that has gone sends its group again, is told that it is a duplicate, and gets its receipt then.
+            let _ = reply.send(decided.sign(&shared.key));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! Groups that are judged now: each of them once, however often it is sent meanwhile.
+
+use super::super::lock;
+use echo_protocol::wire::identity::PublicKey;
+use echo_protocol::work::order::OrderCounter;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+/// The orders for which a group of a node is judged. Bounded by the judges, and by the groups
+/// that wait for verifiers.
+#[derive(Clone, Default)]
+pub(in crate::server) struct UnderWay(Arc<Mutex<BTreeSet<(PublicKey, OrderCounter)>>>);
+
+/// One of them, until it is dropped.
+pub(super) struct Judged {
+    all: UnderWay,
+    group: (PublicKey, OrderCounter),
+}
+
+impl UnderWay {
+    /// Begins to judge a group of `node`, unless one for the same order is judged already.
+    pub(super) fn begin(&self, node: PublicKey, counter: OrderCounter) -> Option<Judged> {
+        let group = (node, counter);
+        lock(&self.0).insert(group).then(|| Judged { all: self.clone(), group })
+    }
+}
+
+impl Drop for Judged {
+    fn drop(&mut self) {
+        lock(&self.all.0).remove(&self.group);
+    }
+}

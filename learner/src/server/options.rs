@@ -1,0 +1,67 @@
+//! `[network]`
+
+use crate::common::option_error::OptionError;
+use echo_protocol::dissemination::Mode;
+use echo_protocol::net::Multiaddr;
+use echo_protocol::wire::rate::BytesPerSec;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// `[network]`: where the learner listens, and how it is found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetworkSection {
+    /// Multiaddresses to listen on.
+    pub listen: Vec<String>,
+    /// Multiaddresses at which others reach the learner, where they differ (a forwarded port).
+    pub external: Vec<String>,
+    /// How snapshots are spread: `echo` (chains and a mesh), `chain` (ECHO-2's chains alone) or
+    /// `star` (everyone from the learner).
+    pub dissemination: Mode,
+    /// B0: most bytes a second that the learner sends, over everything; left out, there is no cap,
+    /// and chains are counted as if it were 100 Mbit/s.
+    pub max_upload: Option<BytesPerSec>,
+    /// Most bytes a second that the learner receives.
+    pub max_download: Option<BytesPerSec>,
+    /// A signed peer list.
+    pub peers: Option<PathBuf>,
+    /// The key that must have signed it, in hexadecimal; left out, the list's own signer is trusted.
+    pub list_key: Option<String>,
+}
+
+impl NetworkSection {
+    pub(crate) fn validate(&self) -> Result<(), OptionError> {
+        for (field, addresses) in [("network.listen", &self.listen), ("network.external", &self.external)] {
+            if let Some(wrong) = addresses.iter().find(|text| text.parse::<Multiaddr>().is_err()) {
+                let rule = "it has to be a multiaddress, such as /ip4/0.0.0.0/tcp/4001";
+                return Err(OptionError::Setting { field, found: format!("{wrong:?}"), rule });
+            }
+        }
+        match &self.list_key {
+            Some(key) if self.peers.is_none() => {
+                let (field, found) = ("network.list_key", format!("{key:?}"));
+                Err(OptionError::Setting {
+                    field,
+                    found,
+                    rule: "it says who signed `peers`, which is not set",
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Default for NetworkSection {
+    fn default() -> Self {
+        let listen = ["/ip4/0.0.0.0/udp/4001/quic-v1", "/ip4/0.0.0.0/tcp/4001"].map(str::to_owned).to_vec();
+        Self {
+            listen,
+            external: Vec::new(),
+            dissemination: Mode::Echo,
+            max_upload: None,
+            max_download: None,
+            peers: None,
+            list_key: None,
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The devices that a node generates on: the best one as long as it lasts, then the next, in the end the processor.
+//!
+//! A device that was lost, or that its driver did not open, is not taken again until the node is restarted: whoever takes a graphics card
+//! away from a program in the midst of a run may do so every minute. One without room for a policy's weights is asked again for the next.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use echo_policy::generation::device::{DeviceError, Found, Survey};
+use echo_policy::generation::{AnyBackend, Device, DeviceChoice, EngineError, Policy};
+use echo_policy::model::config::ModelConfig;
+use echo_policy::model::precision::Precision;
+use echo_policy::model::weights::Weights;
+
+use crate::status::node_state::{Board, LostDevice};
+
+/// Devices in the order in which they are taken.
+#[derive(Debug)]
+pub struct Ladder {
+    rungs: Vec<Mutex<Rung>>,
+    board: Arc<Board>,
+}
+
+/// A device, as far as it has come.
+#[derive(Debug)]
+enum Rung {
+    /// Listed by the survey, and not opened yet.
+    Found(Found),
+    /// In use, or ready to be.
+    Open(Device),
+    /// Lost, or not to be opened.
+    Gone,
+}
+
+/// A policy, and where it was loaded.
+pub struct Loaded {
+    /// The device that had room for it.
+    pub device: Device,
+    /// The policy, ready to draw tokens there.
+    pub policy: Policy<AnyBackend>,
+}
+
+impl Ladder {
+    /// The devices of this machine for an owner who wants `choice`, in a run that is computed in `precision`. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// [`DeviceError::None`] when nothing of what the owner asks for can be used.
+    pub fn new(choice: &DeviceChoice, precision: Precision, board: Arc<Board>) -> Result<Self, DeviceError> {
+        // Who wants the processor has no driver loaded, unless it cannot be used and the survey has to say why.
+        let cpu = Device::cpu();
+        if *choice == DeviceChoice::Cpu && cpu.computes_in(precision) {
+            return Ok(Self::of(vec![cpu], board));
+        }
+        let survey = Survey::take();
+        let found = survey.ladder(choice, precision)?;
+        for passed in survey.found.iter().filter(|device| !found.contains(device)) {
+            if let Err(why) = passed.suits(choice, precision) {
+                tracing::info!("passed over {passed}: {why}");
+            }
+        }
+        Ok(Self { rungs: found.into_iter().map(|found| Mutex::new(Rung::Found(found))).collect(), board })
+    }
+
+    /// Devices that are open already.
+    pub fn of(devices: Vec<Device>, board: Arc<Board>) -> Self {
+        Self { rungs: devices.into_iter().map(|device| Mutex::new(Rung::Open(device))).collect(), board }
+    }
+
+    /// The processor alone, with a board that nobody reads.
+    pub fn cpu() -> Self {
+        Self::of(vec![Device::cpu()], Arc::default())
+    }
+
+    /// Loads weights on the best device that is left and has room for them. Blocks, and longest for the first on a device.
+    ///
+    /// # Errors
+    /// When the weights are not those of `config`, or no device is left.
+    pub fn load(
+        &self,
+        version: u64,
+        config: &ModelConfig,
+        weights: &Weights,
+        precision: Precision,
+    ) -> Result<Loaded, EngineError> {
+        let mut last = None;
+        for rung in &self.rungs {
+            let Some(device) = self.open(&mut lock(rung)) else { continue };
+            match device.policy(version, config, weights, precision) {
+                Ok(policy) => {
+                    self.took(&device);
+                    return Ok(Loaded { device, policy });
+                }
+                Err(error @ EngineError::Memory { .. }) => {
+                    tracing::warn!(
+                        version,
+                        "{} has no room for the policy: {error}; this version goes to the next device",
+                        device.name()
+                    );
+                    last = Some(error);
+                }
+                Err(error @ EngineError::DeviceLost { .. }) => {
+                    self.lost(&device, &error);
+                    last = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| EngineError::DeviceLost {
+            device: "every device of this machine".to_owned(),
+            why: "none is left".to_owned(),
+        }))
+    }
+
+    /// Takes note that a device was lost: it is not taken again.
+    pub fn lost(&self, device: &Device, why: &dyn fmt::Display) {
+        for rung in &self.rungs {
+            let mut rung = lock(rung);
+            if matches!(&*rung, Rung::Open(open) if open.is(device)) {
+                *rung = Rung::Gone;
+                tracing::error!("{why}. It is not taken again until this node is restarted");
+                self.gone(device.name(), why);
+            }
+        }
+    }
+
+    /// The name of the device that is taken next.
+    pub fn first(&self) -> Option<String> {
+        self.rungs.iter().find_map(|rung| match &*lock(rung) {
+            Rung::Found(found) => Some(found.name.clone()),
+            Rung::Open(device) => Some(device.name().to_owned()),
+            Rung::Gone => None,
+        })
+    }
+
+    /// Whether a device was lost.
+    pub fn is_lost(&self, device: &Device) -> bool {
+        !self.rungs.iter().any(|rung| matches!(&*lock(rung), Rung::Open(open) if open.is(device)))
+    }
+
+    fn open(&self, rung: &mut Rung) -> Option<Device> {
+        match rung {
+            Rung::Open(device) => Some(device.clone()),
+            Rung::Gone => None,
+            Rung::Found(found) => match found.open() {
+                Ok(device) => {
+                    tracing::info!("opened {found}");
+                    *rung = Rung::Open(device.clone());
+                    Some(device)
+                }
+                Err(error) => {
+                    tracing::warn!("{found} is passed over: {error}");
+                    self.gone(&found.name, &error);
+                    *rung = Rung::Gone;
+                    None
+                }
+            },
+        }
+    }
+
+    fn took(&self, device: &Device) {
+        self.board.set(|facts| {
+            if facts.device.as_deref() != Some(device.name()) {
+                tracing::info!("policies are loaded on {}", device.name());
+                facts.device = Some(device.name().to_owned());
+            }
+        });
+    }
+
+    fn gone(&self, name: &str, why: &dyn fmt::Display) {
+        let lost = LostDevice { name: name.to_owned(), why: why.to_string() };
+        self.board.set(|facts| facts.lost_devices.push(lost));
+    }
+}
+
+fn lock(rung: &Mutex<Rung>) -> MutexGuard<'_, Rung> {
+    // A rung is replaced in one step.
+    rung.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use crate::testing::card::{Call, card};
+    use echo_policy::generation::device::About;
+    use echo_protocol::program::clock;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn load(ladder: &Ladder, version: u64) -> Result<Loaded, EngineError> {
+        let config = testing::model();
+        ladder.load(version, &config, &Weights::random(&config, version), Precision::F32)
+    }
+
+    fn lost() -> EngineError {
+        EngineError::DeviceLost { device: "Card".into(), why: "unplugged".into() }
+    }
+
+    #[test]
+    fn a_device_that_was_lost_is_not_taken_again() {
+        let board = Arc::new(Board::default());
+        let ladder = Ladder::of(vec![card("Card", |_| None), Device::cpu()], board.clone());
+        let first = load(&ladder, 1).unwrap();
+        assert_eq!((first.device.name(), first.policy.version()), ("Card", 1));
+        assert_eq!(ladder.first().as_deref(), Some("Card"));
+        assert!(!ladder.is_lost(&first.device));
+        for _ in 0..2 {
+            ladder.lost(&first.device, &lost());
+            assert!(ladder.is_lost(&first.device));
+        }
+        assert_eq!(ladder.first().as_deref(), Some("CPU"));
+        assert_eq!(load(&ladder, 2).unwrap().device.name(), "CPU");
+        let facts = board.facts(clock::now());
+        assert_eq!(facts.device.as_deref(), Some("CPU"));
+        assert!(
+            matches!(&facts.lost_devices[..], [lost] if lost.name == "Card" && lost.why.contains("unplugged")),
+            "{facts:?}"
+        );
+    }
+
+    #[test]
+    fn a_device_that_is_lost_while_it_is_loaded_is_passed_over() {
+        let dying = card("Card", |call| matches!(call, Call::Load).then(lost));
+        let ladder = Ladder::of(vec![dying, Device::cpu()], Arc::default());
+        assert_eq!(load(&ladder, 1).unwrap().device.name(), "CPU");
+        assert_eq!(ladder.first().as_deref(), Some("CPU"));
+        let dying = card("Card", |_| Some(lost()));
+        let ladder = Ladder::of(vec![dying], Arc::default());
+        for _ in 0..2 {
+            assert!(matches!(load(&ladder, 1), Err(EngineError::DeviceLost { .. })));
+        }
+    }
+
+    #[test]
+    fn without_room_a_version_goes_to_the_next_device_and_another_is_tried_again() {
+        let full = Arc::new(AtomicBool::new(true));
+        let asked = full.clone();
+        let small = card("Card", move |call| {
+            let refused = matches!(call, Call::Load) && asked.load(Ordering::Relaxed);
+            refused.then_some(EngineError::Memory { wanted: 2, free: 1 })
+        });
+        let board = Arc::new(Board::default());
+        let ladder = Ladder::of(vec![small, Device::cpu()], board.clone());
+        assert_eq!(load(&ladder, 1).unwrap().device.name(), "CPU");
+        full.store(false, Ordering::Relaxed);
+        assert_eq!(load(&ladder, 2).unwrap().device.name(), "Card");
+        let facts = board.facts(clock::now());
+        assert_eq!((facts.device.as_deref(), facts.lost_devices.len()), (Some("Card"), 0));
+    }
+
+    #[test]
+    fn a_device_that_does_not_open_is_passed_over() {
+        let gone = Found {
+            name: "Gone".into(),
+            about: About::Cuda { index: 1 << 20, memory_bytes: 1, capability: (9, 0), driver: (12, 0) },
+            precisions: vec![Precision::F32],
+            obstacle: None,
+        };
+        let board = Arc::new(Board::default());
+        let mut ladder = Ladder::of(vec![Device::cpu()], board.clone());
+        ladder.rungs.insert(0, Mutex::new(Rung::Found(gone)));
+        assert_eq!(ladder.first().as_deref(), Some("Gone"));
+        assert_eq!(load(&ladder, 1).unwrap().device.name(), "CPU");
+        assert_eq!(ladder.first().as_deref(), Some("CPU"));
+        assert_eq!(board.facts(clock::now()).lost_devices[0].name, "Gone");
+    }
+
+    #[test]
+    fn weights_of_another_model_are_an_error_on_every_device() {
+        let ladder = Ladder::of(vec![card("Card", |_| None), Device::cpu()], Arc::default());
+        let config = testing::model();
+        let mut other = config.clone();
+        other.intermediate_size /= 2;
+        let weights = Weights::random(&other, 1);
+        let refused = ladder.load(1, &config, &weights, Precision::F32).err();
+        assert!(matches!(refused, Some(EngineError::Weights(_))), "{refused:?}");
+        assert_eq!(ladder.first().as_deref(), Some("Card"));
+    }
+
+    #[test]
+    fn who_wants_the_processor_gets_nothing_else() {
+        let ladder = Ladder::new(&DeviceChoice::Cpu, Precision::Int8, Arc::default()).unwrap();
+        assert_eq!((ladder.rungs.len(), ladder.first().as_deref()), (1, Some("CPU")));
+        let ladder = Ladder::new(&DeviceChoice::Auto, Precision::Int4, Arc::default()).unwrap();
+        assert_eq!(ladder.first().as_deref(), Some("CPU"), "nothing else computes in int4");
+        let none = Ladder::new(&"cuda:999".parse().unwrap(), Precision::F32, Arc::default()).unwrap_err();
+        assert!(none.to_string().contains("cuda:999"), "{none}");
+    }
+}

@@ -1,0 +1,61 @@
+//! The neighbours that the learner named: handed to the snapshot service, dialled where only this side can, remembered for heartbeats.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use echo_protocol::control::requests::{Neighbourhood, Peer};
+use echo_protocol::net::peer_id::peer_of_key;
+use echo_protocol::net::snapshots::{Snapshots, Stopped};
+use echo_protocol::net::{Host, Multiaddr};
+
+use crate::status::node_state::Board;
+
+/// The current neighbourhood. Clones share it.
+#[derive(Clone)]
+pub struct Neighbours {
+    host: Host,
+    snapshots: Snapshots,
+    board: Arc<Board>,
+    /// The digest of what the learner named last; 0 for nothing.
+    digest: Arc<Mutex<u64>>,
+}
+
+impl Neighbours {
+    /// No neighbours yet: the learner has named none.
+    pub fn new(host: Host, snapshots: Snapshots, board: Arc<Board>) -> Self {
+        Self { host, snapshots, board, digest: Arc::default() }
+    }
+
+    /// What heartbeats say, so that the learner sends only what has changed.
+    pub fn digest(&self) -> u64 {
+        *self.digest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over what the learner named.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the snapshot service was taken down.
+    pub async fn take(&self, neighbourhood: Neighbourhood) -> Result<(), Stopped> {
+        *self.digest.lock().unwrap_or_else(PoisonError::into_inner) = neighbourhood.digest();
+        self.board.set(|facts| {
+            facts.parent = neighbourhood.parent().map(|peer| peer.key.short());
+            facts.neighbours = neighbourhood.neighbours.len();
+        });
+        let Neighbourhood { mode, neighbours, dial, consumers } = neighbourhood;
+        self.snapshots.mode(mode).await?;
+        self.snapshots.neighbours(neighbours.into_iter().map(|n| (n.peer, n.role)).collect()).await?;
+        self.snapshots.friends(consumers).await?;
+        for peer in dial {
+            tokio::spawn(self.clone().reach(peer));
+        }
+        Ok(())
+    }
+
+    /// Connects to a peer that will pull from here and cannot connect to us. Who is connected already answers at once.
+    async fn reach(self, peer: Peer) {
+        let Some(id) = peer_of_key(&peer.key) else { return };
+        let addresses: Vec<Multiaddr> = peer.addresses.iter().filter_map(|a| a.parse().ok()).collect();
+        if let Err(error) = self.host.dial(id, addresses).await {
+            tracing::debug!(peer = %peer.key.short(), %error, "a peer behind this node was not reached");
+        }
+    }
+}

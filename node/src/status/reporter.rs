@@ -1,0 +1,188 @@
+//! What the owner sees: a line every few seconds, a progress bar while a snapshot comes in, and a file for programs.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use echo_policy::generation::device::CPU;
+use echo_protocol::net::Host;
+use echo_protocol::program::clock;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::state::state_file;
+use crate::status::node_state::{Board, Facts, State};
+
+use crate::status::screen::Screen;
+
+/// How often the progress bar and the status file are renewed.
+const REFRESH: Duration = Duration::from_millis(500);
+
+/// Reports on a node.
+pub struct Reporter {
+    /// The node's facts, which every part writes.
+    pub board: Arc<Board>,
+    /// Asked for the number of connected peers.
+    pub host: Host,
+    /// Where the file for programs lies.
+    pub path: PathBuf,
+    /// The time between two lines.
+    pub every: Duration,
+    /// Where lines and the progress bar go.
+    pub screen: Screen,
+}
+
+impl Reporter {
+    /// Reports until it is dropped; a file that can't be written costs one log line.
+    pub async fn run(self) {
+        let mut refresh = tokio::time::interval(REFRESH);
+        refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut spoken = Instant::now();
+        let mut complained = false;
+        loop {
+            refresh.tick().await;
+            let peers = self.host.connected_peers().await.len();
+            self.board.set(|facts| facts.peers = peers);
+            let facts = self.board.facts(clock::now());
+            self.screen.download(facts.download);
+            if let Err(error) = state_file::write(&self.path, &facts, false)
+                && !std::mem::replace(&mut complained, true)
+            {
+                tracing::warn!(%error, "the status file is not up to date");
+            }
+            if spoken.elapsed() >= self.every {
+                self.screen.line(&line(&facts));
+                spoken = Instant::now();
+            }
+        }
+    }
+}
+
+/// A node's facts on one line.
+pub fn line(facts: &Facts) -> String {
+    let mut text = facts.version.map_or_else(|| "no policy yet".to_owned(), |version| version.to_string());
+    let mut add = |part: std::fmt::Arguments<'_>| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, " | {part}");
+    };
+    add(format_args!("{}", doing(facts)));
+    // Nobody has to be told of the processor, unless it stands in.
+    match (&facts.device, facts.lost_devices.as_slice()) {
+        (Some(device), []) if device != CPU => add(format_args!("on {device}")),
+        (Some(device), lost) if !lost.is_empty() => {
+            let names: Vec<&str> = lost.iter().map(|lost| lost.name.as_str()).collect();
+            add(format_args!("on {device}, without {}", names.join(", ")));
+        }
+        _ => {}
+    }
+    add(format_args!("{:.1} rollouts/s", facts.rollouts_per_s));
+    let refused: u64 = facts.refused.values().sum();
+    let reasons: Vec<String> = facts.refused.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+    match refused {
+        0 => add(format_args!("{} groups accepted", facts.accepted)),
+        _ => add(format_args!(
+            "{} groups accepted, {refused} refused ({})",
+            facts.accepted,
+            reasons.join(", ")
+        )),
+    }
+    if facts.checked > 0 {
+        add(format_args!("{} of others checked, {} of them lies", facts.checked, facts.denounced));
+    }
+    add(format_args!("{} in outbox", facts.outbox));
+    add(format_args!("{} peers", facts.peers));
+    if let Some(parent) = &facts.parent {
+        add(format_args!("parent {parent}"));
+    }
+    text
+}
+
+fn doing(facts: &Facts) -> String {
+    let state = match facts.state {
+        State::Joining => "looking for the learner",
+        State::WaitingForSnapshot => "waiting for a snapshot",
+        State::WaitingForWork => "waiting for work",
+        State::Relaying => "relaying",
+        State::Verifying if facts.checked == 0 => "no group to check yet",
+        State::Verifying => "checking others' work",
+        State::Generating => "generating",
+        State::OutboxFull => "outbox full, waiting for the learner",
+        State::PolicyUnusable => "policy unusable, waiting for the next",
+        State::Delivering => "run ended, delivering",
+        State::Ended => "run ended",
+    };
+    let mut text = state.to_owned();
+    if !facts.learner && !matches!(facts.state, State::Joining | State::Ended) {
+        match &facts.silence {
+            Some(why) => {
+                let _ = write!(text, ", refused by the learner ({why})");
+            }
+            None => text.push_str(", learner away"),
+        }
+    }
+    if let Some(download) = facts.download {
+        let percent = u128::from(download.have) * 100 / u128::from(download.total.max(1));
+        let _ = write!(text, ", receiving {} {percent} %", download.version);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::node_state::{Download, LostDevice};
+    use echo_protocol::run::version::PolicyVersion;
+    use echo_protocol::wire::time::UnixMillis;
+    use echo_protocol::work::submission::RefuseReason;
+
+    #[test]
+    fn the_line_says_what_matters() {
+        let board = Board::default();
+        let line_now = || line(&board.facts(UnixMillis(2_000)));
+        assert_eq!(
+            line_now(),
+            "no policy yet | looking for the learner | 0.0 rollouts/s | 0 groups accepted | 0 in outbox | 0 peers"
+        );
+        board.generated(UnixMillis(0), 64);
+        board.refused(RefuseReason::Stale);
+        board.refused(RefuseReason::Stale);
+        board.set(|facts| {
+            facts.state = State::Generating;
+            facts.version = Some(PolicyVersion(4));
+            facts.accepted = 7;
+            facts.parent = Some("01020304".into());
+            facts.download = Some(Download { version: PolicyVersion(6), have: 1, total: 3 });
+        });
+        assert_eq!(
+            line_now(),
+            "v4 | generating, learner away, receiving v6 33 % | 32.0 rollouts/s | 7 groups accepted, 2 refused (stale 2) | \
+             0 in outbox | 0 peers | parent 01020304"
+        );
+        board.set(|facts| facts.device = Some("CPU".into()));
+        assert!(line_now().contains("33 % | 32.0 rollouts/s"));
+        board.set(|facts| facts.device = Some("Card".into()));
+        assert!(line_now().contains("33 % | on Card | 32.0 rollouts/s"));
+        let lost = LostDevice { name: "Card".into(), why: "unplugged".into() };
+        board.set(|facts| (facts.device, facts.lost_devices) = (Some("CPU".into()), vec![lost]));
+        assert!(line_now().contains("33 % | on CPU, without Card | 32.0 rollouts/s"));
+        board.set(|facts| (facts.checked, facts.denounced) = (12, 1));
+        assert!(line_now().contains(" | 12 of others checked, 1 of them lies | 0 in outbox"));
+        board.set(|facts| (facts.state, facts.download) = (State::Verifying, None));
+        assert!(line_now().contains("| checking others' work, learner away |"));
+        board.set(|facts| (facts.checked, facts.silence) = (0, Some("banned: spam".into())));
+        assert!(line_now().contains("| no group to check yet, refused by the learner (banned: spam) |"));
+    }
+
+    #[test]
+    fn the_file_has_the_names_that_programs_read() {
+        let facts = Facts { version: Some(PolicyVersion(3)), ..Facts::default() };
+        let json = serde_json::to_value(&facts).unwrap();
+        assert_eq!(json["version"], 3);
+        assert_eq!(json["state"], "joining");
+        for key in
+            ["device", "lost_devices", "rollouts_per_s", "accepted", "refused", "outbox", "peers", "parent"]
+        {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Whether a model computes what it should: against recorded values, and against the training pass.
+//!
+//! May import every folder but `audit`. Nothing imports it but tests, lab and benchmarks.
+//!
+//! ```text
+//! a directory of vectors -> vectors::models::check_dir -> vectors::VectorReport
+//! backends::models, backends::prompts -> backends::compare -> backends::Agreement
+//! Agreement, held to backends::Limits
+//! ```
+
+pub mod backends;
+pub mod vectors;

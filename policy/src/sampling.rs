@@ -1,0 +1,190 @@
+//! Choosing a token from logits, in a way that anybody can recompute.
+//!
+//! May import `math`, and no other folder of this crate.
+//!
+//! ```text
+//! seed, sample, position -> uniform -> u
+//! logits, SamplingParams, u -> sample -> Sampled: token, log-prob, raw log-prob
+//! logits, SamplingParams, token -> interval -> Interval: which u select the token
+//! ```
+//!
+//! The rule, which verifiers repeat step by step:
+//!
+//! 1. u = [`uniform`]`(seed, i, t)` for sample i of the order and response position t (0 is the first new token): the
+//!    first 8 bytes of BLAKE3 keyed with the seed over i (u32 LE) and t (u32 LE), read as u64 LE, the upper 53 bits
+//!    divided by 2^53.
+//! 2. At temperature 0: the token with the largest logit, the lowest id among equals; its log-prob is 0. u is not used.
+//! 3. Otherwise wᵢ = exp((logitᵢ − max logit) / temperature).
+//! 4. Top-k (when k > 0): only the k tokens with the largest logit stay, lower ids first among equals.
+//! 5. Top-p (when p < 1): of those, in order of falling logit and rising id, the shortest prefix whose sum of w is at least
+//!    p times the sum over those that stayed; at least one.
+//! 6. W = Σ w over the tokens kept. The token is the first, in rising id order, whose running sum exceeds u · W; where rounding leaves
+//!    none, the last kept token with w > 0.
+//!
+//! A token whose weight is zero is never chosen: one ruled out by −∞, or whose logit is more than 87 temperatures below the largest of
+//! its 1,024 neighbours.
+//!
+//! Rounding. Weights are f32, from an exponential of our own, relative to the largest of each block of 1,024 ids; sums over blocks are
+//! f64. Operations and their order are fixed, so the same logits give the same token on every processor. Against exact arithmetic,
+//! running sums are off by less than 1e-6 of W, and log-probabilities by as much beside their own rounding: nodes and verifiers
+//! that compute otherwise differ when u, or with top-p the sum of a prefix, is that close to a border.
+
+mod blocks;
+mod border;
+mod error;
+pub mod logprob;
+mod truncation;
+mod uniform;
+
+use self::blocks::Row;
+use self::truncation::Cut;
+
+pub use self::uniform::uniform;
+pub use error::SamplingError;
+
+/// Highest temperature that is accepted.
+pub const MAX_TEMPERATURE: f32 = 100.0;
+
+/// How tokens are drawn from the model's distribution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SamplingParams {
+    /// Divides the logits; 0 means the most likely token always. At most [`MAX_TEMPERATURE`].
+    pub temperature: f32,
+    /// Nucleus: the smallest set of tokens with this much probability; 1 is off.
+    pub top_p: f32,
+    /// Only the k most likely tokens; 0 is off.
+    pub top_k: u32,
+    /// Longest response, in tokens, the stop token included.
+    pub max_new_tokens: u32,
+}
+
+impl SamplingParams {
+    /// Temperature 1 and no truncation: what reinforcement learning trains on.
+    pub fn unbiased(max_new_tokens: u32) -> Self {
+        Self { temperature: 1.0, top_p: 1.0, top_k: 0, max_new_tokens }
+    }
+
+    /// Checks that each parameter is in its range.
+    ///
+    /// # Errors
+    /// Names the first parameter that is out of range.
+    pub fn validate(&self) -> Result<(), SamplingError> {
+        let parameter = |name, value: f32, wanted| {
+            Err(SamplingError::Parameter { name, value: f64::from(value), wanted })
+        };
+        if !(0.0..=MAX_TEMPERATURE).contains(&self.temperature) {
+            return parameter("temperature", self.temperature, "between 0 and 100");
+        }
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            return parameter("top_p", self.top_p, "above 0 and at most 1");
+        }
+        if self.max_new_tokens == 0 {
+            return parameter("max_new_tokens", 0.0, "at least 1");
+        }
+        Ok(())
+    }
+}
+
+/// A token drawn from a distribution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampled {
+    /// Id in the vocabulary.
+    pub token: u32,
+    /// Its log-probability under the distribution it was drawn from.
+    pub logprob: f32,
+    /// Its log-probability at temperature 1 without truncation.
+    pub raw_logprob: f32,
+}
+
+/// The distribution that `params` make of `logits`, and what they rule out.
+fn distribution<'a>(
+    logits: &'a [f32],
+    params: &SamplingParams,
+) -> Result<(Row<'a>, Option<Cut>), SamplingError> {
+    let greedy = params.temperature == 0.0;
+    let mut row = Row::new(logits, if greedy { 1.0 } else { f64::from(params.temperature) })?;
+    let cut = if greedy { Some(Cut::best(&row)) } else { Cut::new(&row, params) };
+    if let Some(cut) = &cut {
+        row.restrict(&cut.border);
+    }
+    Ok((row, cut))
+}
+
+/// Draws a token from `logits` by the rule of this module.
+///
+/// # Errors
+/// When the logits are empty, hold a NaN or +∞, or are all −∞.
+pub fn sample(logits: &[f32], params: &SamplingParams, u: f64) -> Result<Sampled, SamplingError> {
+    let (row, cut) = distribution(logits, params)?;
+    let token = row.pick(u, cut.as_ref().map(|cut| &cut.border));
+    Ok(Sampled { token: token as u32, logprob: row.logprob(token), raw_logprob: row.raw_logprob(token) })
+}
+
+/// log softmax(logits)[token]: the raw log-prob that [`sample`] reports.
+///
+/// # Errors
+/// As [`sample`], and when the token is outside of the vocabulary.
+pub fn raw_logprob(logits: &[f32], token: u32) -> Result<f32, SamplingError> {
+    let row = Row::new(logits, 1.0)?;
+    Ok(row.raw_logprob(within(logits, token)?))
+}
+
+/// Where a token lies in the distribution that [`sample`] draws from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// The share of probability before it, in the order of ids: the smallest u that draws it.
+    pub low: f64,
+    /// The share up to and with it: every u below draws it or one before.
+    pub high: f64,
+    /// Its log-probability; −∞ where the rule leaves it none.
+    pub logprob: f32,
+    /// Its log-probability at temperature 1 without truncation.
+    pub raw_logprob: f32,
+    /// Which side of the border it is on that top-k and top-p (or greedy sampling) draw, and how far from it: by how much, in
+    /// differences of logits over the temperature, logits have to be otherwise for a token to get in that is ruled out (negative),
+    /// and for one that stays how far it is above the last that does. ∞ where nothing is ruled out, −∞ for what is impossible.
+    pub cut: f32,
+}
+
+impl Interval {
+    /// How far u is from drawing this token: 0 where it does.
+    pub fn distance(&self, u: f64) -> f64 {
+        (self.low - u).max(u - self.high).max(0.0)
+    }
+}
+
+/// The interval of u for which [`sample`] draws `token`, so that a draw can be checked by somebody whose logits are a little different.
+///
+/// # Errors
+/// As [`sample`], and when the token is outside of the vocabulary.
+pub fn interval(logits: &[f32], params: &SamplingParams, token: u32) -> Result<Interval, SamplingError> {
+    let (row, cut) = distribution(logits, params)?;
+    let token = within(logits, token)?;
+    let possible = logits[token] > f32::NEG_INFINITY;
+    let kept = possible && cut.is_none_or(|cut| cut.border.keeps(token, logits[token]));
+    let (low, high) = if kept || params.temperature > 0.0 {
+        row.span(token, cut.as_ref().map(|cut| &cut.border))
+    } else {
+        // A token that is never drawn is as far away as can be.
+        (f64::INFINITY, f64::INFINITY)
+    };
+    Ok(Interval {
+        low,
+        high,
+        logprob: if kept { row.logprob(token) } else { f32::NEG_INFINITY },
+        raw_logprob: row.raw_logprob(token),
+        cut: match cut {
+            _ if !possible => f32::NEG_INFINITY,
+            Some(cut) => cut.distance(&row, token),
+            None => f32::INFINITY,
+        },
+    })
+}
+
+fn within(logits: &[f32], token: u32) -> Result<usize, SamplingError> {
+    let index = token as usize;
+    if index < logits.len() { Ok(index) } else { Err(SamplingError::Token { token, vocab: logits.len() }) }
+}
+
+#[cfg(test)]
+mod tests;

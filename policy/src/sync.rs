@@ -1,0 +1,11 @@
+//! Waiting between threads: a lock in the order of asking, and an event that spins before it sleeps.
+//!
+//! Imports nothing of this crate. Backends take their turns with these.
+//!
+//! ```text
+//! ticket_lock::Turns::take -> Turn; dropping it admits the next in line
+//! spin_event::Event::wait_until <- Event::notify
+//! ```
+
+pub(crate) mod spin_event;
+pub(crate) mod ticket_lock;

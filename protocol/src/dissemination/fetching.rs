@@ -1,0 +1,392 @@
+//! The pulling half: streams to neighbours, what is asked of them, and who counts as lost.
+
+use super::block_picker::{lowest, rarest};
+use super::neighbours::{Asked, Edge, Link, MAX_NEIGHBOURS};
+use super::reassignment::RETRY_STEAL_MS;
+use super::{Mode, Output, Relay, Role};
+use crate::run::version::PolicyVersion;
+use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::manifest::PieceIndex;
+use crate::snapshot::piece_set::Holdings;
+use crate::wire::identity::PublicKey;
+use crate::wire::time::UnixMillis;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Failures in a row after which a neighbour that refuses counts as lost.
+const REFUSALS_BORNE: u32 = 2;
+/// Nothing under way for this time, while something is missing, is worth a question.
+const STARVED_MS: u64 = 2_000;
+
+impl Relay {
+    pub(super) fn named(&mut self, now: UnixMillis, named: Vec<(PublicKey, Role)>) {
+        let (rotten, sound): (Vec<_>, Vec<_>) = named
+            .into_iter()
+            .filter(|(peer, _)| *peer != self.config.me)
+            .partition(|(peer, _)| self.rotten.contains(peer));
+        self.questions.rotten = rotten.into_iter().map(|(peer, _)| peer).collect();
+        self.neighbours.name(now, &sound);
+        self.fetch(now);
+    }
+
+    pub(super) fn opened(&mut self, now: UnixMillis, peer: PublicKey) {
+        if let Some(edge) = self.neighbours.edges.get_mut(&peer)
+            && matches!(edge.link, Link::Opening { .. })
+        {
+            (edge.link, edge.heard) = (Link::Open, now);
+            self.fetch(now);
+        }
+    }
+
+    pub(super) fn has(
+        &mut self,
+        now: UnixMillis,
+        peer: PublicKey,
+        version: PolicyVersion,
+        news: &[(PieceIndex, GroupMask)],
+    ) {
+        let Some(transfer) = self.versions.get(&version).filter(|_| self.current == Some(version)) else {
+            return;
+        };
+        let Some(edge) = self.neighbours.edges.get_mut(&peer).filter(|edge| edge.is_open()) else { return };
+        for (piece, groups) in news {
+            edge.holds.insert(*piece, groups.intersect(transfer.all(*piece)));
+            edge.refresh(*piece, transfer.open().get(*piece));
+        }
+        self.fetch(now);
+    }
+
+    pub(super) fn stored(
+        &mut self,
+        now: UnixMillis,
+        peer: PublicKey,
+        version: PolicyVersion,
+        piece: PieceIndex,
+        group: u32,
+    ) {
+        let Some(transfer) = self.versions.get_mut(&version) else { return };
+        let bytes = transfer.group_bytes(piece, group);
+        let new = !transfer.store(piece, GroupMask::of([group])).is_empty();
+        self.untold |= new;
+        let current = self.current == Some(version);
+        let mut belated = false;
+        if let Some(edge) = self.neighbours.edges.get_mut(&peer).filter(|_| current) {
+            if let Some(asked) = edge.answered(piece, group) {
+                edge.pace.arrived(now, bytes, asked.at, asked.before);
+                (edge.heard, edge.failures, edge.faults) = (now, 0, 0);
+            } else {
+                belated = edge.is_belated(now, piece, group);
+            }
+        }
+        if current {
+            self.neighbours.ahead.came(bytes);
+        }
+        self.neighbours.count(&peer, |totals| match new {
+            true => (totals.groups, totals.bytes) = (totals.groups + 1, totals.bytes + bytes),
+            false => {
+                (totals.duplicates, totals.belated) =
+                    (totals.duplicates + 1, totals.belated + u64::from(belated));
+            }
+        });
+        if current {
+            self.settle(now, version, piece, GroupMask::of([group]));
+            self.check_complete(now);
+            self.fetch(now);
+        }
+    }
+
+    /// Takes back what others were asked for of these groups, which are stored now.
+    pub(super) fn settle(
+        &mut self,
+        now: UnixMillis,
+        version: PolicyVersion,
+        piece: PieceIndex,
+        groups: GroupMask,
+    ) {
+        let open = self.versions.get(&version).map(|t| t.open().get(piece)).unwrap_or_default();
+        self.neighbours.refresh(piece, open);
+        let asked_of = |edge: &Edge| -> GroupMask {
+            let of_piece = edge.asked.iter().filter(|a| a.piece == piece && groups.contains(a.group));
+            GroupMask::of(of_piece.map(|a| a.group))
+        };
+        let late: Vec<(PublicKey, GroupMask)> =
+            self.neighbours.edges.iter().map(|(peer, edge)| (*peer, asked_of(edge))).collect();
+        for (peer, groups) in late {
+            groups.iter().for_each(|group| self.cancel(now, peer, version, piece, group));
+        }
+    }
+
+    pub(super) fn refused(&mut self, now: UnixMillis, peer: PublicKey, version: PolicyVersion) {
+        if self.current != Some(version) {
+            return;
+        }
+        // All its places may be taken, which is nobody's fault; but one that only refuses is of no use.
+        let again = self.neighbours.edges.get(&peer).is_some_and(|edge| edge.failures >= REFUSALS_BORNE);
+        self.fail(now, peer, again);
+        if self.neighbours.edges.values().all(|edge| matches!(edge.link, Link::Closed { .. })) {
+            self.outputs.push_back(Output::Refused(version));
+        }
+        self.fetch(now);
+    }
+
+    pub(super) fn lost(&mut self, now: UnixMillis, peer: PublicKey) {
+        self.fail(now, peer, true);
+        self.fetch(now);
+    }
+
+    pub(super) fn gave_up(&mut self, now: UnixMillis, peer: PublicKey) {
+        self.fail(now, peer, false);
+        self.fetch(now);
+    }
+
+    pub(super) fn drop_rotten(&mut self, now: UnixMillis, peer: PublicKey) {
+        if let Some(edge) = self.neighbours.edges.remove(&peer) {
+            self.release(edge.asked);
+            // The learner is told of it with the next question.
+            self.questions.rotten.insert(peer);
+        }
+        self.fetch(now);
+    }
+
+    /// Does all that can be done now: closes, opens, asks neighbours for groups and the learner for neighbours.
+    pub(super) fn fetch(&mut self, now: UnixMillis) {
+        let retired = self.neighbours.retire();
+        self.outputs.extend(retired.into_iter().map(Output::Close));
+        if let Some(version) = self.current {
+            self.connect(now, version);
+            self.refill(now, version);
+            self.question(now);
+        }
+    }
+
+    /// Closes every stream: the version is complete or given up.
+    pub(super) fn close_all(&mut self, now: UnixMillis) {
+        for (peer, edge) in &mut self.neighbours.edges {
+            if !matches!(edge.link, Link::Closed { .. }) {
+                self.outputs.push_back(Output::Close(*peer));
+                edge.closed(now);
+            }
+        }
+        self.neighbours.retire();
+        self.questions.settled();
+        self.steal_at = None;
+    }
+
+    /// Asks a neighbour for open groups.
+    pub(super) fn request(
+        &mut self,
+        now: UnixMillis,
+        peer: PublicKey,
+        version: PolicyVersion,
+        piece: PieceIndex,
+        groups: GroupMask,
+    ) {
+        let (Some(transfer), Some(edge)) =
+            (self.versions.get_mut(&version), self.neighbours.edges.get_mut(&peer))
+        else {
+            return;
+        };
+        if edge.asked.is_empty() {
+            edge.heard = now;
+        }
+        edge.pace.starved(now, edge.asked.len());
+        let before = edge.pace.delivered();
+        edge.asked.extend(groups.iter().map(|group| Asked { piece, group, at: now, before }));
+        transfer.ask(piece, groups);
+        let open = transfer.open().get(piece);
+        self.neighbours.refresh(piece, open);
+        self.outputs.push_back(Output::Request { peer, version, piece, groups });
+    }
+
+    pub(super) fn fetch_timeout(&self) -> Option<UnixMillis> {
+        self.current?;
+        let patience = self.neighbours.patience_ms();
+        let edges = self.neighbours.edges.values().filter_map(|edge| match edge.link {
+            Link::Closed { again_at } => edge.is_used(self.config.mode).then_some(again_at),
+            Link::Opening { until } => Some(until),
+            Link::Open => (!edge.asked.is_empty()).then(|| edge.silent_until(patience)),
+        });
+        edges.chain(self.question_at()).chain(self.steal_at).min()
+    }
+
+    pub(super) fn fetch_timed_out(&mut self, now: UnixMillis) {
+        let patience = self.neighbours.patience_ms();
+        let late = |edge: &Edge| match edge.link {
+            Link::Closed { .. } => false,
+            Link::Opening { until } => now >= until,
+            Link::Open => !edge.asked.is_empty() && now >= edge.silent_until(patience),
+        };
+        let edges = self.neighbours.edges.iter();
+        let late: Vec<PublicKey> = edges.filter(|(_, edge)| late(edge)).map(|(peer, _)| *peer).collect();
+        for peer in late {
+            self.outputs.push_back(Output::Close(peer));
+            self.fail(now, peer, true);
+        }
+        self.fetch(now);
+    }
+
+    /// The stream to this neighbour is no more: what it was asked for is free at once. `fault` says whether that speaks against it.
+    fn fail(&mut self, now: UnixMillis, peer: PublicKey, fault: bool) {
+        let Some(edge) = self.neighbours.edges.get_mut(&peer) else { return };
+        if matches!(edge.link, Link::Closed { .. }) {
+            return;
+        }
+        let again_at = edge.failed(now, fault);
+        let asked = edge.closed(again_at);
+        self.neighbours.count(&peer, |totals| totals.failures += u64::from(fault));
+        self.release(asked);
+    }
+
+    fn release(&mut self, asked: VecDeque<Asked>) {
+        let Some(transfer) = self.current.and_then(|v| self.versions.get_mut(&v)) else { return };
+        for Asked { piece, group, .. } in asked {
+            transfer.release(piece, GroupMask::of([group]));
+            self.neighbours.refresh(piece, transfer.open().get(piece));
+        }
+    }
+
+    /// Opens streams whose time has come.
+    fn connect(&mut self, now: UnixMillis, version: PolicyVersion) {
+        for (peer, edge) in &mut self.neighbours.edges {
+            if matches!(edge.link, Link::Closed { again_at } if now >= again_at)
+                && edge.is_used(self.config.mode)
+            {
+                edge.opening(now);
+                self.outputs.push_back(Output::Open { peer: *peer, version });
+            }
+        }
+    }
+
+    /// Fills the windows of all neighbours.
+    fn refill(&mut self, now: UnixMillis, version: PolicyVersion) {
+        self.steal_at = None;
+        let ahead = self.neighbours.ahead.ms();
+        let in_charge = self.neighbours.has_parent();
+        let mode = self.config.mode;
+        let may_ask = |edge: &Edge| {
+            let relieved = mode == Mode::Chain && edge.role == Role::Standby && in_charge;
+            edge.is_open() && edge.is_used(mode) && !relieved
+        };
+        let edges = self.neighbours.edges.iter().filter(|(_, edge)| may_ask(edge) && edge.room(ahead) > 0);
+        let peers: Vec<PublicKey> = edges.map(|(peer, _)| *peer).collect();
+        // Rates stay as they are meanwhile, and what is taken over is under way already.
+        let mut budget = self.neighbours.budget();
+        let end_ms = self.versions.get(&version).and_then(|t| self.neighbours.due_ms(t.missing_bytes()));
+        for peer in peers {
+            while let Some((piece, groups)) = self.pick(&peer, version, budget, end_ms) {
+                self.request(now, peer, version, piece, groups);
+                budget -= u64::from(groups.len());
+            }
+            self.take_over(now, peer, budget);
+        }
+        let waits = |edge: &Edge| may_ask(edge) && !edge.ready.is_empty();
+        self.neighbours.ahead.look(now, || budget > 0 && self.neighbours.edges.values().any(waits));
+    }
+
+    /// What to ask of this neighbour next, if it has room and anything of use: at most `budget` groups. At the joint rate all that is missing
+    /// takes `end_ms`.
+    fn pick(
+        &mut self,
+        peer: &PublicKey,
+        version: PolicyVersion,
+        budget: u64,
+        end_ms: Option<u64>,
+    ) -> Option<(PieceIndex, GroupMask)> {
+        let ahead = self.neighbours.ahead.ms();
+        let edge = self.neighbours.edges.get(peer)?;
+        if edge.ready.is_empty() || edge.room(ahead) == 0 {
+            return None;
+        }
+        let room = u64::from(edge.room(ahead)).min(budget) as u32;
+        if room == 0 {
+            return None;
+        }
+        let transfer = self.versions.get(&version)?;
+        if self.config.mode != Mode::Echo {
+            return lowest(edge, transfer.open(), room);
+        }
+        // Towards the end nobody is asked for more than it can deliver until then: who is faster comes back for the rest.
+        let room = end_ms.map_or(room, |end_ms| room.min(edge.room_until(end_ms)));
+        if room == 0 {
+            return None;
+        }
+        let others = self.neighbours.edges.iter().filter(|(other, edge)| *other != peer && edge.is_open());
+        let others: Vec<&Holdings> = others.map(|(_, edge)| &edge.holds).collect();
+        rarest(edge, &others, transfer.open(), transfer.pieces(), room, &mut self.draws)
+    }
+
+    /// Lets a neighbour that has room and nothing left to ask help out where others are slow.
+    fn take_over(&mut self, now: UnixMillis, peer: PublicKey, budget: u64) {
+        let ahead = self.neighbours.ahead.ms();
+        loop {
+            let Some(edge) = self.neighbours.edges.get_mut(&peer) else { return };
+            if edge.room(ahead) == 0 || !edge.ready.is_empty() {
+                return;
+            }
+            edge.pace.starved(now, edge.asked.len());
+            if self.config.mode != Mode::Echo {
+                return;
+            }
+            if now >= edge.steal_at {
+                if budget > 0 && self.steal(now, peer) {
+                    continue;
+                }
+                if let Some(edge) = self.neighbours.edges.get_mut(&peer) {
+                    edge.steal_at = now.plus(RETRY_STEAL_MS);
+                }
+            }
+            if self.neighbours.under_way() > 0 {
+                let at = now.plus(RETRY_STEAL_MS);
+                self.steal_at = Some(self.steal_at.map_or(at, |earlier| earlier.min(at)));
+            }
+            return;
+        }
+    }
+
+    /// Whom the learner should name no more: those that failed, also earlier ones, and rotten ones.
+    fn useless(&self) -> BTreeSet<PublicKey> {
+        let rotten = self.questions.rotten.iter().copied();
+        let all = rotten.chain(self.neighbours.missed()).chain(self.neighbours.failed_before());
+        all.take(MAX_NEIGHBOURS).collect()
+    }
+
+    /// Since when nothing is under way, as the latest instant at which anything was heard.
+    fn starved_since(&self) -> Option<UnixMillis> {
+        if self.neighbours.under_way() > 0 {
+            return None;
+        }
+        Some(self.neighbours.edges.values().map(|edge| edge.heard).max().unwrap_or_default())
+    }
+
+    /// When the learner has to be asked for neighbours, if it has.
+    fn question_at(&self) -> Option<UnixMillis> {
+        self.current?;
+        let due = self.questions.due(&self.useless());
+        let missed = self.neighbours.missed().next().is_some() || !self.questions.rotten.is_empty();
+        let used = |edge: &Edge| edge.is_used(self.config.mode) && !matches!(edge.link, Link::Closed { .. });
+        if missed || !self.neighbours.edges.values().any(used) {
+            return Some(due);
+        }
+        self.starved_since().map(|since| due.max(since.plus(STARVED_MS)))
+    }
+
+    fn question(&mut self, now: UnixMillis) {
+        match self.question_at() {
+            Some(at) if now >= at => {
+                let lost = self.useless();
+                self.outputs.push_back(Output::AskNeighbours { lost: lost.iter().copied().collect() });
+                self.questions.rotten.clear();
+                self.questions.put(now, lost);
+            }
+            Some(_) => {}
+            None => self.questions.settled(),
+        }
+    }
+}
+
+/// Puts what neighbours were asked for back on record after the wish was made anew.
+pub(super) fn asked_again(edges: &BTreeMap<PublicKey, Edge>) -> Vec<(PieceIndex, GroupMask)> {
+    edges.values().flat_map(|edge| &edge.asked).map(|a| (a.piece, GroupMask::of([a.group]))).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Taking over what a slower neighbour was asked for.
+
+use super::neighbours::Edge;
+use super::request_window::QUEUE_MS;
+use super::{MAX_SERVED, Output, Relay};
+use crate::run::version::PolicyVersion;
+use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::manifest::PieceIndex;
+use crate::wire::identity::PublicKey;
+use crate::wire::time::UnixMillis;
+
+/// How much later a group must be expected, in halves: in general, near the end, and when nothing is left to ask of anybody.
+const LATER: [u64; 3] = [20, 6, 3];
+/// Near the end: this part of the wish is missing.
+const NEAR_END: u64 = 20;
+/// Milliseconds by which a group must be late besides. What was asked of a steady neighbour comes within this time: it is on its way, and
+/// would come twice.
+const MARGIN_MS: u64 = QUEUE_MS;
+/// A group that was taken back this much later than it should have left had not left yet, in milliseconds.
+const LEFT_MS: u64 = 30;
+/// Pause after an attempt that found nothing.
+pub(super) const RETRY_STEAL_MS: u64 = 20;
+/// One group in so many may come twice before only the silent are robbed.
+const DUPLICATES_ALLOWED: u64 = 100;
+/// A neighbour that delivered nothing for this time is robbed in any case.
+const SILENT_MS: u64 = 1_000;
+/// So is one that is this late, if the thief is [`MUCH_LATER`] times as fast.
+const LATE_MS: u64 = 2_000;
+/// How many times as fast the thief must be, see [`LATE_MS`].
+const MUCH_LATER: u64 = 10;
+/// Cancelled groups that are remembered of a neighbour.
+const MAX_CANCELLED: usize = 256;
+
+impl Relay {
+    /// Lets `thief`, for which nothing is left to ask, take over one group. False when no other neighbour is slow enough.
+    pub(super) fn steal(&mut self, now: UnixMillis, thief: PublicKey) -> bool {
+        let Some((version, transfer)) = self.current.and_then(|v| self.versions.get_key_value(&v)) else {
+            return false;
+        };
+        let Some(fast) = self.neighbours.edges.get(&thief) else { return false };
+        let Some(soon) = arrival(fast, 1) else { return false };
+        let later = if transfer.open_groups() == 0 {
+            LATER[2]
+        } else if transfer.missing_bytes() * NEAR_END <= transfer.wanted_bytes() {
+            LATER[1]
+        } else {
+            LATER[0]
+        };
+        // What will be here as soon as everything could be at the joint rate is not late: the downlink is what limits.
+        let soon = soon.max(self.neighbours.drain_ms().unwrap_or(0));
+        let stats = self.neighbours.totals();
+        let spendthrift = (stats.duplicates - stats.belated) * DUPLICATES_ALLOWED > stats.groups;
+        let slowest = self
+            .neighbours
+            .edges
+            .iter()
+            .filter(|(key, edge)| **key != thief && edge.is_open())
+            .filter_map(|(key, edge)| {
+                let late = lateness(edge, now)?;
+                let hopeless = now.since(edge.heard) >= SILENT_MS || late > LATE_MS.max(soon * MUCH_LATER);
+                if spendthrift && !hopeless {
+                    return None;
+                }
+                let robbed =
+                    late * 2 >= soon * later && late >= soon + edge.pace.latency_ms() / 2 + MARGIN_MS;
+                let newest = edge.asked.iter().rev().find(|a| fast.holds.get(a.piece).contains(a.group))?;
+                robbed.then_some((late, *key, newest.piece, newest.group))
+            })
+            .max();
+        let Some((_, victim, piece, group)) = slowest else { return false };
+        let version = *version;
+        self.cancel(now, victim, version, piece, group);
+        self.neighbours.count(&thief, |totals| totals.steals += 1);
+        self.request(now, thief, version, piece, GroupMask::of([group]));
+        true
+    }
+
+    /// Takes a group back from a neighbour that was asked for it. It is not open: another has it or delivers it.
+    pub(super) fn cancel(
+        &mut self,
+        now: UnixMillis,
+        peer: PublicKey,
+        version: PolicyVersion,
+        piece: PieceIndex,
+        group: u32,
+    ) {
+        if let Some(edge) = self.neighbours.edges.get_mut(&peer)
+            && edge.answered(piece, group).is_some()
+        {
+            edge.cancelled.push_back((piece, group, now));
+            if edge.cancelled.len() > MAX_CANCELLED {
+                edge.cancelled.pop_front();
+            }
+            let groups = GroupMask::of([group]);
+            self.outputs.push_back(Output::Cancel { peer, version, piece, groups });
+        }
+    }
+}
+
+impl Edge {
+    /// Whether a group that came now was cancelled so long ago that it had not left yet.
+    pub(super) fn is_belated(&mut self, now: UnixMillis, piece: PieceIndex, group: u32) -> bool {
+        let Some(at) = self.cancelled.iter().position(|(of, g, _)| (*of, *g) == (piece, group)) else {
+            return false;
+        };
+        let leaving = MAX_SERVED as u64 * self.pace.group_ms().unwrap_or(0);
+        let cancelled = self.cancelled.remove(at).map(|(_, _, at)| at);
+        cancelled.is_some_and(|at| now.since(at) > self.pace.latency_ms() + leaving + LEFT_MS)
+    }
+}
+
+/// Milliseconds until `more` groups beyond those asked have come; none before anything is known.
+fn arrival(edge: &Edge, more: u64) -> Option<u64> {
+    Some((edge.asked.len() as u64 + more) * edge.pace.group_ms()? + edge.pace.latency_ms())
+}
+
+/// Milliseconds until the last of what this neighbour was asked for should have come.
+fn lateness(edge: &Edge, now: UnixMillis) -> Option<u64> {
+    edge.asked.front()?;
+    let silent = now.since(edge.heard);
+    let Some(group_ms) = edge.pace.group_ms() else { return Some(silent) };
+    Some(edge.asked.len() as u64 * group_ms + silent.saturating_sub(group_ms))
+}
+
+#[cfg(test)]
+mod tests;

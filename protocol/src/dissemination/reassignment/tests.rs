@@ -1,0 +1,78 @@
+use super::*;
+use crate::dissemination::neighbours::Asked;
+use crate::dissemination::simulation::manifest;
+use crate::dissemination::{Input, Mode, RelayConfig, Role};
+use crate::snapshot::blocks::GROUP_BYTES;
+use crate::wire::content_id::ContentId;
+use std::sync::Arc;
+
+const VERSION: PolicyVersion = PolicyVersion(1);
+const PIECE: PieceIndex = PieceIndex(0);
+/// What the victim takes for a group.
+const SLOW_MS: u64 = 900;
+
+fn key(n: u8) -> PublicKey {
+    PublicKey::from_bytes(*ContentId::of(&[n]).as_bytes())
+}
+
+/// A node whose victim was asked for all groups of the only piece, and whose thief is a hundred times as fast.
+fn node(now: UnixMillis) -> (Relay, PublicKey, PublicKey) {
+    let (victim, thief) = (key(1), key(2));
+    let config = RelayConfig {
+        me: key(0),
+        source: false,
+        serves: false,
+        keep_versions: 3,
+        mode: Mode::Echo,
+        seed: [1; 32],
+    };
+    let mut relay = Relay::new(config);
+    let bytes = 4 << 20;
+    let manifest = Arc::new(manifest(1, bytes, bytes as u32, false));
+    let wanted = [PIECE].into_iter().collect();
+    relay.handle(now, Input::Announced { manifest, have: Default::default(), wanted });
+    relay.handle(now, Input::Neighbours(vec![(victim, Role::Parent), (thief, Role::Mesh)]));
+    let all = GroupMask(u64::MAX);
+    let transfer = relay.versions.get_mut(&VERSION).unwrap();
+    transfer.ask(PIECE, all);
+    for (peer, group_ms) in [(victim, SLOW_MS), (thief, SLOW_MS / 100)] {
+        relay.handle(now, Input::Opened(peer));
+        relay.handle(now, Input::Has { peer, version: VERSION, news: vec![(PIECE, all)] });
+        let edge = relay.neighbours.edges.get_mut(&peer).unwrap();
+        edge.pace.arrived(now, GROUP_BYTES as u64, UnixMillis(now.0 - group_ms), 0);
+        edge.heard = now;
+    }
+    let edge = relay.neighbours.edges.get_mut(&victim).unwrap();
+    edge.asked = all.iter().map(|group| Asked { piece: PIECE, group, at: now, before: 0 }).collect();
+    (relay, victim, thief)
+}
+
+#[test]
+fn duplicates_do_not_protect_one_who_is_far_too_late() {
+    let now = UnixMillis(10_000);
+    let (mut relay, victim, thief) = node(now);
+    (relay.neighbours.all.groups, relay.neighbours.all.duplicates) = (100, 50);
+    assert!(relay.steal(now, thief), "it would take a minute");
+    let edge = relay.neighbours.edges.get_mut(&victim).unwrap();
+    edge.asked.truncate(2);
+    assert!(!relay.steal(now, thief), "it is slow, but not so slow that a duplicate would be worth it");
+    relay.neighbours.all.duplicates = 0;
+    assert!(relay.steal(now, thief));
+}
+
+#[test]
+fn what_is_sent_after_a_cancel_does_not_make_a_spendthrift() {
+    let now = UnixMillis(10_000);
+    let (mut relay, victim, thief) = node(now);
+    for _ in 0..2 {
+        assert!(relay.steal(now, thief));
+    }
+    let mut twice = |group, at: u64| {
+        for peer in [thief, victim] {
+            relay.handle(now.plus(at), Input::Stored { peer, version: VERSION, piece: PIECE, group });
+        }
+        (relay.neighbours.all.duplicates, relay.neighbours.all.belated)
+    };
+    assert_eq!(twice(63, SLOW_MS), (1, 0), "it may have been on its way");
+    assert_eq!(twice(62, 6 * SLOW_MS), (2, 1), "it was sent in spite of the cancel");
+}

@@ -1,0 +1,86 @@
+//! Streams between simulated peers: what waits for an uplink, and the order in which things arrive.
+
+use crate::run::version::PolicyVersion;
+use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::manifest::PieceIndex;
+use std::collections::VecDeque;
+
+/// Bytes of a frame besides its payload.
+const HEADER_BYTES: u64 = 40;
+/// Bytes of one entry of news.
+const ENTRY_BYTES: u64 = 14;
+
+/// What a server sends.
+#[derive(Clone, Debug)]
+pub(super) enum Frame {
+    Tell(Vec<(PieceIndex, GroupMask)>),
+    Group { piece: PieceIndex, group: u32, bytes: u64, rotten: bool },
+    Refuse,
+}
+
+/// What a puller sends.
+#[derive(Clone, Debug)]
+pub(super) enum Control {
+    Ask(PieceIndex, GroupMask),
+    Cancel(PieceIndex, GroupMask),
+}
+
+/// One stream, from the one who pulls to the one who serves.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) puller: usize,
+    pub(super) server: usize,
+    pub(super) version: PolicyVersion,
+    /// Whether each end still uses it.
+    pub(super) puller_open: bool,
+    pub(super) server_open: bool,
+    /// News overtake groups that have not begun to leave.
+    tells: VecDeque<Frame>,
+    groups: VecDeque<Frame>,
+    /// Nothing arrives before what was sent earlier in the same direction, in microseconds.
+    pub(super) last_up: u64,
+    pub(super) last_down: u64,
+}
+
+impl Frame {
+    /// Length on the wire.
+    pub(super) fn bytes(&self) -> u64 {
+        HEADER_BYTES
+            + match self {
+                Self::Tell(news) => news.len() as u64 * ENTRY_BYTES,
+                Self::Group { bytes, .. } => *bytes,
+                Self::Refuse => 0,
+            }
+    }
+}
+
+impl Stream {
+    pub(super) fn new(puller: usize, server: usize, version: PolicyVersion) -> Self {
+        Self {
+            puller,
+            server,
+            version,
+            puller_open: true,
+            server_open: false,
+            tells: VecDeque::new(),
+            groups: VecDeque::new(),
+            last_up: 0,
+            last_down: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, frame: Frame) {
+        match frame {
+            Frame::Group { .. } => self.groups.push_back(frame),
+            Frame::Tell(_) | Frame::Refuse => self.tells.push_back(frame),
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Frame> {
+        self.tells.pop_front().or_else(|| self.groups.pop_front())
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        !(self.tells.is_empty() && self.groups.is_empty())
+    }
+}

@@ -1,0 +1,138 @@
+//! The thread that verifies and stores what arrives.
+//!
+//! One for all neighbours: while it is at work, what others bring waits for it, and is done without waking anybody. A thread for each
+//! neighbour's groups was woken for nearly every group.
+
+use super::frames::LEAF_BYTES;
+use crate::net::error::NetError;
+use crate::program::threads;
+use crate::snapshot::blocks::GroupTree;
+use crate::snapshot::manifest::{Piece, PieceIndex};
+use crate::store::{ChunkStore, StoreError, Written};
+use bytes::Bytes;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use tokio::sync::{mpsc, oneshot};
+
+/// Jobs that may wait. Each neighbour has one at most, so this is their number on a crowded node; those beyond wait for a place.
+const WAITING: usize = 64;
+
+/// A group that arrived and is not verified yet.
+pub(in crate::net) struct Arrival {
+    pub(in crate::net) index: PieceIndex,
+    pub(in crate::net) piece: Piece,
+    pub(in crate::net) group: u32,
+    /// Leaves of the piece's tree in front of the group's bytes.
+    pub(in crate::net) leaves: usize,
+    pub(in crate::net) payload: Bytes,
+}
+
+/// A group that was verified and stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    pub(super) piece: PieceIndex,
+    pub(super) group: u32,
+    /// Whether its piece is whole.
+    pub(super) whole: bool,
+}
+
+/// What became of groups from one neighbour.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Those before the first that could not be kept.
+    pub(super) stored: Vec<Stored>,
+    pub(super) failure: Option<Failure>,
+}
+
+/// Why a group could not be kept.
+#[derive(Debug)]
+pub(in crate::net) enum Failure {
+    /// It is not what its piece's name says.
+    Rotten(String),
+    /// The disk or the store failed here; the neighbour is innocent.
+    Ours(String),
+}
+
+/// Hands groups to the thread, which ends when all handles are gone.
+#[derive(Clone)]
+pub(super) struct Keeper {
+    jobs: mpsc::Sender<Job>,
+}
+
+struct Job {
+    arrivals: Vec<Arrival>,
+    done: oneshot::Sender<Kept>,
+}
+
+impl Keeper {
+    /// # Errors
+    /// [`NetError::Thread`] when the system allows no more threads.
+    pub(super) fn start(store: Arc<ChunkStore>) -> Result<Self, NetError> {
+        let (jobs, mut waiting) = mpsc::channel::<Job>(WAITING);
+        let work = move || {
+            while let Some(Job { arrivals, done }) = waiting.blocking_recv() {
+                // A panic costs the neighbour whose groups these were, and nobody else. The store's locks survive it.
+                let kept = catch_unwind(AssertUnwindSafe(|| keep_all(&store, &arrivals)));
+                // The neighbour may have been let go meanwhile.
+                let _ = kept.map(|kept| done.send(kept));
+            }
+        };
+        // One of tokio's would wait for ever where the system refuses it, as long as any other thread of
+        // tokio's is there.
+        let thread = thread::Builder::new().name("keeper".into());
+        let started = thread.spawn(work).map_err(threads::explained);
+        started.map_err(|source| NetError::Thread { what: "to store chunks", source })?;
+        Ok(Self { jobs })
+    }
+
+    /// Verifies and stores groups of one neighbour, in this order, up to the first that cannot be kept.
+    pub(super) async fn keep(&self, arrivals: Vec<Arrival>) -> Kept {
+        let (done, kept) = oneshot::channel();
+        let _ = self.jobs.send(Job { arrivals, done }).await;
+        kept.await.unwrap_or_else(|_| Kept {
+            stored: Vec::new(),
+            failure: Some(Failure::Ours("the thread that stores groups has failed".into())),
+        })
+    }
+}
+
+fn keep_all(store: &ChunkStore, arrivals: &[Arrival]) -> Kept {
+    let mut kept = Kept::default();
+    for arrival in arrivals {
+        match keep(store, arrival) {
+            Ok(written) => kept.stored.push(Stored {
+                piece: arrival.index,
+                group: arrival.group,
+                whole: written == Written::Whole,
+            }),
+            Err(failure) => return Kept { failure: Some(failure), ..kept },
+        }
+    }
+    kept
+}
+
+/// Verifies and stores a group.
+pub(in crate::net) fn keep(store: &ChunkStore, arrival: &Arrival) -> Result<Written, Failure> {
+    let Arrival { index, piece, group, leaves, payload } = arrival;
+    let rotten = |what: String| Failure::Rotten(format!("group {group} of piece {}: {what}", index.0));
+    let Some((tree, _)) = payload.split_at_checked(leaves * LEAF_BYTES) else {
+        return Err(rotten(format!("{leaves} leaves in {} bytes", payload.len())));
+    };
+    let bytes = payload.slice(tree.len()..);
+    if *leaves > 0 {
+        let (leaves, _) = tree.as_chunks::<LEAF_BYTES>();
+        let tree = GroupTree::checked(piece.id, piece.length, leaves.to_vec());
+        // Not the neighbour's fault, but our disk's, from here on, but for a mismatch.
+        store.begin(piece, tree.map_err(|error| rotten(error.to_string()))?).map_err(ours)?;
+    }
+    store.write_group(piece, *group, bytes).map_err(|error| match error {
+        StoreError::Mismatch { .. } => rotten("the bytes do not match the piece's name".into()),
+        error => ours(error),
+    })
+}
+
+/// A failure that says nothing against the neighbour: its stream is given up, and tried again later.
+fn ours(error: StoreError) -> Failure {
+    Failure::Ours(error.to_string())
+}

@@ -1,0 +1,175 @@
+//! The streams of the driver: one to each neighbour that is pulled from, one from each consumer.
+
+use crate::control::requests::Peer;
+use crate::net::Stream;
+use crate::net::host::Host;
+use crate::net::peer_id::{addresses_of, peer_of_key};
+use crate::net::snapshots::block_writer::Keeper;
+use crate::net::snapshots::downstream;
+use crate::net::snapshots::mailbox::{Mailbox, Order};
+use crate::net::snapshots::messages::{Command, Report, Reporter};
+use crate::net::snapshots::requests::Requests;
+use crate::net::snapshots::stats::Traffic;
+use crate::net::snapshots::upstream::{ASKS, Edge, Wish};
+use crate::snapshot::blocks::GroupMask;
+use crate::snapshot::manifest::{Manifest, Piece, PieceIndex};
+use crate::store::ChunkStore;
+use crate::wire::content_id::ContentId;
+use crate::wire::identity::PublicKey;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// A neighbour's task. It ends by itself when this is dropped, after it has kept what had arrived.
+struct Upstream {
+    serial: u64,
+    wishes: mpsc::Sender<Wish>,
+}
+
+/// The task that serves one consumer; it is aborted when dropped.
+struct Consumer {
+    serial: u64,
+    mailbox: Arc<Mailbox>,
+    task: AbortHandle,
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+pub(super) struct Edges {
+    host: Host,
+    store: Arc<ChunkStore>,
+    keeper: Keeper,
+    inbox: mpsc::WeakSender<Command>,
+    traffic: Arc<Traffic>,
+    /// Bounded by the machine's neighbours.
+    upstreams: BTreeMap<PublicKey, Upstream>,
+    /// Bounded by the machine, which refuses consumers beyond its limit, and by the host's connections before that.
+    consumers: BTreeMap<PublicKey, Consumer>,
+    next_serial: u64,
+}
+
+impl Edges {
+    pub(super) fn new(
+        host: Host,
+        store: Arc<ChunkStore>,
+        keeper: Keeper,
+        inbox: mpsc::WeakSender<Command>,
+    ) -> Self {
+        let traffic = Arc::default();
+        Self {
+            host,
+            keeper,
+            store,
+            inbox,
+            traffic,
+            upstreams: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+            next_serial: 0,
+        }
+    }
+
+    /// The number of the newest stream.
+    pub(super) fn last_serial(&self) -> u64 {
+        self.next_serial
+    }
+
+    /// Bytes that went through all streams.
+    pub(super) fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Whether the stream `serial` is the one over which `peer` is pulled from.
+    pub(super) fn pulls(&self, peer: &PublicKey, serial: u64) -> bool {
+        self.upstreams.get(peer).is_some_and(|upstream| upstream.serial == serial)
+    }
+
+    /// Whether the stream `serial` is the one over which `peer` is served.
+    pub(super) fn serves(&self, peer: &PublicKey, serial: u64) -> bool {
+        self.consumers.get(peer).is_some_and(|consumer| consumer.serial == serial)
+    }
+
+    /// Tells the host where a peer can be dialled.
+    pub(super) async fn remember(&self, peer: &Peer) {
+        let Some(id) = peer_of_key(&peer.key) else { return };
+        for address in addresses_of(peer) {
+            if let Err(error) = self.host.add_address(id, address).await {
+                tracing::debug!(%error, neighbour = %peer.key.short(), "an address is of no use");
+            }
+        }
+    }
+
+    /// Starts to pull from a neighbour, over a new stream if there was one.
+    pub(super) fn open(&mut self, peer: PublicKey, manifest: Arc<Manifest>, id: ContentId) {
+        let reporter = self.reporter(peer);
+        let serial = reporter.serial;
+        let Some(neighbour) = peer_of_key(&peer) else {
+            tokio::spawn(async move { reporter.report(Report::Lost { reason: "no such key".into() }).await });
+            return;
+        };
+        let (wishes, waiting) = mpsc::channel(ASKS);
+        self.upstreams.insert(peer, Upstream { serial, wishes });
+        let (host, store, keeper) = (self.host.clone(), self.store.clone(), self.keeper.clone());
+        let requests = Mutex::new(Requests::new(host.pacing()));
+        let edge = Edge { host, store, keeper, neighbour, manifest, id, reporter, requests };
+        tokio::spawn(edge.pull(waiting));
+    }
+
+    /// Lets a neighbour go.
+    pub(super) fn close(&mut self, peer: &PublicKey) {
+        self.upstreams.remove(peer);
+    }
+
+    /// Passes a wish on. A neighbour that does not even take wishes falls silent, which the machine notices.
+    pub(super) fn wish(&self, peer: &PublicKey, wish: Wish) {
+        if let Some(upstream) = self.upstreams.get(peer)
+            && upstream.wishes.try_send(wish).is_err()
+        {
+            tracing::debug!(neighbour = %peer.short(), "a request was not taken");
+        }
+    }
+
+    /// Serves whoever opened `stream`. True when it replaces an earlier stream of the same peer.
+    pub(super) fn consumer(&mut self, peer: PublicKey, stream: Stream) -> bool {
+        let reporter = self.reporter(peer);
+        let serial = reporter.serial;
+        let mailbox = Arc::new(Mailbox::default());
+        let task = downstream::serve(stream, self.store.clone(), mailbox.clone(), reporter);
+        let task = tokio::spawn(task).abort_handle();
+        self.consumers.insert(peer, Consumer { serial, mailbox, task }).is_some()
+    }
+
+    /// Ends a consumer's stream.
+    pub(super) fn forget_consumer(&mut self, peer: &PublicKey) {
+        self.consumers.remove(peer);
+    }
+
+    /// Tells a consumer what is here.
+    pub(super) fn tell(&self, peer: &PublicKey, news: Vec<(PieceIndex, GroupMask)>) {
+        if let Some(consumer) = self.consumers.get(peer) {
+            consumer.mailbox.tell(news);
+        }
+    }
+
+    /// Sends a group to a consumer; false when it cannot take more.
+    pub(super) fn serve(&self, peer: &PublicKey, index: PieceIndex, piece: Piece, group: u32) -> bool {
+        self.consumers.get(peer).is_none_or(|consumer| consumer.mailbox.order(Order { index, piece, group }))
+    }
+
+    /// Tells a consumer that it is not served; its task ends by itself.
+    pub(super) fn refuse(&self, peer: &PublicKey) {
+        if let Some(consumer) = self.consumers.get(peer) {
+            consumer.mailbox.refuse();
+        }
+    }
+
+    fn reporter(&mut self, peer: PublicKey) -> Reporter {
+        self.next_serial += 1;
+        let (serial, inbox, traffic) = (self.next_serial, self.inbox.clone(), self.traffic.clone());
+        Reporter { peer, serial, inbox, traffic }
+    }
+}

@@ -1,0 +1,168 @@
+//! Frames on `/echo/chunks/3`.
+//!
+//! A frame is a length of four bytes, big-endian, of everything behind it; a length of two bytes, big-endian, of the header; the
+//! header in CBOR; and the payload, which only [`Answer::Group`] has. So the bytes of a group never pass through a CBOR codec, and
+//! a reader knows before it allocates that a frame is not too long.
+//!
+//! The one who pulls opens the stream and sends [`Ask`]s, the first of which is [`Ask::Hello`]; the one who serves sends
+//! [`Answer`]s. Both directions end with the stream.
+
+use crate::run::version::PolicyVersion;
+use crate::snapshot::blocks::{GROUP_BYTES, GroupMask, MAX_GROUPS};
+use crate::snapshot::manifest::PieceIndex;
+use crate::store::buffer_pool::Buffer;
+use crate::wire::codec;
+use crate::wire::codec::CodecError;
+use crate::wire::content_id::ContentId;
+use bytes::Bytes;
+use futures::{AsyncRead, AsyncReadExt as _};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::time::Duration;
+
+/// Longest entry of [`Answer::Have`], in bytes.
+pub(super) const NEWS_ENTRY_BYTES: usize = 15;
+/// Longest header, in bytes: [`MAX_NEWS`] entries of at most 15 bytes and the words around them.
+pub const MAX_HEADER_BYTES: usize = 10 << 10;
+/// Most entries of one [`Answer::Have`]; what is held beyond is told in further frames.
+pub const MAX_NEWS: usize = 512;
+/// Bytes of one leaf of a group tree.
+pub const LEAF_BYTES: usize = 32;
+/// Longest payload, in bytes: the leaves of a piece, and one group.
+pub const MAX_PAYLOAD_BYTES: usize = MAX_GROUPS * LEAF_BYTES + GROUP_BYTES;
+/// Longest frame behind its first four bytes.
+pub const MAX_FRAME_BYTES: usize = HEADER_LENGTH + MAX_HEADER_BYTES + MAX_PAYLOAD_BYTES;
+/// A frame whose first byte is here is here within this time, or its sender has failed. The longest frame needs 20 kbit/s.
+pub const FRAME_WITHIN: Duration = Duration::from_secs(30);
+
+/// Bytes of the header's length.
+const HEADER_LENGTH: usize = 2;
+
+/// What the one who pulls says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ask {
+    /// The first frame, and only the first: the version that this stream is about.
+    Hello {
+        /// The version that the stream is about, to its end.
+        version: PolicyVersion,
+        /// The name of its manifest ([`Manifest::id`](crate::snapshot::manifest::Manifest::id)): who goes by another one refuses.
+        manifest: ContentId,
+    },
+    /// Send these groups. Each group asked for is the right to send it once.
+    Request {
+        /// The piece that the blocks belong to.
+        piece: PieceIndex,
+        /// The blocks that are requested, at least one.
+        groups: GroupMask,
+        /// Whether the piece's tree is needed too. It comes with the first group of the piece sent on this stream after that.
+        tree: bool,
+    },
+    /// These groups are no longer wanted; they may be on their way already.
+    Cancel {
+        /// The piece that the blocks belong to.
+        piece: PieceIndex,
+        /// The blocks that need not be sent.
+        groups: GroupMask,
+    },
+}
+
+/// What the one who serves says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Groups that are verified and stored here and were not told before; at most [`MAX_NEWS`] pieces.
+    Have {
+        /// Pieces, and which of their groups.
+        news: Vec<(PieceIndex, GroupMask)>,
+    },
+    /// One group. The payload is the leaves of the tree, if any are sent, and then the group's bytes.
+    Group {
+        /// The piece that the block belongs to.
+        piece: PieceIndex,
+        /// The block's number within its piece, from 0.
+        group: u32,
+        /// Leaves in front of the group's bytes, each of [`LEAF_BYTES`]; 0 when the tree is not sent.
+        leaves: u32,
+    },
+    /// The version is not kept here any more, or has another manifest here; or every place is taken, or is given to another; or what was
+    /// asked for is not here, or too much. The stream ends.
+    Refused,
+}
+
+/// Why a frame could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// A frame longer than any that this protocol has. Nothing was allocated.
+    #[error("a frame of {len} bytes, where {MAX_FRAME_BYTES} are the most")]
+    TooLarge {
+        /// The length that the frame says.
+        len: u32,
+    },
+    /// The header is not one of this protocol.
+    #[error("a frame that makes no sense: {0}")]
+    Malformed(String),
+    /// The frame began and did not end.
+    #[error("a frame did not arrive within {} s", FRAME_WITHIN.as_secs())]
+    Slow,
+    /// The stream ended within a frame, or failed.
+    #[error("the stream failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl From<CodecError> for WireError {
+    fn from(error: CodecError) -> Self {
+        Self::Malformed(error.to_string())
+    }
+}
+
+/// Everything of a frame in front of its payload of `payload` bytes, appended to `out`.
+///
+/// # Errors
+/// [`CodecError`] for a header longer than [`MAX_HEADER_BYTES`].
+pub fn put_head<H: Serialize>(out: &mut Vec<u8>, header: &H, payload: usize) -> Result<(), CodecError> {
+    let header = codec::encode(header, MAX_HEADER_BYTES)?;
+    let len = HEADER_LENGTH + header.len() + payload;
+    out.extend_from_slice(&(len as u32).to_be_bytes());
+    out.extend_from_slice(&(header.len() as u16).to_be_bytes());
+    out.extend_from_slice(&header);
+    Ok(())
+}
+
+/// Reads one frame, and gives its header and its payload; `None` when the stream ended between two frames. Waits for ever for the first byte, and
+/// [`FRAME_WITHIN`] for the others.
+///
+/// # Errors
+/// [`WireError`]; the stream is of no use after any of them.
+pub async fn read<H: DeserializeOwned>(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> Result<Option<(H, Bytes)>, WireError> {
+    let mut prefix = [0; 4];
+    if stream.read(&mut prefix[..1]).await? == 0 {
+        return Ok(None);
+    }
+    let body = async {
+        stream.read_exact(&mut prefix[1..]).await?;
+        let len = u32::from_be_bytes(prefix);
+        if len as usize > MAX_FRAME_BYTES {
+            return Err(WireError::TooLarge { len });
+        }
+        // At once and not step by step: the longest frame is hardly longer than a step of `net::frame`.
+        let mut frame = Buffer::of(len as usize);
+        stream.read_exact(frame.as_mut()).await?;
+        Ok(frame.share())
+    };
+    let frame = tokio::time::timeout(FRAME_WITHIN, body).await.map_err(|_| WireError::Slow)??;
+    split(frame).map(Some)
+}
+
+/// Takes a frame behind its first four bytes apart.
+fn split<H: DeserializeOwned>(frame: Bytes) -> Result<(H, Bytes), WireError> {
+    let short = || WireError::Malformed(format!("{} bytes", frame.len()));
+    let (length, rest) = frame.split_first_chunk::<HEADER_LENGTH>().ok_or_else(short)?;
+    let length = usize::from(u16::from_be_bytes(*length));
+    let header = codec::decode(rest.get(..length).ok_or_else(short)?, MAX_HEADER_BYTES)?;
+    Ok((header, frame.slice(HEADER_LENGTH + length..)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Caps on real connections.
+
+use std::time::Duration;
+
+use futures::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{Instant, timeout};
+
+use crate::net::{Host, HostConfig, HostEvents, IncomingStreams, protocol_names};
+
+const TCP: &str = "/ip4/127.0.0.1/tcp/0";
+const QUIC: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
+const PATIENCE: Duration = Duration::from_secs(120);
+const CAP: u64 = 1_000_000;
+
+async fn host(
+    secret: u8,
+    listen: &str,
+    max_upload: Option<u64>,
+    max_download: Option<u64>,
+) -> (Host, HostEvents) {
+    let listen = vec![listen.parse().unwrap()];
+    let client = HostConfig::client([secret; 32], "echo-test");
+    Host::start(HostConfig { listen, max_upload, max_download, ..client }).await.unwrap()
+}
+
+/// Opens streams, each of which is then written to and read from without an end. All are opened before: two streams that are not read as
+/// fast as they are written to fill the window that all streams of a QUIC connection share, and whoever comes later may wait for longer
+/// than an opening is waited for.
+async fn flood(source: &Host, sink: &Host, accepted: &mut IncomingStreams, streams: usize) {
+    let mut opened = Vec::new();
+    for _ in 0..streams {
+        let sent = source.open_stream(sink.peer_id(), protocol_names::CHUNKS).await.unwrap();
+        opened.push((sent, accepted.next().await.unwrap().1));
+    }
+    for (mut sent, mut received) in opened {
+        tokio::spawn(async move {
+            let bytes = vec![7; 64 * 1024];
+            while sent.write_all(&bytes).await.is_ok() {}
+        });
+        tokio::spawn(async move {
+            let mut buffer = vec![0; 64 * 1024];
+            while received.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+        });
+    }
+}
+
+/// Sends `bytes` from one host to another over four streams, and checks that they took as long as the cap says. How well a cap is used
+/// depends on what else the machine does, so that is asked of the [token bucket](super::token_bucket) alone.
+async fn keeps_to_the_cap(listen: &str, caps: (Option<u64>, Option<u64>)) {
+    const BYTES: u64 = 2 * CAP;
+    let (source, _source_events) = host(1, listen, caps.0, None).await;
+    let (sink, _sink_events) = host(2, listen, None, caps.1).await;
+    let mut accepted = sink.accept(protocol_names::CHUNKS).unwrap();
+    source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
+    flood(&source, &sink, &mut accepted, 4).await;
+    let (start, before) = (Instant::now(), sink.pacing().downloaded());
+    let moved = loop {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let moved = sink.pacing().downloaded() - before;
+        if moved >= BYTES {
+            break moved;
+        }
+    };
+    let lasted = start.elapsed().as_millis() as u64;
+    assert!(
+        moved * 1000 <= CAP * lasted * 105 / 100 + 2 * CAP / 10,
+        "{listen}: {moved} bytes in {lasted} ms"
+    );
+    source.shutdown().await;
+    sink.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_keep_to_the_cap() {
+    for listen in [TCP, QUIC] {
+        timeout(PATIENCE, keeps_to_the_cap(listen, (Some(CAP), None))).await.expect("bytes go on to arrive");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn downloads_keep_to_the_cap() {
+    for listen in [TCP, QUIC] {
+        timeout(PATIENCE, keeps_to_the_cap(listen, (None, Some(CAP)))).await.expect("bytes go on to arrive");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_gets_through_while_bulk_data_fill_the_cap() {
+    let (source, _source_events) = host(3, TCP, Some(CAP), None).await;
+    let (sink, mut sink_events) = host(4, TCP, None, None).await;
+    tokio::spawn(async move {
+        while let Some(event) = sink_events.recv().await {
+            if let crate::net::HostEvent::Request { body, reply, .. } = event {
+                reply.send(body).unwrap();
+            }
+        }
+    });
+    let mut accepted = sink.accept(protocol_names::CHUNKS).unwrap();
+    source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
+    flood(&source, &sink, &mut accepted, 8).await;
+    for _ in 0..3 {
+        let answer = source.request(sink.peer_id(), b"still there?".to_vec(), PATIENCE).await.unwrap();
+        assert_eq!(answer, b"still there?");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cap_can_be_lifted_while_it_holds_streams_back() {
+    let (source, _source_events) = host(5, TCP, Some(100_000), None).await;
+    let (sink, _sink_events) = host(6, TCP, None, None).await;
+    let mut accepted = sink.accept(protocol_names::CHUNKS).unwrap();
+    source.dial(sink.peer_id(), sink.listen_addrs()).await.unwrap();
+    let mut sent = source.open_stream(sink.peer_id(), protocol_names::CHUNKS).await.unwrap();
+    let (_, mut received) = accepted.next().await.unwrap();
+    const LENGTH: usize = 8 << 20;
+    tokio::spawn(async move {
+        sent.write_all(&vec![7; LENGTH]).await.unwrap();
+        sent.close().await.unwrap();
+    });
+    assert_eq!(source.pacing().max_upload(), Some(100_000));
+    source.pacing().set_max_upload(None);
+    let mut bytes = Vec::new();
+    timeout(PATIENCE, received.read_to_end(&mut bytes)).await.expect("80 s under the cap").unwrap();
+    assert_eq!(bytes.len(), LENGTH);
+    assert!(source.pacing().uploaded() > LENGTH as u64);
+}

@@ -1,0 +1,224 @@
+//! Pieces that arrive and leave group by group.
+
+use super::index::Found;
+use super::positioned_io::{is_lost, read_cached_at, read_exact_at, write_all_at};
+use super::{ChunkStore, StoreError, io_error};
+use crate::snapshot::blocks::{GroupMask, GroupTree, group_range};
+use crate::snapshot::chunk_set::ChunkSet;
+use crate::snapshot::manifest::{Manifest, Piece};
+use crate::store::buffer_pool::Buffer;
+use crate::wire::content_id::ChunkIndex;
+use bytes::Bytes;
+use std::fs::File;
+use std::sync::{Arc, PoisonError};
+
+/// What became of a group that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Its piece lacks others.
+    Partial,
+    /// Its piece is whole.
+    Whole,
+}
+
+impl ChunkStore {
+    /// Which groups of a piece are here. Whole pieces are not read for it; a partial one of an earlier process is verified.
+    /// What the disk refuses to show is not here.
+    pub fn held(&self, piece: &Piece) -> GroupMask {
+        let whole = || GroupMask::all(piece.groups());
+        if std::fs::metadata(self.path(&piece.id)).is_ok_and(|about| about.len() == piece.length) {
+            return whole();
+        }
+        match self.shelf().find(piece) {
+            Ok(Found::Whole { .. }) => whole(),
+            Ok(Found::Partial { have, .. }) => have,
+            Ok(Found::Nothing) | Err(_) => GroupMask::EMPTY,
+        }
+    }
+
+    /// Which chunks of a snapshot are whole here; as [`ChunkStore::held`] sees it.
+    pub fn present(&self, manifest: &Manifest) -> ChunkSet {
+        let mut set = ChunkSet::default();
+        for index in (0..manifest.chunks.len() as u32).map(ChunkIndex) {
+            let piece = manifest.piece(manifest.chunk_piece(index));
+            if piece.is_some_and(|piece| self.held(&piece) == GroupMask::all(piece.groups())) {
+                set.insert(index);
+            }
+        }
+        set
+    }
+
+    /// Whether [`ChunkStore::write_group`] needs the piece's tree first.
+    pub fn needs_tree(&self, piece: &Piece) -> bool {
+        piece.groups() > 1 && matches!(self.shelf().find(piece), Ok(Found::Nothing) | Err(_))
+    }
+
+    /// Takes the tree of a piece whose groups are about to come. Does nothing when one is known, or none needed.
+    ///
+    /// # Errors
+    /// [`StoreError::Mismatch`] when it is the tree of another piece; [`StoreError::Crowded`]; [`StoreError::Io`].
+    pub fn begin(&self, piece: &Piece, tree: GroupTree) -> Result<(), StoreError> {
+        if piece.groups() == 1 { Ok(()) } else { self.shelf().begin(piece, tree) }
+    }
+
+    /// The tree of a piece, for those who fetch it from here.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] when nothing of the piece is here; [`StoreError::Damaged`]; [`StoreError::Io`].
+    pub fn tree(&self, piece: &Piece) -> Result<Arc<GroupTree>, StoreError> {
+        let found = self.shelf().find(piece)?;
+        match found {
+            Found::Partial { tree, .. } | Found::Whole { tree: Some(tree), .. } => Ok(tree),
+            Found::Whole { file, tree: None } => self.rebuild_tree(piece, &file),
+            Found::Nothing => Err(StoreError::Missing { id: piece.id }),
+        }
+    }
+
+    /// Verifies and keeps a group.
+    ///
+    /// # Errors
+    /// [`StoreError::Mismatch`] when the bytes are not that group: whoever sent them is rotten. [`StoreError::NoTree`];
+    /// [`StoreError::Io`] when the disk fails or is full.
+    pub fn write_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, StoreError> {
+        if piece.groups() == 1 {
+            return self.write_only_group(piece, group, bytes);
+        }
+        let found = self.shelf().find(piece)?;
+        let (file, tree, have) = match found {
+            Found::Partial { file, tree, have } => (file, tree, have),
+            Found::Whole { .. } => return Ok(Written::Whole),
+            Found::Nothing => return Err(StoreError::NoTree { id: piece.id }),
+        };
+        if !tree.verifies(group, &bytes) {
+            return Err(StoreError::Mismatch { id: piece.id });
+        }
+        if !have.contains(group) {
+            let range = group_range(piece.length, group);
+            write_all_at(&file, &bytes, range.start)
+                .map_err(|error| io_error(&self.path(&piece.id))(error))?;
+            self.remember(piece, group, bytes);
+        }
+        // Also for one that is here: a disk may have refused to give the whole piece its name.
+        let whole = self.shelf().note(piece, group, &file, &tree)?;
+        Ok(if whole { Written::Whole } else { Written::Partial })
+    }
+
+    fn write_only_group(&self, piece: &Piece, group: u32, bytes: Bytes) -> Result<Written, StoreError> {
+        if group != 0 || bytes.len() as u64 != piece.length {
+            return Err(StoreError::Mismatch { id: piece.id });
+        }
+        self.write(&piece.id, &bytes)?;
+        self.remember(piece, group, bytes);
+        Ok(Written::Whole)
+    }
+
+    /// A group that can be had without waiting for the disk: it was written a moment ago, or the system holds its part of the file in
+    /// memory, and it is verified now. `None` for all others.
+    pub fn at_hand(&self, piece: &Piece, group: u32) -> Option<Bytes> {
+        if let Some(bytes) = self.remembered(piece, group) {
+            return Some(bytes);
+        }
+        // Whoever holds the lock may be waiting for the disk.
+        let (file, tree) = self.shelf.try_lock().ok()?.opened(piece, group)?;
+        let range = group_range(piece.length, group);
+        let mut bytes = Buffer::of((range.end - range.start) as usize);
+        let read = read_cached_at(&file, bytes.as_mut(), range.start);
+        (read && tree.verifies(group, bytes.as_ref())).then(|| bytes.share())
+    }
+
+    fn remembered(&self, piece: &Piece, group: u32) -> Option<Bytes> {
+        self.recent().get(&(piece.id, group))
+    }
+
+    /// A group's bytes: from memory, where they have been verified, or from disk, and then verified now.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`]; [`StoreError::Damaged`] when the disk has altered it: the whole piece has been deleted;
+    /// [`StoreError::Io`] when the file cannot be read.
+    pub fn read_group(&self, piece: &Piece, group: u32) -> Result<Bytes, StoreError> {
+        if let Some(bytes) = self.remembered(piece, group) {
+            return Ok(bytes);
+        }
+        let found = self.shelf().find(piece)?;
+        let (file, tree) = match found {
+            Found::Partial { file, tree, have } if have.contains(group) => (file, tree),
+            Found::Whole { file, tree: Some(tree) } => (file, tree),
+            Found::Whole { file, tree: None } => {
+                let tree = self.rebuild_tree(piece, &file)?;
+                (file, tree)
+            }
+            Found::Partial { .. } | Found::Nothing => return Err(StoreError::Missing { id: piece.id }),
+        };
+        let range = group_range(piece.length, group);
+        let mut bytes = Buffer::of((range.end - range.start) as usize);
+        self.read_at(piece, &file, bytes.as_mut(), range.start)?;
+        if tree.verifies(group, bytes.as_ref()) {
+            return Ok(bytes.share());
+        }
+        if group >= piece.groups() {
+            return Err(StoreError::Missing { id: piece.id });
+        }
+        Err(self.damaged(&piece.id))
+    }
+
+    /// The tree of a whole piece that this process has not written: its bytes are read and verified against its name. Whoever comes
+    /// while somebody is at it waits and takes that tree.
+    fn rebuild_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, StoreError> {
+        if piece.length > crate::snapshot::blocks::MAX_PIECE_BYTES {
+            return Err(StoreError::Missing { id: piece.id });
+        }
+        let turn = self.rebuilding().entry(piece.id).or_default().clone();
+        let _one_at_a_time = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = self.shelf().find(piece);
+        let tree = match found {
+            Ok(Found::Whole { tree: Some(tree), .. }) => Ok(tree),
+            _ => self.hash_tree(piece, file),
+        };
+        self.rebuilding().remove(&piece.id);
+        tree
+    }
+
+    fn hash_tree(&self, piece: &Piece, file: &Arc<File>) -> Result<Arc<GroupTree>, StoreError> {
+        let mut bytes = vec![0; piece.length as usize];
+        self.read_at(piece, file, &mut bytes, 0)?;
+        let (id, tree) = GroupTree::of(&bytes);
+        if id != piece.id {
+            return Err(self.damaged(&piece.id));
+        }
+        let tree = Arc::new(tree);
+        self.shelf().remember_tree(tree.clone());
+        Ok(tree)
+    }
+
+    fn read_at(
+        &self,
+        piece: &Piece,
+        file: &Arc<File>,
+        bytes: &mut [u8],
+        offset: u64,
+    ) -> Result<(), StoreError> {
+        match read_exact_at(file, bytes, offset) {
+            Ok(()) => Ok(()),
+            Err(error) if is_lost(&error) => Err(self.damaged(&piece.id)),
+            Err(error) => Err(io_error(&self.path(&piece.id))(error)),
+        }
+    }
+
+    fn rebuilding(&self) -> std::sync::MutexGuard<'_, super::Rebuilding> {
+        // Entries hold nothing but a lock each.
+        self.rebuilding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, piece: &Piece, group: u32, bytes: Bytes) {
+        let length = bytes.len();
+        self.recent().insert((piece.id, group), bytes, length);
+    }
+
+    fn recent(&self) -> std::sync::MutexGuard<'_, super::Recent> {
+        // A cache of verified bytes: sound whatever happened to the thread that held it.
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

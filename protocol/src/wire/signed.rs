@@ -1,0 +1,173 @@
+//! Signatures over bytes as received.
+//!
+//! A [`Signed`] value carries the encoded body, never the decoded one: what was signed is what is verified, and what is
+//! forwarded is what was received. The signature covers `CONTEXT ‖ 0x00 ‖ BLAKE3(body)`; the context keeps a signature made
+//! for one kind of message from being presented as another kind.
+
+use crate::wire::codec;
+use crate::wire::codec::CodecError;
+use crate::wire::content_id::ContentId;
+use crate::wire::identity::{NodeKey, PublicKey, Signature};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::marker::PhantomData;
+
+/// A kind of message that is signed.
+pub trait Signable: Serialize + DeserializeOwned {
+    /// Names this kind of message and its version in every signature.
+    const CONTEXT: &'static str;
+    /// Longest encoding of the body, in bytes.
+    const MAX_BYTES: usize;
+}
+
+/// An encoded `T` with its signer's key and signature. Nothing about it is trusted before [`Signed::open`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Signed<T> {
+    #[serde(with = "serde_bytes")]
+    body: Vec<u8>,
+    key: PublicKey,
+    signature: Signature,
+    #[serde(skip)]
+    kind: PhantomData<fn() -> T>,
+}
+
+/// Why a signed message is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum SignedError {
+    /// The signature does not belong to these bytes and this key.
+    #[error("{context}: the signature by {key} does not match the bytes")]
+    Signature {
+        /// The kind of message.
+        context: &'static str,
+        /// The key that it claims.
+        key: PublicKey,
+    },
+    /// Rightly signed, but not by the key that has to sign it.
+    #[error("{context}: signed by {found}, but only {expected} may sign it")]
+    WrongKey {
+        /// The kind of message.
+        context: &'static str,
+        /// The key that signed the envelope.
+        found: PublicKey,
+        /// Who has to sign.
+        expected: PublicKey,
+    },
+    /// The body is too long or does not decode.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+}
+
+/// Bytes of an encoded [`Signed`] beside its body: key, signature, field names and headers.
+pub const ENVELOPE_BYTES: usize = 160;
+
+impl<T: Signable> Signed<T> {
+    /// Encodes and signs `value`.
+    pub fn sign(value: &T, key: &NodeKey) -> Result<Self, CodecError> {
+        let body = codec::encode(value, T::MAX_BYTES)?;
+        let signature = key.sign(&signed_message::<T>(&body));
+        Ok(Self { body, key: key.public(), signature, kind: PhantomData })
+    }
+
+    /// Verifies the signature; what was signed may still be no `T`.
+    pub fn verify(&self) -> Result<(), SignedError> {
+        if self.body.len() > T::MAX_BYTES {
+            return Err(CodecError::TooLarge { len: self.body.len(), cap: T::MAX_BYTES }.into());
+        }
+        if self.key.verifies(&signed_message::<T>(&self.body), &self.signature) {
+            Ok(())
+        } else {
+            Err(SignedError::Signature { context: T::CONTEXT, key: self.key })
+        }
+    }
+
+    /// Verifies the signature, then decodes the body.
+    pub fn open(&self) -> Result<T, SignedError> {
+        self.verify()?;
+        Ok(codec::decode(&self.body, T::MAX_BYTES)?)
+    }
+
+    /// [`Signed::open`], and the signer must be `expected`.
+    pub fn open_from(&self, expected: &PublicKey) -> Result<T, SignedError> {
+        if self.key != *expected {
+            return Err(SignedError::WrongKey { context: T::CONTEXT, found: self.key, expected: *expected });
+        }
+        self.open()
+    }
+
+    /// The whole envelope, encoded.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        codec::encode(self, T::MAX_BYTES + ENVELOPE_BYTES)
+            .expect("a body within its limit fits the envelope's")
+    }
+
+    /// Decodes an envelope; nothing in it is verified yet.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
+        codec::decode(bytes, T::MAX_BYTES + ENVELOPE_BYTES)
+    }
+
+    /// The key that claims to have signed.
+    pub fn key(&self) -> PublicKey {
+        self.key
+    }
+
+    /// Content address of the body.
+    pub fn body_id(&self) -> ContentId {
+        ContentId::of(&self.body)
+    }
+}
+
+fn signed_message<T: Signable>(body: &[u8]) -> Vec<u8> {
+    [T::CONTEXT.as_bytes(), &[0], blake3::hash(body).as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    struct Note(String);
+    impl Signable for Note {
+        const CONTEXT: &'static str = "echo test note 1";
+        const MAX_BYTES: usize = 100;
+    }
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    struct Order(String);
+    impl Signable for Order {
+        const CONTEXT: &'static str = "echo test order 1";
+        const MAX_BYTES: usize = 100;
+    }
+
+    #[test]
+    fn opens_what_was_signed_and_nothing_else() {
+        let key = NodeKey::from_secret([1; 32]);
+        let signed = Signed::sign(&Note("hi".into()), &key).unwrap();
+        let received = Signed::<Note>::from_bytes(&signed.to_bytes()).unwrap();
+        assert_eq!(received.open_from(&key.public()).unwrap(), Note("hi".into()));
+
+        let mut altered = received.clone();
+        altered.body[1] ^= 1;
+        assert!(matches!(altered.open(), Err(SignedError::Signature { .. })));
+
+        let other = NodeKey::from_secret([2; 32]);
+        assert!(matches!(received.open_from(&other.public()), Err(SignedError::WrongKey { .. })));
+        let mut stolen = received;
+        stolen.key = other.public();
+        assert!(matches!(stolen.open(), Err(SignedError::Signature { .. })));
+    }
+
+    #[test]
+    fn a_signature_holds_for_one_kind_of_message() {
+        let signed = Signed::sign(&Note("hi".into()), &NodeKey::from_secret([1; 32])).unwrap();
+        let posed = Signed::<Order>::from_bytes(&signed.to_bytes()).unwrap();
+        assert!(matches!(posed.open(), Err(SignedError::Signature { .. })));
+    }
+
+    #[test]
+    fn the_envelope_allowance_is_enough() {
+        let key = NodeKey::from_secret([1; 32]);
+        let signed = Signed::sign(&Note("x".repeat(98)), &key).unwrap();
+        assert!(signed.to_bytes().len() <= Note::MAX_BYTES + ENVELOPE_BYTES);
+        assert!(Signed::sign(&Note("x".repeat(99)), &key).is_err());
+    }
+}

@@ -1,0 +1,175 @@
+//! Who said what, and what the learner answered.
+
+use super::acceptance_times::Waits;
+use super::kind::Kind;
+use echo_protocol::work::submission::{Outcome, RefuseReason};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    /// The learner accepted it as a valid group.
+    Accepted,
+    /// It was refused for this.
+    Refused(RefuseReason),
+    /// It should come again, and did not.
+    PutOff,
+    /// The learner closed the stream, or did not answer in time.
+    CutOff,
+}
+
+/// What happened to streams that were held open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Held {
+    /// Streams that were opened, by all lorises together.
+    pub streams: u64,
+    /// Those that the learner closed.
+    pub closed: u64,
+    /// The longest that one was held, in seconds.
+    pub longest_s: f64,
+}
+
+/// What colluding verifiers did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Collusion {
+    /// Keys that they used.
+    pub keys: u64,
+    /// Groups that they were asked about.
+    pub asked: u64,
+    /// Groups of liars, for which they vouched.
+    pub vouched: u64,
+    /// Groups of others that they called lies.
+    pub denounced: u64,
+}
+
+/// The account of an attack.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ledger {
+    /// Lies, by kind and by what they were told.
+    pub lies: BTreeMap<Kind, BTreeMap<Told, u64>>,
+    /// Keys that each liar used, one after the other.
+    pub identities: BTreeMap<usize, u64>,
+    /// Honest groups that liars delivered to look honest, by what they were told.
+    pub feigned: BTreeMap<Told, u64>,
+    /// Frames of floods, by what they were told; those without an answer are not here.
+    pub flood: BTreeMap<Told, u64>,
+    /// Frames of floods that were sent.
+    pub flooded: u64,
+    /// Streams that were held open.
+    pub held: Held,
+    /// What verifiers said who collude with liars.
+    pub collusion: Collusion,
+    /// Groups of the honest member in the lab's process, by what they were told.
+    pub honest: BTreeMap<Told, u64>,
+    /// How long groups of volunteers took to be decided.
+    pub waits: Waits,
+}
+
+impl Told {
+    /// What an answer says.
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Accepted => Self::Accepted,
+            Outcome::Refused { reason, .. } => Self::Refused(*reason),
+            Outcome::Retry => Self::PutOff,
+        }
+    }
+
+    /// The name used in reports: a refusal's is that of its reason.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Refused(reason) => reason.name(),
+            Self::PutOff => "put_off",
+            Self::CutOff => "cut_off",
+        }
+    }
+
+    /// Whether the learner did not look at what it was sent, because of who sent it.
+    #[must_use]
+    pub fn is_unheard(self) -> bool {
+        matches!(self, Self::Refused(RefuseReason::Suspended | RefuseReason::Banned) | Self::CutOff)
+    }
+}
+
+impl Held {
+    /// Notes that a stream has been open for so long.
+    pub(super) fn lasts(&mut self, time: Duration) {
+        self.longest_s = self.longest_s.max(time.as_secs_f64());
+    }
+}
+
+impl Collusion {
+    /// Counts one verdict: whether it was of a liar's group, and whether it called the group a lie.
+    pub(super) fn say(&mut self, of_friend: bool, denounced: bool) {
+        self.asked += 1;
+        self.vouched += u64::from(of_friend);
+        self.denounced += u64::from(denounced);
+    }
+}
+
+impl Ledger {
+    /// Counts one lie by its kind and by what the learner answered.
+    pub(super) fn lie(&mut self, kind: Kind, told: Told) {
+        *self.lies.entry(kind).or_default().entry(told).or_default() += 1;
+    }
+
+    /// How many lies were told, of all kinds; floods are not among them.
+    #[must_use]
+    pub fn told(&self) -> u64 {
+        self.lies.values().flat_map(BTreeMap::values).sum()
+    }
+
+    /// Lies that the learner looked at.
+    #[must_use]
+    pub fn heard(&self) -> u64 {
+        let answers = self.lies.values().flatten();
+        answers.filter(|(told, _)| !told.is_unheard()).map(|(_, count)| count).sum()
+    }
+
+    /// Lies that were accepted, frames of floods among them.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        let lies = self.lies.values().filter_map(|told| told.get(&Told::Accepted));
+        lies.chain(self.flood.get(&Told::Accepted)).sum()
+    }
+
+    /// Kinds that were never told the reason that is theirs.
+    #[must_use]
+    pub fn unanswered(&self) -> Vec<Kind> {
+        let answered = |kind: &Kind| {
+            let told = self.lies.get(kind);
+            told.is_some_and(|told| told.contains_key(&Told::Refused(kind.reason())))
+        };
+        Kind::ALL.into_iter().filter(|kind| !answered(kind)).collect()
+    }
+}
+
+/// Counts by the names of what was told.
+pub(super) fn named(told: &BTreeMap<Told, u64>) -> BTreeMap<&'static str, u64> {
+    told.iter().map(|(told, count)| (told.name(), *count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_looked_at_says_nothing_about_its_kind() {
+        let mut ledger = Ledger::default();
+        assert_eq!((ledger.told(), ledger.unanswered().len()), (0, Kind::ALL.len()));
+        ledger.lie(Kind::Stolen, Told::Refused(RefuseReason::Suspended));
+        ledger.lie(Kind::Stolen, Told::CutOff);
+        assert_eq!((ledger.told(), ledger.heard(), ledger.accepted()), (2, 0, 0));
+        assert!(ledger.unanswered().contains(&Kind::Stolen));
+        ledger.lie(Kind::Stolen, Told::Refused(RefuseReason::Identity));
+        ledger.lie(Kind::EditedToken, Told::Accepted);
+        ledger.flood.insert(Told::Accepted, 2);
+        assert_eq!((ledger.told(), ledger.heard(), ledger.accepted()), (4, 2, 3));
+        assert!(!ledger.unanswered().contains(&Kind::Stolen));
+        assert!(ledger.unanswered().contains(&Kind::EditedToken), "an accepted lie has no reason");
+    }
+}

@@ -1,0 +1,114 @@
+//! A node that serves rotten groups: it joins like any other, claims to hold every version at once, and answers whatever it is asked for
+//! with noise of the right length.
+
+use crate::broadcast::site::links::seed_of;
+use crate::harness::liar::{Learner, enter};
+use echo_protocol::net::snapshots::frames;
+use echo_protocol::net::snapshots::frames::{Answer, Ask, LEAF_BYTES, MAX_NEWS};
+use echo_protocol::net::{Stream, protocol_names};
+use echo_protocol::run::version::PolicyVersion;
+use echo_protocol::snapshot::blocks::{GroupMask, group_count, group_range};
+use echo_protocol::snapshot::manifest::{Manifest, Piece, PieceIndex};
+use echo_protocol::wire::identity::NodeKey;
+use futures::AsyncWriteExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Consumers that are lied to at once.
+const MAX_CONSUMERS: usize = 64;
+/// The pause before the manifest is asked for again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A node that lies.
+#[derive(Clone, Debug)]
+pub struct RottenNode {
+    /// The signed peer list.
+    pub list: PathBuf,
+    /// The multiaddresses on which it listens.
+    pub listen: Vec<String>,
+    /// Which of several it is.
+    pub number: usize,
+}
+
+impl RottenNode {
+    /// Its identity, derived from its number.
+    #[must_use]
+    pub fn key(&self) -> NodeKey {
+        NodeKey::from_secret(seed_of(self.number as u64, "rotten"))
+    }
+
+    /// Joins the first run of the list and lies until it is ended.
+    ///
+    /// # Errors
+    /// When it cannot join.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let secret = self.key().secret();
+        let (host, learner, mut tasks) =
+            enter(&self.list, secret, &self.listen, "echo-lab rotten", true).await?;
+        let mut consumers = host.accept(protocol_names::CHUNKS)?;
+        learner.beat().await?;
+        tasks.spawn(learner.clone().stay());
+        while let Some((_, stream)) = consumers.next().await {
+            if tasks.len() < MAX_CONSUMERS {
+                let learner = learner.clone();
+                tasks.spawn(async move {
+                    if let Err(error) = lie(stream, &learner).await {
+                        tracing::debug!(%error, "a consumer is gone");
+                    }
+                });
+            }
+            while tasks.try_join_next().is_some() {}
+        }
+        Ok(())
+    }
+}
+
+async fn lie(stream: Stream, learner: &Learner) -> anyhow::Result<()> {
+    use futures::AsyncReadExt as _;
+    let (mut reading, mut writing) = stream.split();
+    let hello = frames::read::<Ask>(&mut reading).await?;
+    let Some((Ask::Hello { version, .. }, _)) = hello else { return Ok(()) };
+    let manifest = manifest(learner, version).await?;
+    let pieces = (0..manifest.pieces()).map(PieceIndex);
+    let all = pieces.filter_map(|index| {
+        let Piece { length, .. } = manifest.piece(index)?;
+        Some((index, GroupMask::all(group_count(length))))
+    });
+    for news in all.collect::<Vec<_>>().chunks(MAX_NEWS) {
+        send(&mut writing, &Answer::Have { news: news.to_vec() }, &[]).await?;
+    }
+    while let Some((ask, _)) = frames::read::<Ask>(&mut reading).await? {
+        let Ask::Request { piece, groups, tree } = ask else { continue };
+        let Some(Piece { length, .. }) = manifest.piece(piece) else { continue };
+        for (count, group) in groups.iter().enumerate() {
+            let leaves = if tree && count == 0 && group_count(length) > 1 { group_count(length) } else { 0 };
+            let range = group_range(length, group);
+            let noise = leaves as usize * LEAF_BYTES + (range.end - range.start) as usize;
+            let answer = Answer::Group { piece, group, leaves };
+            send(&mut writing, &answer, &vec![0x5a; noise]).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn manifest(learner: &Learner, version: PolicyVersion) -> anyhow::Result<Manifest> {
+    loop {
+        let manifest = learner.manifest().await?.open()?;
+        if manifest.version >= version {
+            return Ok(manifest);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn send(
+    writing: &mut (impl futures::AsyncWrite + Unpin),
+    answer: &Answer,
+    payload: &[u8],
+) -> anyhow::Result<()> {
+    let mut frame = Vec::new();
+    frames::put_head(&mut frame, answer, payload.len())?;
+    frame.extend_from_slice(payload);
+    writing.write_all(&frame).await?;
+    Ok(writing.flush().await?)
+}

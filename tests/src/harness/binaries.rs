@@ -1,0 +1,99 @@
+//! Finds the programs of the house.
+
+use crate::harness::cargo;
+use crate::output::console::Console;
+use std::env::consts::EXE_SUFFIX;
+use std::path::{Path, PathBuf};
+use std::{env, io};
+
+/// The three programs that a network is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binaries {
+    /// `echo-node`, which volunteers run.
+    pub node: PathBuf,
+    /// `echo-learner`, which an operator runs.
+    pub learner: PathBuf,
+    /// `echo-bootstrap`: boot node, and signer of peer lists.
+    pub bootstrap: PathBuf,
+}
+
+/// Why the programs cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BinariesError {
+    /// The system does not say where this very program is.
+    #[error("cannot tell where this program lies, beside which the others are looked for: {0}")]
+    OwnPlace(io::Error),
+    /// Some programs are not there.
+    #[error("not built: {}; build them with `cargo build --workspace --bins`", list(.0))]
+    Missing(Vec<PathBuf>),
+}
+
+impl Binaries {
+    /// The programs beside the running one, which may be a test in `deps/`.
+    ///
+    /// # Errors
+    /// [`BinariesError`], which names every program that is missing.
+    pub fn locate() -> Result<Self, BinariesError> {
+        let own = env::current_exe().map_err(BinariesError::OwnPlace)?;
+        let beside = own.parent().unwrap_or(Path::new("."));
+        let is_test = beside.file_name().is_some_and(|name| name == "deps");
+        Self::in_dir(beside.parent().filter(|_| is_test).unwrap_or(beside))
+    }
+
+    /// The programs in `dir`.
+    ///
+    /// # Errors
+    /// [`BinariesError::Missing`], with the path of each program that is missing.
+    pub fn in_dir(dir: &Path) -> Result<Self, BinariesError> {
+        let path = |name: &str| dir.join(format!("{name}{EXE_SUFFIX}"));
+        let all = Self {
+            node: path("echo-node"),
+            learner: path("echo-learner"),
+            bootstrap: path("echo-bootstrap"),
+        };
+        let missing: Vec<_> = [&all.node, &all.learner, &all.bootstrap]
+            .into_iter()
+            .filter(|path| !path.is_file())
+            .cloned()
+            .collect();
+        if missing.is_empty() { Ok(all) } else { Err(BinariesError::Missing(missing)) }
+    }
+
+    /// `echo-lab` itself, beside the others.
+    #[must_use]
+    pub fn lab(&self) -> PathBuf {
+        self.node.with_file_name(format!("echo-lab{EXE_SUFFIX}"))
+    }
+
+    /// The programs, built first when one is missing or when `rebuild` asks for it.
+    ///
+    /// # Errors
+    /// When the build fails, or the programs are not where builds put them.
+    pub async fn locate_or_build(console: &Console, rebuild: bool) -> anyhow::Result<Self> {
+        if rebuild || matches!(Self::locate(), Err(BinariesError::Missing(_))) {
+            cargo::build_binaries(console).await?;
+        }
+        Ok(Self::locate()?)
+    }
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_missing_program_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = |name: &str| std::fs::write(dir.path().join(format!("{name}{EXE_SUFFIX}")), "").unwrap();
+        place("echo-learner");
+        let Err(BinariesError::Missing(missing)) = Binaries::in_dir(dir.path()) else { panic!("found") };
+        assert_eq!(missing.len(), 2);
+        place("echo-node");
+        place("echo-bootstrap");
+        assert!(Binaries::in_dir(dir.path()).unwrap().node.starts_with(dir.path()));
+    }
+}

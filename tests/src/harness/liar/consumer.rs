@@ -1,0 +1,72 @@
+//! Receiving chunks as a consumer does, and believing nothing.
+
+use super::PATIENCE;
+use echo_protocol::net::snapshots::frames;
+use echo_protocol::net::snapshots::frames::{Answer, Ask};
+use echo_protocol::net::{Host, PeerId, Stream, protocol_names};
+use echo_protocol::snapshot::blocks::{GroupMask, group_count, group_range};
+use echo_protocol::snapshot::manifest::{Manifest, PieceIndex};
+use echo_protocol::wire::content_id::ChunkIndex;
+use futures::AsyncWriteExt as _;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// One that says nothing for this long has nothing more to give.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Asks `parent` for every chunk of a snapshot and returns those that came whole, unverified: all of them, or fewer when the parent
+/// ended the stream, declined, or fell silent.
+///
+/// # Errors
+/// When there is no stream, or the parent talks nonsense.
+pub async fn receive(
+    host: &Host,
+    parent: PeerId,
+    manifest: &Manifest,
+) -> anyhow::Result<BTreeMap<ChunkIndex, Vec<u8>>> {
+    let mut stream = timeout(PATIENCE, host.open_stream(parent, protocol_names::CHUNKS)).await??;
+    say(&mut stream, &Ask::Hello { version: manifest.version, manifest: manifest.id() }).await?;
+    let mut parts: BTreeMap<u32, (GroupMask, Vec<u8>)> = BTreeMap::new();
+    for index in 0..manifest.chunks.len() as u32 {
+        let length = length(manifest, index);
+        let groups = GroupMask::all(group_count(length));
+        say(&mut stream, &Ask::Request { piece: PieceIndex(index), groups, tree: false }).await?;
+        parts.insert(index, (groups, vec![0; length as usize]));
+    }
+    stream.flush().await?;
+    while parts.values().any(|(missing, _)| !missing.is_empty()) {
+        // A parent that drops the stream resets it: that is an end like any other.
+        let Ok(Ok(Some((answer, payload)))) = timeout(SILENCE, frames::read::<Answer>(&mut stream)).await
+        else {
+            break;
+        };
+        match answer {
+            Answer::Have { .. } => {}
+            Answer::Group { piece, group, .. } => {
+                let Some((missing, bytes)) = parts.get_mut(&piece.0) else { break };
+                let range = group_range(length(manifest, piece.0), group);
+                let place = bytes.get_mut(range.start as usize..range.end as usize);
+                match place.filter(|place| place.len() == payload.len()) {
+                    Some(place) => place.copy_from_slice(&payload),
+                    None => break,
+                }
+                missing.remove(group);
+            }
+            Answer::Refused => break,
+        }
+    }
+    let whole = parts.into_iter().filter(|(_, (missing, _))| missing.is_empty());
+    Ok(whole.map(|(index, (_, bytes))| (ChunkIndex(index), bytes)).collect())
+}
+
+fn length(manifest: &Manifest, index: u32) -> u64 {
+    let range = manifest.chunk_range(ChunkIndex(index));
+    range.end - range.start
+}
+
+async fn say(stream: &mut Stream, ask: &Ask) -> anyhow::Result<()> {
+    let mut frame = Vec::new();
+    frames::put_head(&mut frame, ask, 0)?;
+    Ok(stream.write_all(&frame).await?)
+}

@@ -1,0 +1,13 @@
+//! Policies that the lab makes for itself, without a network.
+//!
+//! May import no other folder of the lab.
+//!
+//! ```text
+//! random_weights ──► Hugging Face directory, made once and kept      (races of engines)
+//! in_process_training ──► imitation, rollouts, updates ──► weights   (studies)
+//! weights ── character_policy ──► Hugging Face directory in bf16
+//! ```
+
+pub(crate) mod character_policy;
+pub(crate) mod in_process_training;
+pub(crate) mod random_weights;
