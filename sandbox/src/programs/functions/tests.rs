@@ -164,11 +164,7 @@ fn values_of_every_kind_cross_unchanged() {
 /// What the examiner reads is the judged program's: whatever it is, no other exception may come of it.
 #[test]
 fn any_bytes_are_a_value_or_refused() {
-    let source = concat!(
-        include_str!("../harness/wire.py"),
-        "\n\n",
-        include_str!("tests/wire.py")
-    );
+    let source = concat!(include_str!("../harness/wire.py"), "\n\n", include_str!("tests/wire.py"));
     let suite = Suite { cpu_ms: 30_000, ..suite(&[("", "ok")]) };
     let reports: Vec<_> = judging(Language::Python, source, suite, true).collect();
     assert!(reports.len() == 1 && reports[0].verdict == Accepted, "{reports:?}");

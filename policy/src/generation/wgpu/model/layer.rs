@@ -25,10 +25,7 @@ const HEADS: Kernel = Kernel {
     name: "heads",
     threads: 64,
     reduces: true,
-    sources: &[
-        include_str!("../shaders/pages.wgsl"),
-        include_str!("../shaders/heads.wgsl"),
-    ],
+    sources: &[include_str!("../shaders/pages.wgsl"), include_str!("../shaders/heads.wgsl")],
     bindings: &[
         Binding::Read,
         Binding::Read,
